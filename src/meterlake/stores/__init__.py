@@ -2,14 +2,16 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from meterlake.model.period import Month
 from meterlake.settings import Settings
 from meterlake.stores.downloads import Downloads
 from meterlake.stores.files.durable import PRIVATE, close_to_others, make_folder, make_private
@@ -20,6 +22,8 @@ from meterlake.stores.lake.backends.location import lake_folder, open_lake
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.state import State, utc_now
+from meterlake.stores.state.core.views.past_state import PastMoment, PastScope, PastState
+from meterlake.stores.state.core.views.simulated_state import SimulatedState, simulate
 
 # Lakes that are explored have a DuckDB each, with memory of its own.
 _EXPLORED_MAX: Final = 8
@@ -48,6 +52,31 @@ class Stores:
     def home(self) -> Path:
         """The home folder."""
         return self.settings.home.absolute()
+
+    def past(
+        self,
+        number: int,
+        moments: Collection[PastMoment] = (),
+        scope: PastScope | None = None,
+    ) -> "Stores":
+        """The same stores, with State as an organization's transaction of a number left it.
+
+        Args:
+            number: Of the transaction.
+            moments: What is seen as other transactions left it.
+            scope: What is seen; everything if None.
+        """
+        found = copy(self)
+        found.state = PastState(self.state, number, moments, scope)
+        return found
+
+    @contextmanager
+    def simulating(self, org_id: str, first: Month) -> Iterator[tuple["Stores", SimulatedState]]:
+        """The same stores, with State as it would be; see `simulate`."""
+        with simulate(self.state, org_id, first) as state:
+            found = copy(self)
+            found.state = state
+            yield found, state
 
     @cached_property
     def objects(self) -> ObjectStore:
@@ -157,7 +186,8 @@ def open_stores(
     make_private(group_read=settings.group_read)
     if lasting:
         close_to_others(settings.home.absolute(), group_read=settings.group_read)
-    stores = Stores(settings, State.open(settings, now, create=create), now)
+    state = State.open(settings, now, create=create)
+    stores = Stores(settings, state, state.now)
     try:
         yield stores
     finally:

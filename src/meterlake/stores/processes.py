@@ -43,13 +43,13 @@ def child(
         stop(process)
 
 
-def answering(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Child:
+def answering(command: Sequence[str], environment: Mapping[str, str], folder: Path | None) -> Child:
     """Start a child that reads orders and writes answers, a line each; whoever has it stops it.
 
     Args:
         command: The program and its arguments; it has to call `orders`.
         environment: All of its environment.
-        folder: Where it runs.
+        folder: Where it runs; here if None.
     """
     return _start(command, environment, folder, subprocess.PIPE)
 

@@ -3,13 +3,24 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
-from meterlake.model.errors import Conflict, MeterlakeError, StaleVersion, Unavailable
-from meterlake.stores.state.jobs import Job, Jobs
+from meterlake.model.errors import (
+    Conflict,
+    MeterlakeError,
+    RunnerUnavailable,
+    StaleVersion,
+    Unavailable,
+)
+from meterlake.stores.state.jobs import Job, Jobs, JobStatus
+
+T = TypeVar("T")
 
 # So often is a lease renewed while it lasts.
 _RENEWALS: Final = 6
+# So often does a process that does a part of an attempt look whether it still goes on.
+_FOLLOWED_S: Final = 2.0
 # A job whose process died so often in a row kills it.
 DEATHS_MAX: Final = 10
 # The member of the progress that counts attempts, but those that were left in order.
@@ -50,6 +61,9 @@ class Attempt:
         self.job = job
         self._jobs = jobs
         self._lock = threading.Lock()
+        # Held while the job is written to; a signal may come while this thread writes.
+        self._writing = threading.RLock()
+        self._left = False
         self._stop: MeterlakeError | None = None
         self._interrupts: list[Callable[[], None]] = []
         self._halted = threading.Event()
@@ -70,7 +84,10 @@ class Attempt:
     def leave(self) -> None:
         """End the attempt without a result; the next one can begin at once."""
         self.tell(**{_BEGUN: self._died})
-        self._jobs.release(self.job)
+        # A renewal that came later would take the job back, with what was known before.
+        with self._writing:
+            self._left = True
+            self._jobs.release(self.job)
 
     def tell(self, **progress: Any) -> None:
         """How far it is, by name; what is known under other names stays, None forgets it."""
@@ -109,6 +126,32 @@ class Attempt:
         self._halted.wait(seconds)
         self.check()
 
+    def retry(self, work: Callable[[], T], tries: int, pause_s: float) -> T:
+        """Do something that depends on the world, again and again, more and more slowly.
+
+        Args:
+            work: What is done; it may be begun anew.
+            tries: How often at most.
+            pause_s: The first pause, in seconds; each one is twice as long as the one before.
+
+        Raises:
+            Cancelled: The job is to stop.
+            RunnerUnavailable: What carries the tasks of the work failed once.
+            Unavailable: The world failed each time.
+        """
+        for _ in range(1, tries):
+            self.check()
+            try:
+                return work()
+            except RunnerUnavailable:
+                raise
+            except Unavailable as error:
+                self.tell(trouble=str(error))
+                self.wait(pause_s)
+                pause_s *= 2
+        self.check()
+        return work()
+
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
         """Have something called if the job is to stop while the body runs.
@@ -131,10 +174,13 @@ class Attempt:
     def renew(self) -> None:
         """Tell the job that the attempt goes on; what stops it is kept for `check`."""
         try:
-            if self._jobs.renew(self.job):
-                self._halt(Cancelled(self.job.kind, self.job.id))
+            with self._writing:
+                is_cancelled = not self._left and self._jobs.renew(self.job)
         except StaleVersion as error:
             self._halt(error)
+        else:
+            if is_cancelled:
+                self._halt(Cancelled(self.job.kind, self.job.id))
 
     def _halt(self, why: MeterlakeError) -> None:
         with self._lock:
@@ -144,24 +190,60 @@ class Attempt:
                 interrupt()
 
 
+class _FollowedAttempt(Attempt):
+    """An attempt that another process renews."""
+
+    def renew(self) -> None:
+        """Look whether the attempt still goes on; what stops it is kept for `check`."""
+        found = self._jobs.get(self.job.id)
+        if found.status is not JobStatus.RUNNING or found.attempt != self.job.attempt:
+            self._halt(StaleVersion("job", found.id, found.attempt, self.job.attempt))
+        elif found.cancel_asked:
+            self._halt(Cancelled(found.kind, found.id))
+
+
 @contextmanager
 def running(jobs: Jobs, job: Job) -> Iterator[Attempt]:
     """An attempt whose lease is renewed for as long as the body runs."""
-    attempt, over = Attempt(jobs, job), threading.Event()
+    attempt = Attempt(jobs, job)
+    with _renewing(attempt, job.lease.duration.total_seconds() / _RENEWALS):
+        _AT_HAND.add(attempt)
+        try:
+            yield attempt
+        finally:
+            _AT_HAND.discard(attempt)
+
+
+@contextmanager
+def following(jobs: Jobs, job_id: str, number: int) -> Iterator[Attempt]:
+    """An attempt of another process, of which this one does a part while the body runs.
+
+    Args:
+        jobs: The jobs.
+        job_id: The job.
+        number: Which of its attempts; if another one has begun, the work is to stop.
+    """
+    attempt = _FollowedAttempt(jobs, replace(jobs.get(job_id), attempt=number))
+    attempt.go_on()
+    with _renewing(attempt, _FOLLOWED_S):
+        yield attempt
+
+
+@contextmanager
+def _renewing(attempt: Attempt, seconds: float) -> Iterator[None]:
+    over = threading.Event()
 
     def renew() -> None:
-        while not over.wait(job.lease.duration.total_seconds() / _RENEWALS):
+        while not over.wait(seconds):
             # State that cannot be reached may come back before the lease is over.
             with suppress(MeterlakeError):
                 attempt.renew()
 
-    thread = threading.Thread(target=renew, name=f"{job.kind}-lease", daemon=True)
+    thread = threading.Thread(target=renew, name=f"{attempt.job.kind}-lease", daemon=True)
     thread.start()
-    _AT_HAND.add(attempt)
     try:
-        yield attempt
+        yield
     finally:
-        _AT_HAND.discard(attempt)
         over.set()
         thread.join()
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, func, select
 
 from meterlake.model.accounts import Account
+from meterlake.model.errors import NotFound
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
@@ -30,12 +31,34 @@ def by_code(reader: Reader, codes: Iterable[str]) -> dict[str, AccountName]:
     return {each.code: each for each in _find_names(reader, ENTITY.c.code, codes)}
 
 
+def ids_of(reader: Reader, codes: Iterable[str]) -> tuple[str, ...]:
+    """The ids of the accounts of some codes.
+
+    Raises:
+        NotFound: There is no such account.
+    """
+    chosen = list(dict.fromkeys(codes))
+    known = by_code(reader, chosen)
+    for code in chosen:
+        if code not in known:
+            raise NotFound("account", code)
+    return tuple(known[code].id for code in chosen)
+
+
 def codes(reader: Reader) -> list[tuple[str, str]]:
     """Id and code of every account."""
     query = select(ENTITY.c.id, ENTITY.c.code).where(
         ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
     )
     return [(id_, code) for id_, code in reader.connection.execute(query)]
+
+
+def count_accounts(reader: Reader) -> int:
+    """How many accounts there are."""
+    query = select(func.count()).where(
+        ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
+    )
+    return int(reader.connection.scalar(query) or 0)
 
 
 def _find_names(

@@ -11,6 +11,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.entity import Record
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.row_digests import digest_of_version
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_HISTORY
 from meterlake.stores.state.core.transaction import Transaction
@@ -143,12 +144,19 @@ def _insert(transaction: Transaction, new: dict[str, str]) -> None:
     rows = [_row(transaction, record) for record in records]
     created = {"created": transaction.now, "created_by": transaction.author}
     modified = {"modified": transaction.now, "modified_by": transaction.author}
-    past = {"valid_from": transaction.now, "author": transaction.author}
+    past = {
+        "valid_from": transaction.now,
+        "author": transaction.author,
+        "began": transaction.number,
+    }
     connection = transaction.connection
     connection.execute(insert(ENTITY), [row | created | modified for row in rows])
     for row in rows:
         del row["code"]
-    connection.execute(insert(ENTITY_HISTORY), [row | created | past for row in rows])
+    versions = [row | created | past for row in rows]
+    for version in versions:
+        version["digest"] = digest_of_version(version)
+    connection.execute(insert(ENTITY_HISTORY), versions)
     for record in records:
         transaction.journal.note_change(record)
 

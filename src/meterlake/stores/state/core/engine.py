@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock, local
 from typing import Any, Final
@@ -26,8 +27,11 @@ BUSY_SECONDS: Final = 10
 _NAME: Final = "the State database"
 # A server that accepts connections and then says nothing is given up after so long.
 _CONNECT_SECONDS: Final = 2
+# After so many seconds of silence a peer is asked whether it is there, so often, so many times.
+_ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+_GONE_SECONDS: Final = 25
 # The newest revision in migrations/versions; a test compares the two.
-HEAD: Final = "0029"
+HEAD: Final = "0034"
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 # A wrong statement or value is our bug; everything else that a driver raises is the world's.
@@ -87,6 +91,14 @@ def parse_url(setting: str) -> URL:
     raise Invalid("state", url.drivername, rule)
 
 
+def _free(session: Connection, key: int) -> None:
+    """Free a lock; where that fails, the session ends, and the lock with it."""
+    try:
+        session.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": key})
+    except DBAPIError as error:
+        session.invalidate(error)
+
+
 class Database:
     """Connections to State's database, for reading or for writing."""
 
@@ -114,6 +126,7 @@ class Database:
         self._turn = Lock() if is_file else None
         # In a file nobody is waited for: reading it is no reason to leave the thread.
         self.is_file = is_file
+        self._driver: Any = self.engine.dialect.loaded_dbapi
         self._compiled: dict[Select[Any], Any] = {}
         self._own = local()
         self._kept: list[Any] = []
@@ -150,13 +163,17 @@ class Database:
             compiled = self._compiled[statement] = statement.compile(self.engine)
         names = getattr(compiled, "positiontup", None)
         given = values if names is None else tuple(values[name] for name in names)
-        with self._translate_errors(), self._at_hand() as connection:
-            cursor = connection.cursor()
-            try:
-                cursor.execute(compiled.string, given)
-                row: tuple[Any, ...] | None = cursor.fetchone()
-            finally:
-                cursor.close()
+        try:
+            with self._translate_errors(), self._at_hand() as connection:
+                cursor = connection.cursor()
+                try:
+                    cursor.execute(compiled.string, given)
+                    row: tuple[Any, ...] | None = cursor.fetchone()
+                finally:
+                    cursor.close()
+        except self._driver.OperationalError as error:
+            # Nobody between the driver and us turns its errors into those of SQLAlchemy.
+            raise Unavailable(self._name, str(error).strip()) from error
         return row
 
     @contextmanager
@@ -189,6 +206,40 @@ class Database:
             connection.begin(),
         ):
             yield connection
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[bool]:
+        """Hold a lock among all machines while the body runs; False if another process holds it.
+
+        The server frees it when its session ends, so also when the network was cut for long: what
+        must not be done twice is checked where it is done. A file has one machine, whose processes
+        keep each other out by locks in files.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        if self.is_file:
+            yield True
+            return
+        key = int.from_bytes(sha256(name.encode()).digest()[:8], signed=True)
+        # Each statement for itself: no transaction stays open while the body runs.
+        with self._own_session() as session:
+            with self._translate_errors():
+                taken = session.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": key})
+            try:
+                yield bool(taken)
+            finally:
+                if taken:
+                    _free(session, key)
+
+    @contextmanager
+    def _own_session(self) -> Iterator[Connection]:
+        with self._translate_errors():
+            session = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            yield session
+        finally:
+            session.close()
 
     @contextmanager
     def _my_turn(self) -> Iterator[None]:
@@ -227,7 +278,25 @@ def _display(value: tuple[str, ...] | str | None) -> str:
 def _driver_options(url: URL) -> dict[str, Any]:
     if url.get_backend_name() == "sqlite":
         return {"timeout": BUSY_SECONDS}
-    return {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
+    return connection_options(url, _CONNECT_SECONDS)
+
+
+def connection_options(url: URL, connect_seconds: int) -> dict[str, int | str]:
+    """What libpq is told beyond the URL, which may say something else.
+
+    A peer that is gone without a word is noticed after some 25 seconds: by us, and by the server,
+    which else would keep the transactions and the locks of a lost machine for hours.
+    """
+    timeout = {"tcp_user_timeout": _GONE_SECONDS * 1000}
+    theirs = {f"tcp_{name}": value for name, value in _ALIVE.items()} | timeout
+    options: dict[str, int | str] = {
+        "connect_timeout": connect_seconds,
+        "keepalives": 1,
+        **_ALIVE,
+        **timeout,
+        "options": " ".join(f"-c {name}={value}" for name, value in theirs.items()),
+    }
+    return {name: value for name, value in options.items() if name not in url.query}
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -19,6 +19,12 @@ _ONE: Final = select(ENTITY).where(
 )
 _BY_ID: Final = _ONE.where(ENTITY.c.id == bindparam("name"))
 _BY_CODE: Final = _ONE.where(ENTITY.c.code == bindparam("name"))
+_AT_VERSION: Final = select(ENTITY_HISTORY.c.body).where(
+    ENTITY_HISTORY.c.org == bindparam("org"),
+    ENTITY_HISTORY.c.kind == bindparam("kind"),
+    ENTITY_HISTORY.c.id == bindparam("name"),
+    ENTITY_HISTORY.c.version == bindparam("version"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,12 @@ class Reader:
             )
             for row in self.connection.execute(query)
         ]
+
+    def at_version(self, kind: type[E], id: str, version: int | None) -> E | None:
+        """An entity as a version of it says, also of a deleted one; None if none does."""
+        values = {"org": self.org_id, "kind": kind.__name__, "name": id, "version": version}
+        body = self.connection.execute(_AT_VERSION, values).scalar()
+        return None if body is None else kind.from_wire(wire.loads(body))
 
     def _entities(self, kind: type[Entity]) -> Select[Any]:
         return select(ENTITY).where(ENTITY.c.org == self.org_id, ENTITY.c.kind == kind.__name__)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +13,14 @@ from sqlalchemy import URL, Connection, Row, Select, bindparam, func, insert, or
 
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.entity import Configuration, Entity
-from meterlake.model.errors import DuplicateCode, NotFound, Unavailable
+from meterlake.model.errors import DuplicateCode, MeterlakeError, NotFound, Unavailable
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk
 from meterlake.stores.secrets import Secrets
 from meterlake.stores.state.access import access_tables  # noqa: F401 - their tables are part of METADATA
+from meterlake.stores.state.billing import statement_tables  # noqa: F401 - part of METADATA
+from meterlake.stores.state.billing.late_usage import tables  # noqa: F401 - part of METADATA
+from meterlake.stores.state.core.clock import ServerClock
 from meterlake.stores.state.core.engine import Database, migrate, parse_url, sqlite_url
 from meterlake.stores.state.core.reader import STORED, Reader, StoredEntity
 from meterlake.stores.state.core.tables import ORGANIZATION
@@ -33,6 +36,7 @@ FILE_NAME = "state.sqlite"
 _LOCKED: Final = (
     select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == bindparam("name")).with_for_update()
 )
+_SERVER_TIME: Final = select(func.clock_timestamp())
 
 
 def utc_now() -> datetime:
@@ -60,7 +64,7 @@ class State:
 
     Attributes:
         jobs: The jobs of all organizations.
-        now: The clock.
+        now: The clock; where none is given, machines that share a server have its clock.
     """
 
     def __init__(
@@ -70,6 +74,8 @@ class State:
         secrets: Secrets | None = None,
     ) -> None:
         self._database = database
+        if now is utc_now and not database.is_file:
+            now = ServerClock(self._server_time)
         self.now = now
         self._secrets = secrets
         self.jobs = Jobs(database, now, new_id)
@@ -103,6 +109,12 @@ class State:
             database.close()
             raise
         return cls(database, now, secrets)
+
+    def _server_time(self) -> datetime:
+        row = self._database.first(_SERVER_TIME, {})
+        assert row is not None, "a server that knows no time"
+        found: datetime = row[0]
+        return found.astimezone(UTC)
 
     @property
     def secrets(self) -> Secrets:
@@ -166,6 +178,19 @@ class State:
         """
         with self._database.writing() as connection:
             yield connection
+
+    @contextmanager
+    def lock(self, name: str, refusal: MeterlakeError) -> Iterator[None]:
+        """Hold a lock among the machines that share this State, while the body runs.
+
+        Raises:
+            MeterlakeError: The refusal: somebody else holds it.
+            Unavailable: The database cannot be reached.
+        """
+        with self._database.lock(name) as taken:
+            if not taken:
+                raise refusal
+            yield
 
     @property
     def waits_for_nobody(self) -> bool:
@@ -275,9 +300,13 @@ def _url(settings: Settings, *, create: bool) -> URL:
 
 
 def _make_private(file: Path) -> None:
-    """Make the file, if it is not there, readable for its owner alone: it names people."""
-    with disk():
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    """Make the file, if it is not there, readable for its owner alone: it names people.
+
+    One that is there is not opened: to close it would end the locks that SQLite has on it for all
+    connections of this process, and another process would remove the log that these still read.
+    """
+    with disk(), suppress(FileExistsError):
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _make_folder(folder: Path) -> None:

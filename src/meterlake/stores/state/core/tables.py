@@ -73,6 +73,9 @@ ORGANIZATION: Final = Table(
     Column("code", String(80), nullable=False, unique=True),
     Column("name", Text, nullable=False),
     Column("created", InstantText, nullable=False),
+    # How many transactions have written what bills are made of; their order, and so that of all
+    # that has their numbers.
+    Column("transactions", BigInteger, nullable=False, server_default="0"),
 )
 
 ENTITY: Final = Table(
@@ -114,7 +117,8 @@ def index_key(field: str, value: str) -> str:
     return derived_id("indexed", field, value)
 
 
-# Every version that ever was; a row without a body is a deletion.
+# Every version that ever was; a row without a body is a deletion. It was written by the transaction
+# `began`, and holds until the transaction `ended`; what was there before numbers has 0.
 ENTITY_HISTORY: Final = Table(
     "entity_history",
     METADATA,
@@ -128,7 +132,12 @@ ENTITY_HISTORY: Final = Table(
     Column("author", Text, nullable=False),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
+    Column("began", BigInteger, nullable=False, server_default="0"),
+    Column("ended", BigInteger),
+    # Of what the row said when it was written.
+    Column("digest", String(64)),
     Index("entity_history_time", "org", "valid_from"),
+    Index("entity_history_ended", "org", "ended"),
 )
 
 ACCESS_KEY: Final = Table(
@@ -191,6 +200,13 @@ BILL: Final = Table(
     # The version that was calculated last, and the digest of what it was calculated from: another
     # calculation from the same gives the same. None if nobody knows.
     Column("inputs", String(80)),
+    # The transaction that wrote the content, the version that it made, and the one that locked it.
+    Column("began", BigInteger, nullable=False, server_default="0"),
+    Column("content_version", Integer, nullable=False, server_default="1"),
+    Column("locked_in", BigInteger),
+    # The calculation that the content is of, and the last transaction that its ledger has.
+    Column("calculation_id", String(36)),
+    Column("ledger_at", BigInteger),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
     Column("modified", InstantText, nullable=False),
@@ -202,6 +218,82 @@ BILL: Final = Table(
     Index("bill_period", "org", "period", "frequency", "snapshot"),
     Index("bill_newest", "org", "created", "id"),
     Index("bill_dated", "org", "bill_date"),
+    Index("bill_calculated", "org", "calculation_id"),
+)
+
+# What bills were calculated from, one row for all bills of one reading; rows never change.
+BILL_CALCULATION: Final = Table(
+    "bill_calculation",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    # The last transaction that it sees.
+    Column("at", BigInteger, nullable=False),
+    Column("snapshot", BigInteger, nullable=False),
+    Column("selection", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Index("bill_calculation_newest", "org", "created"),
+)
+
+# The files of measurements that bills were made from, with what they were when that was first so.
+LAKE_FILE: Final = Table(
+    "lake_file",
+    METADATA,
+    _org(),
+    # Below the root of the lake's files.
+    Column("path", String(400), primary_key=True),
+    Column("size_bytes", BigInteger, nullable=False),
+    # None where a store of objects does not tell it.
+    Column("sha256", String(64)),
+    Column("noted", InstantText, nullable=False),
+)
+
+# What bills said before they were made again, or deleted; rows are added, never changed.
+BILL_VERSION: Final = Table(
+    "bill_version",
+    METADATA,
+    Column("bill_id", String(36), primary_key=True),
+    # The version that brought the content; later ones with the same content have no row.
+    Column("version", Integer, primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("account_id", String(36), nullable=False),
+    Column("bill_date", DayText, nullable=False),
+    Column("frequency", String(20), nullable=False),
+    Column("interval", Integer, nullable=False),
+    Column("grouping_key", String(36), nullable=False),
+    Column("period", String(40), nullable=False),
+    Column("currency", String(80), nullable=False),
+    Column("total", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("pins", Text, nullable=False),
+    Column("snapshot", BigInteger),
+    Column("began", BigInteger, nullable=False),
+    Column("ended", BigInteger, nullable=False),
+    Column("calculation_id", String(36)),
+    Column("ledger_at", BigInteger),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("modified", InstantText, nullable=False),
+    Column("modified_by", Text, nullable=False),
+    # When it ended, and who ended it.
+    Column("replaced", InstantText, nullable=False),
+    Column("replaced_by", Text, nullable=False),
+    Index("bill_version_account", "org", "account_id", "ended"),
+    Index("bill_version_dated", "org", "bill_date"),
+)
+
+BILL_VERSION_LINE: Final = Table(
+    "bill_version_line",
+    METADATA,
+    Column("bill_id", String(36), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("sequence", Integer, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("pins", Text, nullable=False),
 )
 
 BILL_LINE: Final = Table(
@@ -265,6 +357,9 @@ POSTING: Final = Table(
     Column("applied", InstantText),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
+    # The transaction that made it, and the digest of what it said then.
+    Column("began", BigInteger, nullable=False, server_default="0"),
+    Column("digest", String(64)),
     Index("posting_source", "org", "source_id", "sequence"),
     Index("posting_bill", "bill_id"),
 )

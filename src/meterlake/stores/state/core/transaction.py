@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from meterlake.model import wire
 from meterlake.model.entity import E, Entity, Record
@@ -13,14 +13,23 @@ from meterlake.model.errors import Conflict, DuplicateCode, Invalid, StaleVersio
 from meterlake.model.resources import BY_KIND, code_of, resource_of, values_at
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.row_digests import digest_of_version
 from meterlake.stores.state.core.tables import (
     ENTITY,
     ENTITY_HISTORY,
     ENTITY_REFERENCE,
     INDEXED,
+    ORGANIZATION,
     index_key,
 )
 from meterlake.stores.state.events.events import Journal
+
+_TAKE_NUMBER: Final = (
+    update(ORGANIZATION)
+    .where(ORGANIZATION.c.id == bindparam("of_org"))
+    .values(transactions=ORGANIZATION.c.transactions + 1)
+    .returning(ORGANIZATION.c.transactions)
+)
 
 
 class Transaction(Reader):
@@ -47,6 +56,20 @@ class Transaction(Reader):
         self.journal = Journal(self, now, new_id)
         self._unchecked: dict[tuple[str, str], Entity] = {}
         self._fresh: set[str] = set()
+        self._number: int | None = None
+
+    @property
+    def number(self) -> int:
+        """Its number among the transactions of the organization, which are told apart by nothing else.
+
+        Writers of an organization take turns, so that what is committed has lower numbers than what
+        is not. Only transactions that write what bills are made of take one.
+        """
+        if self._number is None:
+            self._number = int(
+                self.connection.execute(_TAKE_NUMBER, {"of_org": self.org_id}).scalar_one()
+            )
+        return self._number
 
     def create(self, entity: E, id: str | None = None, *, fresh: bool = False) -> Record[E]:
         """Store a new entity.
@@ -196,19 +219,19 @@ class Transaction(Reader):
         table = ENTITY_HISTORY
         if record.version > 1:
             current = (*_at(table, address), table.c.valid_to.is_(None))
-            self.connection.execute(update(table).where(*current).values(valid_to=record.modified))
-        self.connection.execute(
-            insert(table),
-            {
-                **address,
-                "version": record.version,
-                "valid_from": record.modified,
-                "body": body,
-                "author": record.modified_by,
-                "created": record.created,
-                "created_by": record.created_by,
-            },
-        )
+            ended = {"valid_to": record.modified, "ended": self.number}
+            self.connection.execute(update(table).where(*current).values(**ended))
+        row = {
+            **address,
+            "version": record.version,
+            "valid_from": record.modified,
+            "body": body,
+            "author": record.modified_by,
+            "created": record.created,
+            "created_by": record.created_by,
+            "began": self.number,
+        }
+        self.connection.execute(insert(table), row | {"digest": digest_of_version(row)})
 
     def _check_references(self) -> None:
         rows = [

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from meterlake.model import wire
 from meterlake.model.entity import Entity
@@ -38,3 +38,9 @@ def versions(reader: Reader, kind: type[Entity]) -> Iterator[dict[str, Any]]:
             "dtLastModified": row.valid_from,
             "lastModifiedBy": row.author,
         }
+
+
+def count_versions(reader: Reader) -> int:
+    """How many versions all entities of the organization ever had: each change adds one."""
+    query = select(func.count()).where(ENTITY_HISTORY.c.org == reader.org_id)
+    return int(reader.connection.scalar(query.select_from(ENTITY_HISTORY)) or 0)

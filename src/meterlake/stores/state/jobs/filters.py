@@ -17,6 +17,7 @@ class JobFilters:
 
     Attributes:
         counted: Whether their progress says how much there is to do in `total`; None if any may.
+        also: A condition of their kind.
     """
 
     ids: tuple[str, ...] = ()
@@ -25,6 +26,7 @@ class JobFilters:
     start: datetime | None = None
     end: datetime | None = None
     counted: bool | None = None
+    also: ColumnElement[bool] | None = None
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
         """What all of them fulfil."""
@@ -41,6 +43,8 @@ class JobFilters:
         if self.counted is not None:
             total = member_text(JOB.c.progress, literal("total"))
             yield total.is_not(None) if self.counted else total.is_(None)
+        if self.also is not None:
+            yield self.also
 
 
 def in_status(*statuses: JobStatus) -> ColumnElement[bool]:

@@ -20,6 +20,7 @@ _RENEWED: Final = timedelta(minutes=1)
 
 LEASES: Final[Mapping[str, timedelta]] = {
     JobKind.BILL: _RENEWED,
+    JobKind.STATEMENT: _RENEWED,
     JobKind.EXPORT: _RENEWED,
     JobKind.BACKFILL: _RENEWED,
     JobKind.CLOSING: _RENEWED,

@@ -79,4 +79,10 @@ def test_a_deleted_skeleton_comes_back_under_its_id(org):
 
     assert account_ids(state, org_id) == ids
     with state.reading(org_id) as reader:
-        assert [past.version for past in reader.history(Account, ids["acme"])] == [1, 2, 3]
+        history = reader.history(Account, ids["acme"])
+        assert [past.version for past in history] == [1, 2, 3]
+        for past in history:
+            assert reader.at_version(Account, ids["acme"], past.version) == past.entity
+        # The second one deleted it.
+        assert history[1].entity is None
+        assert [reader.at_version(Account, ids["acme"], each) for each in (None, 4)] == [None, None]

@@ -86,6 +86,7 @@ def _process(path, org, id, number):
         return updated(state, org, id, f"process-{number}")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_processes_are_kept_apart_too(tmp_path):
     path = tmp_path / "state.sqlite"

@@ -7,7 +7,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import exc, text
+from sqlalchemy import exc, select, text
 
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.stores import state as stores_state
@@ -15,6 +15,7 @@ from meterlake.stores.state import State
 from meterlake.stores.state.core import engine
 from meterlake.stores.state.core.tables import METADATA
 from tests.organizations import new_organization
+from tests.postgres import Server, missing
 
 
 def test_the_newest_revision_is_the_one_that_is_expected():
@@ -94,3 +95,24 @@ def test_every_complaint_of_a_driver_is_the_worlds_or_ours(kind):
 )
 def test_the_place_of_a_server_is_told_without_a_password(setting, place):
     assert engine.place(engine.parse_url(setting)) == place
+
+
+def test_a_server_that_is_gone_is_unavailable_also_for_what_is_asked_all_the_time():
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
+    server, question = Server(), select(text("1"))
+    try:
+        server.initialize()
+        server.start()
+        database = engine.Database(engine.parse_url(server.url))
+        assert database.first(question, {}) == (1,)
+        server.kill()
+        for _ in range(3):  # of a connection that broke, and of none
+            with pytest.raises(Unavailable, match="the State database"):
+                database.first(question, {})
+        server.start()
+        assert database.first(question, {}) == (1,)
+        database.close()
+    finally:
+        server.remove()
