@@ -36,6 +36,8 @@ from tests.rounds import go_round
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 
 WAIT_S = 120
+# The task that records what came in as an asset.
+ASSET = "measurements of acme, 2026-10"
 Announce = Callable[[dict[str, Any], str], dict[str, Any]]
 # What runs in the runner before anything else: it dies, or waits until the order is gone, where the
 # test has written that it shall.
@@ -257,7 +259,8 @@ def test_all_uploads_of_an_organization_are_one_run_with_a_task_each(home: Path)
     run = run_of(state)
     assert state.is_failed()
     assert (run.name, run.tags) == ("upload 3 files for acme", ["org:acme"])
-    found = tasks_of(run, 3)
+    found = tasks_of(run, 4)
+    assert ASSET in found
     assert found["ingest a.csv"] == "received 3, accepted 2, repeats 0, rejected 1"
     assert found["ingest c.csv"] == "received 2, accepted 1, repeats 1, rejected 0"
     [summary], files = artifact("upload")
@@ -273,6 +276,7 @@ def test_all_uploads_of_an_organization_are_one_run_with_a_task_each(home: Path)
     assert found["ingest b.csv"] == files[1]["reason"] != ""
 
 
+@pytest.mark.slow
 def test_a_file_of_a_lookup_table_is_a_task_among_the_others(home: Path) -> None:
     from flows.upload import upload
 
@@ -284,7 +288,9 @@ def test_a_file_of_a_lookup_table_is_a_task_among_the_others(home: Path) -> None
 
     state = ended(upload, home=home, org="acme", name="2 files")
 
-    assert tasks_of(run_of(state), 2) == {
+    found = tasks_of(run_of(state), 3)
+    assert found.pop(ASSET) == ""
+    assert found == {
         "ingest rates.csv": "items 2",
         "ingest usage.csv": "received 1, accepted 1, repeats 0, rejected 0",
     }
@@ -303,8 +309,9 @@ def test_two_organizations_have_runs_of_their_own(warm: Warm) -> None:
     for code in CODES:
         [run] = until(lambda code=code: runs_named(f"upload of-{code}.csv for {code}"))
         assert run.tags == [f"org:{code}"]
-        assert tasks_of(run, 1) == {
-            f"ingest of-{code}.csv": "received 1, accepted 1, repeats 0, rejected 0"
+        assert tasks_of(run, 2) == {
+            f"ingest of-{code}.csv": "received 1, accepted 1, repeats 0, rejected 0",
+            f"measurements of {code}, 2026-10": "",
         }
 
 
@@ -347,6 +354,7 @@ def test_a_server_that_goes_away_in_the_middle_leaves_a_job_that_is_done_once(wa
     assert found == ["middle", "middle 2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", [pytest.param("uploads.taken", marks=pytest.mark.slow), "uploads.ingested"]
 )

@@ -85,6 +85,7 @@ class _Child:
         self.used = 0
         self.memory = int(memory[:-2]) * _UNITS[memory[-2:]]
         self.connection = duckdb.connect(":memory:", config={"threads": 1})
+        self.connection.execute("SET enable_progress_bar = false")
         self.connection.execute(f"SET memory_limit = '{memory}'")
         for statement in _LOCKS:
             self.connection.execute(statement)

@@ -9,11 +9,14 @@ from uuid import uuid4
 import pytest
 
 from tests.databases import copy_home
+from tests.every_lake import every_lake
 from tests.homes import Home, new_home, open_home
+
+__all__ = ["copies", "every_lake"]
 
 
 @pytest.fixture(scope="module")
-def copies(tmp_path_factory):
+def copies(every_lake, tmp_path_factory):  # noqa: ARG001
     """Gives copies of the home that a function prepares."""
     made: dict[Callable[[Home], None], tuple[Path, str]] = {}
 

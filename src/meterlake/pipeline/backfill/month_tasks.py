@@ -1,0 +1,75 @@
+"""Months of a backfill that are calculated at once: each is a task of a fan-out.
+
+A task is told the backfill and the month. What it finds stands in the backfill's folder, with a note
+that is written last; the run reads the note. So all who work need the folder of the lake.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from meterlake.model import wire
+from meterlake.model.errors import Busy, Unavailable
+from meterlake.model.runner import FanOutRunner
+from meterlake.pipeline.backfill.job import BackfillJob
+from meterlake.stores import Stores
+from meterlake.stores.fan_out import FanOutTask, TaskEnd, run_tasks
+from meterlake.stores.state.ingest.backfills import Backfills
+
+
+def open_job(stores: Stores, org_id: str, id: str, snapshot: int) -> BackfillJob:
+    """A backfill that is being staged from a snapshot.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Busy: It is staged from another snapshot by now.
+    """
+    found = Backfills(stores.state, org_id).get(id)
+    if found.snapshot != snapshot:
+        raise Busy(f"backfill {id!r}", "it was begun again from another snapshot")
+    return BackfillJob(stores, found, found.author)
+
+
+def read_notes(
+    job: BackfillJob,
+    runner: FanOutRunner,
+    tasks: Sequence[FanOutTask],
+    count: Callable[[dict[str, Any]], int],
+) -> list[dict[str, Any] | None]:
+    """Run the tasks of a backfill, and read the notes that they answer.
+
+    Args:
+        job: The backfill.
+        runner: What carries them.
+        tasks: Each answers the name of its note, or None.
+        count: How many measurements a note is about.
+
+    Returns:
+        The notes in the order of the tasks.
+
+    Raises:
+        TasksFailed: Some failed; what the others found is kept.
+        Unavailable: A store failed, or what carries the tasks; or a note is not in our folder.
+    """
+    notes: dict[int, dict[str, Any] | None] = {}
+
+    def note(end: TaskEnd) -> None:
+        if isinstance(end.error, Busy):
+            raise end.error
+        if end.error is None:
+            notes[end.number] = found = _read_note(job.folder.rows, end)
+            job.progress(count(found) if found else 0, len(notes), len(tasks))
+
+    run_tasks(job.stores, runner, tasks, note)
+    return [notes[number] for number in range(len(tasks))]
+
+
+def _read_note(folder: Path, end: TaskEnd) -> dict[str, Any] | None:
+    if end.value is None:
+        return None
+    try:
+        found: dict[str, Any] = wire.loads((folder / end.value).read_bytes())
+    except FileNotFoundError:
+        why = "its worker wrote into another one: all workers need the folder of the lake"
+        raise Unavailable(f"{folder} ({end.name})", why) from None
+    return found
