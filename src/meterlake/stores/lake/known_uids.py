@@ -6,10 +6,12 @@ up in the lake. Runs are synced: a torn run could hide a uid.
 """
 
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Final, NamedTuple
 
 import duckdb
@@ -19,17 +21,152 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from meterlake.stores.files.durable import make_folder, write_durably
+from meterlake.stores.lake.tables import newest_snapshot
 
 Hashes = NDArray[np.uint64]
+# Which of some sorted hashes may be known.
+Probe = Callable[[Hashes], NDArray[np.bool_]]
 
 _NAME: Final = re.compile(r"([0-9]+)-([0-9]+)((?:-[0-9a-f_]+)?)\.u64")
 _ITEM_BYTES: Final = 8
 # Hashes that are held in memory at once: 128 MB, and 512 MB while two runs are merged.
 _RANGE_ROWS: Final = 1 << 24
 _MERGED_MAX: Final = 1 << 25
+# Where the hashes of a long history are divided by range.
+_PARTS: Final = "parts"
+_BATCH_ROWS: Final = 1 << 20
 # So many hashes are looked up where the file lies; for more, it is read in parts of 32 MB.
 _FEW: Final = 1 << 16
 _READ_ROWS: Final = 1 << 22
+
+
+class HashRange(NamedTuple):
+    """The hashes from `low` on and below `high`; without an end on a side where it is None."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def split(self, count: int) -> "list[HashRange]":
+        """The same in so many ranges of nearly one size."""
+        low, high = self.low or 0, 1 << 64 if self.high is None else self.high
+        edges = [low + (high - low) * k // count for k in range(1, count)]
+        return list(map(HashRange, [self.low, *edges], [*edges, self.high]))
+
+    def slice(self, hashes: Hashes) -> slice:
+        """Where they stand among sorted hashes."""
+        first = 0 if self.low is None else int(np.searchsorted(hashes, np.uint64(self.low)))
+        if self.high is None:
+            return slice(first, len(hashes))
+        return slice(first, int(np.searchsorted(hashes, np.uint64(self.high))))
+
+    def filter(self, hashes: Hashes) -> Hashes:
+        """Those of some hashes that are in it, in their order."""
+        if self.low is not None:
+            hashes = hashes[hashes >= np.uint64(self.low)]
+        return hashes if self.high is None else hashes[hashes < np.uint64(self.high)]
+
+    @property
+    def share(self) -> int:
+        """Which part of all hashes it is: the rounded inverse."""
+        high = 1 << 64 if self.high is None else self.high
+        return round((1 << 64) / (high - (self.low or 0)))
+
+    @property
+    def condition(self) -> str:
+        """The same as SQL over `uid_hash`."""
+        bounds = [f"uid_hash >= {self.low}::UBIGINT"] if self.low is not None else []
+        bounds += [f"uid_hash < {self.high}::UBIGINT"] if self.high is not None else []
+        return " AND ".join(bounds or ["true"])
+
+
+_ALL: Final = HashRange()
+
+
+class CommittedUids:
+    """The hashes that commits brought, up to and with a snapshot, as a connection reads them.
+
+    Several threads may ask; they are answered one after the other.
+
+    Args:
+        connection: A connection to the lake.
+        snapshot: The last snapshot that counts.
+        identify: What tells a snapshot from another one of the same number.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        snapshot: int,
+        identify: Callable[[int], str] = lambda _: "",
+    ) -> None:
+        self.snapshot = snapshot
+        self._connection = connection
+        self._identify = identify
+        self._asking = Lock()
+        # What came since a snapshot, where that is little: shards mostly ask for the same.
+        self._few: dict[int, Hashes | None] = {}
+
+    def identity(self, snapshot: int) -> str:
+        """What tells a snapshot from another one of the same number."""
+        with self._asking:
+            return self._identify(snapshot)
+
+    def newest(self) -> int:
+        """The newest snapshot by now, which others may have made."""
+        with self._asking, self._connection.cursor() as cursor:
+            return newest_snapshot(cursor)
+
+    def since(self, covered: int, bounds: HashRange, folder: Path) -> Iterator[Hashes]:
+        """The hashes of a range that came after a snapshot, sorted, in parts.
+
+        Args:
+            covered: The snapshot; -1 for all hashes.
+            bounds: The range.
+            folder: Where those of several parts may wait.
+        """
+        few = self._few_since(covered) if covered >= 0 else None
+        if few is not None:
+            yield few[bounds.slice(few)]
+            return
+        with self._asking:
+            source = self._source(covered)
+            # Parts are as wide whatever the range; those outside of it are empty.
+            count = -(-self._count(source, bounds) * bounds.share // _RANGE_ROWS)
+            query = f"SELECT uid_hash FROM {source} WHERE {bounds.condition}"
+            if count <= 1:
+                parts = iter([_sort(_hashes(self._connection, query))])
+            else:
+                parts = _sorted_parts(_stream(self._connection, query), count, folder)
+            # All that is read is read before the first of them comes.
+            first = next(parts)
+        yield from (part for part in chain([first], parts) if len(part))
+
+    def _few_since(self, covered: int) -> Hashes | None:
+        with self._asking:
+            if covered not in self._few:
+                source = self._source(covered)
+                is_few = self._count(source, _ALL) <= _RANGE_ROWS
+                self._few[covered] = self._read(source, _ALL) if is_few else None
+            return self._few[covered]
+
+    def _source(self, covered: int) -> str:
+        if covered >= 0:
+            since = insertions(covered, self.snapshot)
+            if _is_readable(self._connection, since):
+                return since
+        # If a snapshot in between has expired: more than needed does no harm.
+        return f"lake.uid_index AT (VERSION => {self.snapshot})"
+
+    def _count(self, source: str, bounds: HashRange) -> int:
+        row = self._connection.execute(
+            f"SELECT count(*) FROM {source} WHERE {bounds.condition}"
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _read(self, source: str, bounds: HashRange) -> Hashes:
+        query = f"SELECT uid_hash FROM {source} WHERE {bounds.condition}"
+        return _sort(_hashes(self._connection, query))
 
 
 class _Run(NamedTuple):
@@ -68,22 +205,61 @@ class KnownUids:
     Args:
         folder: Where it is.
         identify: What tells a snapshot from another one of the same number.
+        bounds: Of which hashes.
     """
 
-    def __init__(self, folder: Path, identify: Callable[[int], str] = lambda _: "") -> None:
+    # Whether sources are compared with it before the lake's lock is taken, too.
+    is_sharded = False
+
+    def __init__(
+        self,
+        folder: Path,
+        identify: Callable[[int], str] = lambda _: "",
+        bounds: HashRange = _ALL,
+    ) -> None:
         self.folder = folder / "uids"
+        self.bounds = bounds
         self._identify = identify
 
-    def refresh(self, connection: duckdb.DuckDBPyConnection, snapshot: int) -> None:
-        """Learn what was committed since the last run, up to and with `snapshot`."""
+    def refresh(self, connection: duckdb.DuckDBPyConnection, snapshot: int) -> Probe:
+        """Learn what was committed since the last run, up to and with `snapshot`.
+
+        Returns:
+            What tells which uids may be known at that snapshot.
+        """
+        self.learn(CommittedUids(connection, snapshot, self._identify))
+        return self.probe
+
+    def learn(self, committed: CommittedUids) -> None:
+        """The same, of what is read by somebody else, too."""
         make_folder(self.folder)
         runs = self._runs()
         covered = runs[-1].last if runs else -1
-        if covered > snapshot or (runs and runs[-1].identity != self._identify(covered)):
+        if (covered > committed.snapshot and covered > committed.newest()) or (
+            runs and runs[-1].identity != committed.identity(covered)
+        ):
             self.forget()
             covered = -1
-        if covered < snapshot:
-            self._add(covered + 1, snapshot, _committed_hashes(connection, covered, snapshot))
+        if covered < committed.snapshot:
+            self._add(
+                covered + 1, committed.snapshot, committed.since(covered, self.bounds, self.parts)
+            )
+
+    @property
+    def parts(self) -> Path:
+        """Where the hashes of a long history are divided by range."""
+        return self.folder / _PARTS
+
+    @property
+    def covered(self) -> int:
+        """The last snapshot of which it knows everything; -1 if there is none."""
+        runs = self._runs()
+        return runs[-1].last if runs else -1
+
+    @property
+    def rows(self) -> int:
+        """How many hashes it holds."""
+        return sum(run.size for run in self._runs())
 
     def probe(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Which of some sorted hashes may be known."""
@@ -118,7 +294,7 @@ class KnownUids:
             snapshot: The snapshot that the commit made.
             ranges: Sorted hashes, range by range, as `StagedHashes` gives them.
         """
-        if snapshot == before + 1:
+        if snapshot == before + 1 and self.covered == before:
             self._add(snapshot, snapshot, ranges)
 
     def forget(self) -> None:
@@ -195,8 +371,8 @@ class StagedHashes:
             yield self._only
             return
         count = -(-self.rows // _RANGE_ROWS)
-        for low, high in _ranges(count):
-            hashes = np.concatenate([_within(found, low, high) for found in _batches(self.paths)])
+        for each in _ALL.split(count) if count else ():
+            hashes = np.concatenate([each.filter(found) for found in _batches(self.paths)])
             hashes = _sort(hashes)
             self._only = hashes if count == 1 else None
             yield hashes
@@ -215,12 +391,6 @@ def _sort(hashes: Hashes) -> Hashes:
     return pl.Series(hashes).sort().to_numpy()
 
 
-def _within(hashes: Hashes, low: int | None, high: int | None) -> Hashes:
-    if low is not None:
-        hashes = hashes[hashes >= np.uint64(low)]
-    return hashes if high is None else hashes[hashes < np.uint64(high)]
-
-
 def _bounds(hashes: Hashes, others: Hashes) -> tuple[int, int]:
     """Which of some sorted hashes lie between the first and the last of others, as a slice."""
     start = np.searchsorted(hashes, others[0], side="left")
@@ -231,28 +401,39 @@ def _mergeable(older: int, newer: int) -> bool:
     return newer * 2 >= older and older + newer <= _MERGED_MAX
 
 
-def _ranges(count: int) -> Iterator[tuple[int | None, int | None]]:
-    """All hashes in so many ranges: from the first bound on, and below the second one."""
-    edges = [(1 << 64) * k // count for k in range(1, count)]
-    return zip([None, *edges], [*edges, None], strict=True)
+def insertions(covered: int, snapshot: int) -> str:
+    """What came into the index of uids after a snapshot, up to and with another one."""
+    return f"ducklake_table_insertions('lake', 'main', 'uid_index', {covered + 1:d}, {snapshot:d})"
 
 
-def _committed_hashes(
-    connection: duckdb.DuckDBPyConnection, covered: int, snapshot: int
-) -> Iterator[Hashes]:
-    """The hashes that snapshots after `covered`, up to and with `snapshot`, brought, by ranges."""
-    source = f"lake.uid_index AT (VERSION => {snapshot})"
-    if covered >= 0:
-        since = f"ducklake_table_insertions('lake', 'main', 'uid_index', {covered + 1}, {snapshot})"
-        # If a snapshot in between has expired: more than needed does no harm.
-        source = since if _is_readable(connection, since) else source
-    row = connection.execute(f"SELECT count(*) FROM {source}").fetchone()
-    assert row is not None
-    for low, high in _ranges(max(1, -(-int(row[0]) // _RANGE_ROWS))):
-        bounds = [f"uid_hash >= {low}::UBIGINT"] if low is not None else []
-        bounds += [f"uid_hash < {high}::UBIGINT"] if high is not None else []
-        where = " AND ".join(bounds or ["true"])
-        yield _sort(_hashes(connection, f"SELECT uid_hash FROM {source} WHERE {where}"))
+def _sorted_parts(hashes: Iterable[Hashes], count: int, folder: Path) -> Iterator[Hashes]:
+    """Sort hashes in so many ranges, in bounded memory: they are read once, however many there are."""
+    shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder)
+    paths = [folder / f"{number}" for number in range(count)]
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb")) for path in paths]
+        for batch in hashes:
+            for file, part in zip(files, _divide(batch, count), strict=True):
+                part.tofile(file)
+    for path in paths:
+        yield _sort(np.fromfile(path, np.uint64))
+        path.unlink()
+    folder.rmdir()
+
+
+def _divide(hashes: Hashes, count: int) -> list[Hashes]:
+    """Hashes in so many ranges of the same width."""
+    numbers = (((hashes >> 32) * count) >> 32).astype(np.uint16)
+    # Of so short numbers that is linear; sorting the hashes themselves takes three times as long.
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=count))
+    return np.split(hashes[order], ends[:-1])
+
+
+def _stream(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[Hashes]:
+    for batch in connection.execute(query).to_arrow_reader(_BATCH_ROWS):
+        yield pl.Series(batch.column(0)).to_numpy()
 
 
 def _is_readable(connection: duckdb.DuckDBPyConnection, source: str) -> bool:

@@ -89,6 +89,7 @@ def test_every_type_that_lakes_have_is_tried():
     assert set(TYPES) == VALUES.keys()
 
 
+@pytest.mark.slow
 @PAIRS
 def test_a_copy_has_the_same_rows_at_each_snapshot(lakes, source, target):
     fill(lakes[source])

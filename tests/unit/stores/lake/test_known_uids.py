@@ -136,6 +136,36 @@ def test_a_probe_finds_exactly_what_the_runs_hold(tmp_path_factory, runs, asked)
     assert cache.probe(probe).tolist() == [int(value) in everything for value in probe]
 
 
+@given(
+    batches=st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=20), max_size=4),
+    count=st.integers(1, 300),
+)
+def test_hashes_that_are_divided_come_back_all_in_order(tmp_path_factory, batches, count):
+    folder = tmp_path_factory.mktemp("cache") / "parts"
+    given_hashes = [np.array(each, np.uint64) for each in batches]
+
+    parts = list(known_uids._sorted_parts(given_hashes, count, folder))
+
+    assert len(parts) == count
+    assert np.concatenate(parts).tolist() == sorted(value for each in batches for value in each)
+    assert not folder.exists()
+
+
+def test_a_long_history_is_built_again_range_by_range(home):
+    home.ingest("a.csv", HEADER + "".join(csv_row(f"u{n}") for n in range(50)))
+    left = home.stores.lake(home.org_id).cache / "uids" / "parts" / "7"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of one that was killed")
+    for path in left.parents[1].glob("*.u64"):
+        path.unlink()
+
+    with patch.multiple(known_uids, _RANGE_ROWS=7):
+        cache = known(home)
+
+    assert cache.probe(np.append(hashes(5), stored(home))).tolist() == [False] + [True] * 50
+    assert [name.endswith(".u64") for name in files(home)] == [True]
+
+
 def test_the_ranges_of_a_staged_file_are_all_its_hashes_in_order(tmp_path):
     values = [0, 2**64 - 1, 2**63, 2**63 - 1, 7, 7]
     path = tmp_path / "rows.parquet"

@@ -1,0 +1,14 @@
+"""What a process does that changes the number of a lake's shards between two files."""
+
+from typing import Any
+
+from meterlake.pipeline.home.shard_lake import shard_lake
+from tests.homes import Home
+
+
+def sharded(home: Home) -> dict[str, Any]:
+    """Have two shards, ingest the files of the inbox, and have three."""
+    shard_lake(home.stores, home.org_id, 2)
+    home.work()
+    done = shard_lake(home.stores, home.org_id, 3)
+    return {"shards": home.stores.lake(home.org_id).shards, "known": done.uids}
