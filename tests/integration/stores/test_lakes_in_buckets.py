@@ -1,5 +1,6 @@
 """Lakes with their files in a bucket and their catalog in PostgreSQL."""
 
+import gzip
 import logging
 import os
 import signal
@@ -16,14 +17,18 @@ import duckdb
 import pytest
 from sqlalchemy import create_engine, make_url
 
+from meterlake.model import failpoint
 from meterlake.model.errors import BadQuery, Busy, Invalid, MeterlakeError, NotFound, Unavailable
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.publish.query import query
 from meterlake.settings import as_environment
 from meterlake.stores.home_settings import change
+from meterlake.stores.lake import staged
 from meterlake.stores.lake.backends.gcs_files import GcsFiles
 from meterlake.stores.lake.backends.location import open_lake
+from meterlake.stores.lake.backends.postgres_catalog import PostgresCatalog
 from meterlake.stores.lake.maintenance import live_files, remove_replaced
+from meterlake.stores.objects.base import ObjectStore
 from meterlake.stores.state.core.engine import parse_url
 from tests.databases import new_database
 from tests.homes import HEADER, a_home, csv_row, open_home, settings
@@ -146,6 +151,7 @@ def test_a_machine_that_was_told_another_place_reads_and_writes_nothing(home):
     other.close()
 
 
+@pytest.mark.slow
 def test_a_query_reads_the_lake_and_nothing_beside_it(home):
     home.ingest("a.csv", several(0, 3))
     with query(home.stores, home.org_id, "SELECT count(*) FROM lake.uid_index") as found:
@@ -218,6 +224,22 @@ _HOLDER = """
 """
 
 
+def test_a_session_that_ends_while_its_lock_is_taken_is_a_store_that_failed(home, monkeypatch):
+    lake = home.stores.lake(home.org_id)
+    take = PostgresCatalog._take
+
+    def cut_first(self, session, token):
+        cut_sessions(home)
+        take(self, session, token)
+
+    monkeypatch.setattr(PostgresCatalog, "_take", cut_first)
+    with pytest.raises(Unavailable), lake.lock(10):
+        pass
+    monkeypatch.undo()
+    with lake.lock(10):
+        pass
+
+
 def test_the_lock_of_a_process_that_is_killed_is_free(home):
     lake = home.stores.lake(home.org_id)
     environment = {**os.environ, **as_environment(home.stores.settings)}
@@ -280,6 +302,57 @@ def test_a_file_that_the_catalog_names_is_never_removed(home, caplog):
     assert "which the lake needs" in caplog.text
 
 
+@pytest.fixture
+def small_files(home, monkeypatch):
+    """Blocks and files are so small that a source of a few hundred rows has several of each."""
+    monkeypatch.setattr(staged, "ROW_GROUP_ROWS", 20)
+    monkeypatch.setattr(staged, "SENT_ROWS", 40)
+    home.stores.settings.__dict__["block_bytes"] = 2048
+
+
+def live_names(home):
+    lake = home.stores.lake(home.org_id)
+    with lake.reader() as reader:
+        return {each.removeprefix(lake.files.root) for each in live_files(reader, lake)}
+
+
+@pytest.mark.usefixtures("small_files")
+def test_files_of_a_long_source_are_sent_while_it_is_read(home, monkeypatch):
+    files, seen = home.stores.lake(home.org_id).files, {}
+    home.ingest("a.csv", several(0, 50))
+    before = files.names()
+
+    def look(step):
+        if step not in seen:
+            seen[step] = files.names() - before
+
+    monkeypatch.setattr(failpoint, "hook", look)
+    receipt = home.ingest("b.csv", several(10, 400) + csv_row("u20", "7"))
+    monkeypatch.setattr(failpoint, "hook", None)
+
+    assert (receipt.accepted, receipt.repeats, receipt.rejected) == (350, 40, 1)
+    assert home.uids() == sorted(home.uids())
+    assert len(home.uids()) == 400
+    home.check_rows()
+    # Those that held a repeat were written anew; what had been sent is removed.
+    assert files.names() == live_names(home)
+    assert len(seen["commit.locked"]) > 2
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_source_that_cannot_be_read_leaves_none_of_its_files(home, monkeypatch):
+    sent = []
+    put = ObjectStore.put_file
+    monkeypatch.setattr(
+        ObjectStore, "put_file", lambda *each, **named: sent.append(each[1]) or put(*each, **named)
+    )
+    receipt = home.ingest("a.csv.gz", gzip.compress(several(0, 4000).encode())[:-8])
+
+    assert (receipt.status, receipt.accepted) == ("failed", 0)
+    assert home.stores.lake(home.org_id).files.names() == live_names(home) == set()
+    assert len(sent) > 2
+
+
 def test_maintenance_merges_and_keeps_what_is_stored(home):
     for number in range(3):
         home.ingest(f"{number}.csv", several(number * 2000, number * 2000 + 2000))
@@ -292,10 +365,12 @@ def test_maintenance_merges_and_keeps_what_is_stored(home):
     home.check_rows()
 
 
-def test_readers_are_never_in_the_way_of_each_other(home):
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_readers_are_never_in_the_way_of_each_other(home, seconds):
     home.ingest("a.csv", several(0, 500))
     lake = home.stores.explored_lake(home.org_id)
-    until, failed, counts = time.monotonic() + 3, [], []
+    until, failed, counts = time.monotonic() + seconds, [], []
 
     def read() -> None:
         while time.monotonic() < until and not failed:

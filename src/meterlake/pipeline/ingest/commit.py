@@ -1,13 +1,12 @@
 """The commit of one source: de-duplicated and registered in one lake transaction, under the lock."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
-from uuid import uuid4
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -19,20 +18,17 @@ from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
 from meterlake.model.rejection import Reason, Rejection
 from meterlake.model.sql import identifier, quote
+from meterlake.pipeline.ingest.sent_files import WHOLE, is_inlined, new_name
 from meterlake.pipeline.ingest.staged_books import check_staged
 from meterlake.stages.ingest import dedup
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake import ledger
-from meterlake.stores.lake.connection import INLINED_ROWS_MAX, parquet, translate_errors
-from meterlake.stores.lake.known_uids import Hashes, KnownUids, StagedHashes
+from meterlake.stores.lake.connection import parquet, translate_errors
+from meterlake.stores.lake.known_uids import Hashes, Probe, StagedHashes
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile
 from meterlake.stores.lake.tables import newest_snapshot
-
-# Staged files whose rows stay whatever becomes of the measurements beside them.
-_WHOLE: Final = frozenset({"rejected", "requeue"})
-# Those that may have too few rows for a file of their own.
-_INLINED: Final = _WHOLE | {CALCULATION_ERROR}
+from meterlake.stores.lake.uid_shards import uids_since
 
 
 class Conflicting(Exception):
@@ -53,6 +49,8 @@ class Commit:
     versions: dict[str, int] = field(default_factory=dict)
     files: list[StagedFile] = field(default_factory=list)
     folder: Path = Path()
+    # Of files that were sent already: their paths below their tables' folders.
+    names: Mapping[Path, str] = field(default_factory=dict)
     # Adds the texts of their rows to rejections: to those that turn out to contradict a known uid.
     complete: Callable[[list[Rejection]], list[Rejection]] = lambda rows: rows
     # Run under the lock before the transaction; gives the number of accounts it created.
@@ -73,18 +71,18 @@ def commit(lake: Lake, what: Commit) -> Receipt:
         Overtaken: A row that is given in again is not as it was when it was chosen.
         Unavailable: The disk or the lake failed.
     """
+    early = _deduplicate_early(lake, what)
     with lake.lock():
         mark_step("commit.locked")
         rows = _hashes(what.files).rows
         with lake.transaction(rows) as connection:
             before = newest_snapshot(connection)
-            done = write(lake, connection, what, before)
+            done = write(lake, connection, what, before, early=early)
         snapshot = lake.committed_snapshot()
         lake.sources.add_commit(before, snapshot, what.receipt.identity)
         with suppress(Unavailable, OSError):
             # Committed already: a cache that lacks the run is completed by the next refresh.
-            known = lake.uids
-            _remember(known, before, snapshot, _hashes(done.files), done.hashes)
+            _remember(lake, before, snapshot, _hashes(done.files), done.hashes)
     mark_step("commit.done")
     return replace(done.receipt, snapshot=snapshot)
 
@@ -99,8 +97,8 @@ def preview(lake: Lake, what: Commit) -> Receipt:
     if not hashes.rows:
         return what.receipt
     with lake.lock(), lake.reader() as connection:
-        known.refresh(connection, newest_snapshot(connection))
-        return _deduplicate(connection, _suspects(known, hashes, ()), what)[1]
+        probe = known.refresh(connection, newest_snapshot(connection))
+        return _deduplicate(connection, _suspects(probe, hashes, ()), what)[1]
 
 
 class WrittenSource(NamedTuple):
@@ -116,12 +114,52 @@ class WrittenSource(NamedTuple):
         return _hashes(self.files)
 
 
+class _Deduplicated(NamedTuple):
+    """A source without the rows that were repeats or contradictions as of a snapshot."""
+
+    snapshot: int
+    identity: str
+    files: list[StagedFile]
+    receipt: Receipt
+    hashes: StagedHashes
+
+
+def _deduplicate_early(lake: Lake, what: Commit) -> _Deduplicated | None:
+    """Compare a source with a sharded lake before the lake's lock is taken; None for other lakes.
+
+    What others commit meanwhile is compared under the lock.
+    """
+    hashes = _hashes(what.files)
+    if not hashes.rows or not lake.uids.is_sharded:
+        return None
+    with lake.reader() as connection:
+        snapshot = newest_snapshot(connection)
+        identity = lake.catalog.identity(connection, snapshot)
+        suspects = _suspects(lake.uids.refresh(connection, snapshot), hashes, ())
+        files, receipt = _deduplicate(connection, suspects, what)
+    return _Deduplicated(snapshot, identity, files, receipt, hashes)
+
+
+def _still_holds(
+    lake: Lake, connection: duckdb.DuckDBPyConnection, before: int, early: _Deduplicated
+) -> bool:
+    """Whether nothing of a source came into the lake since, and nothing left the lake."""
+    checked = early.snapshot
+    if checked > before or lake.identity(checked) != early.identity:
+        return False  # The catalog was set back.
+    came = np.empty(0, np.uint64) if checked == before else uids_since(connection, checked, before)
+    return came is not None and not any(
+        len(np.intersect1d(came, hashes)) for hashes in (early.hashes if len(came) else ())
+    )
+
+
 def write(
     lake: Lake,
     connection: duckdb.DuckDBPyConnection,
     what: Commit,
     before: int,
     earlier: Sequence[StagedHashes] = (),
+    early: _Deduplicated | None = None,
 ) -> WrittenSource:
     """Write one source within a transaction, under the lock.
 
@@ -131,17 +169,19 @@ def write(
         what: The source.
         before: The snapshot before the transaction.
         earlier: Of other sources that the same transaction has written already.
+        early: What came of it before the lock was taken.
 
     Raises:
         Conflicting, UnbalancedBooks, Overtaken, Unavailable: As `commit` says.
     """
-    hashes, known = _hashes(what.files), lake.uids
+    hashes = early.hashes if early else _hashes(what.files)
     _check_ledger(lake, connection, before, what.receipt)
     created = what.before()
     files, receipt = what.files, what.receipt
-    if hashes.rows:
-        known.refresh(connection, before)
-        suspects = _suspects(known, hashes, earlier)
+    if early is not None and _still_holds(lake, connection, before, early):
+        files, receipt = early.files, early.receipt
+    elif hashes.rows:
+        suspects = _suspects(lake.uids.refresh(connection, before), hashes, earlier)
         files, receipt = _deduplicate(connection, suspects, what)
     check_staged(receipt, files, what.meters)
     registered = _register(lake, connection, files, what)
@@ -160,14 +200,14 @@ def _hashes(files: list[StagedFile]) -> StagedHashes:
 
 
 def _remember(
-    known: KnownUids, before: int, snapshot: int, kept: StagedHashes, staged: StagedHashes
+    lake: Lake, before: int, snapshot: int, kept: StagedHashes, staged: StagedHashes
 ) -> None:
     if not kept.rows:
         return
     if staged.rows == kept.rows:
         staged.paths = kept.paths  # Those in memory are still right.
         kept = staged
-    known.add_commit(before, snapshot, kept)
+    lake.uids.add_commit(before, snapshot, kept)
 
 
 def _check_ledger(
@@ -197,7 +237,7 @@ def _deduplicate(
     files = [
         kept
         for file in what.files
-        if (kept := file if file.table in _WHOLE else _keep_rest(connection, file)) is not None
+        if (kept := file if file.table in WHOLE else _keep_rest(connection, file)) is not None
     ]
     receipt = _still_incomplete(connection, what.receipt, files)
     files += _contradiction_files(dropped.contradictions, what)
@@ -214,11 +254,11 @@ def _still_incomplete(
     return ledger.still_incomplete(connection, receipt, parquet(left) if left else None)
 
 
-def _suspects(known: KnownUids, staged: StagedHashes, earlier: Sequence[StagedHashes]) -> Hashes:
+def _suspects(probe: Probe, staged: StagedHashes, earlier: Sequence[StagedHashes]) -> Hashes:
     """Hashes that stand twice in the source, in an earlier one, or may stand in the lake."""
     found = [np.empty(0, np.uint64)]
     for hashes in staged:
-        found += [hashes[1:][hashes[1:] == hashes[:-1]], hashes[known.probe(hashes)]]
+        found += [hashes[1:][hashes[1:] == hashes[:-1]], hashes[probe(hashes)]]
         found += [np.intersect1d(hashes, others) for each in earlier for others in each]
     return np.unique(np.concatenate(found))
 
@@ -311,19 +351,16 @@ def _register(
     lake: Lake, connection: duckdb.DuckDBPyConnection, files: list[StagedFile], what: Commit
 ) -> list[StagedFile]:
     """Make the staged files part of the lake; they come back with their new paths."""
-    registered = []
+    small = [file for file in files if is_inlined(file)]
+    large = [file for file in files if file not in small]
     for table in dict.fromkeys(file.table for file in files):
         if table in what.meters:
             _ensure_columns(lake, connection, what, table)
-    for file in files:
-        if file.table in _INLINED and file.rows <= INLINED_ROWS_MAX:
-            connection.execute(
-                f"INSERT INTO lake.{identifier(file.table)} BY NAME"
-                f" SELECT * FROM {parquet([file.path])}"
-            )
-            continue
-        name = f"{uuid4()}.parquet"
-        below = f"{file.partition}/{name}" if file.partition else name
-        path = lake.register(connection, file.table, file.path, below)
-        registered.append(file._replace(path=path))
-    return registered
+    for file in small:
+        connection.execute(
+            f"INSERT INTO lake.{identifier(file.table)} BY NAME SELECT * FROM {parquet([file.path])}"
+        )
+    names = [what.names.get(file.path) or new_name(file) for file in large]
+    new = [(file.table, file.path, name) for file, name in zip(large, names, strict=True)]
+    paths = lake.register_all(connection, new)
+    return [file._replace(path=path) for file, path in zip(large, paths, strict=True)]

@@ -28,6 +28,7 @@ from meterlake.pipeline.ingest.commit import Commit, Conflicting, commit, previe
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.pipeline.ingest.reading import Reading, completed_again
 from meterlake.pipeline.ingest.reporting import report_source
+from meterlake.pipeline.ingest.sent_files import SentFiles
 from meterlake.pipeline.ingest.staged_books import tell_unbalanced
 from meterlake.pipeline.ingest.staging import SourceStaging, stage
 from meterlake.pipeline.jobs.progress import Progress, untold
@@ -236,8 +237,11 @@ def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -
             receipt = replace(receipt, received=past.done.received, repeats=past.done.received)
             return commit(lake, Commit(receipt, stores.now()))
     reading = _reading(stores, org_id, source, only)
-    staged = stage(reading, receipt, lake, progress)
-    return commit(lake, _prepare_commit(stores, org_id, reading, receipt, staged))
+    with lake.sending() as send:
+        sent = None if send is None else SentFiles(send)
+        staged = stage(reading, receipt, lake, progress, sent.send if sent else None)
+        what = _prepare_commit(stores, org_id, reading, receipt, staged)
+        return commit(lake, replace(what, names=sent.names if sent else {}))
 
 
 def _read_alike(past: Receipt, receipt: Receipt) -> bool:

@@ -5,7 +5,7 @@ and then it need not write all others again without it. Which rows stay is the c
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from pathlib import Path
@@ -49,7 +49,13 @@ class SourceStaging:
     former: dict[str, set[Field]] = field(default_factory=dict)
 
 
-def stage(reading: Reading, receipt: Receipt, lake: Lake, progress: Progress) -> SourceStaging:
+def stage(
+    reading: Reading,
+    receipt: Receipt,
+    lake: Lake,
+    progress: Progress,
+    send: Callable[[StagedFile], None] | None = None,
+) -> SourceStaging:
     """Read a source and stage what it holds.
 
     Args:
@@ -57,12 +63,14 @@ def stage(reading: Reading, receipt: Receipt, lake: Lake, progress: Progress) ->
         receipt: What is known of it so far.
         lake: The lake that it is for.
         progress: Told how far the file is read, block by block.
+        send: Takes each file that is finished, if somebody does.
 
     Raises:
         UnreadableSource: The file cannot be read at all.
         Unavailable: The disk failed.
     """
-    files = StagedFiles(reading.scratch, reading.settings.threads)
+    threads, synced = reading.settings.threads, lake.files.is_local
+    files = StagedFiles(reading.scratch, threads, synced=synced, send=send)
     work = _Work(reading, receipt, files, _seen(reading, receipt, lake))
     try:
         work.blocks(progress)

@@ -71,6 +71,8 @@ def open_duckdb(
         }
     )
     connection.execute("SET TimeZone = 'UTC'")
+    # DuckDB takes a process that runs a module (`python -m`) for a person at a terminal.
+    connection.execute("SET enable_progress_bar = false")
     for statement in load_statements(extensions):
         connection.execute(statement)
     return connection
@@ -85,7 +87,13 @@ def load_statements(extensions: Sequence[str] = EXTENSIONS) -> Iterator[str]:
     yield from (f"LOAD {quote(extension_path(name))}" for name in extensions)
 
 
-_WORLD: Final = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException)
+_WORLD: Final = (
+    *(duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException),
+    # An assertion of DuckDB or DuckLake failed, as may happen beside other connections: whoever
+    # tries again asks the ledger first, with an instance that is opened anew.
+    *(duckdb.InternalException, duckdb.FatalException),
+)
+_GIVEN_UP: Final = (duckdb.InternalException, duckdb.FatalException)
 # What the catalog's SQLite says comes through DuckDB as errors of any kind.
 _CATALOG: Final = re.compile(
     "disk I/O error|database or disk is full|readonly database|unable to open database"
@@ -94,6 +102,12 @@ _CATALOG: Final = re.compile(
     "|server closed the connection|connection to server|could not connect|terminating connection"
     "|the database system is|no connection to the server|this writer of \\S+ has been replaced"
     "|could not serialize access|has been invalidated"
+    # What read the catalog failed before, in the same transaction.
+    "|Current transaction is aborted"
+)
+# Says only that there is an error, which stands below.
+_EMPTY_LINE: Final = (
+    "Invalid Input Error: Attempting to fetch from an unsuccessful query result\nError: "
 )
 _REFUSED: Final = re.compile(r"this writer of \S+ has been replaced|could not serialize access.*")
 
@@ -123,7 +137,7 @@ def translate_errors(folder: Path | None = None) -> Iterator[None]:
 def is_invalidated(error: BaseException | None) -> bool:
     """Whether DuckDB gave a whole instance up: it has to be opened anew."""
     while error is not None:
-        if isinstance(error, duckdb.FatalException) or "has been invalidated" in str(error):
+        if isinstance(error, _GIVEN_UP) or "has been invalidated" in str(error):
             return True
         error = error.__cause__
     return False
@@ -132,4 +146,4 @@ def is_invalidated(error: BaseException | None) -> bool:
 def _first_line(error: BaseException) -> str:
     # Of a commit that PostgreSQL refused, the reason stands below the statement.
     reason = _REFUSED.search(str(error))
-    return reason[0] if reason else str(error).partition("\n")[0]
+    return reason[0] if reason else str(error).removeprefix(_EMPTY_LINE).partition("\n")[0]

@@ -7,7 +7,8 @@ live in the catalog itself, all in one transaction.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +45,7 @@ from meterlake.stores.lake.tables import (
 if TYPE_CHECKING:
     from meterlake.stores.lake.known_sources import KnownSources
     from meterlake.stores.lake.known_uids import KnownUids
+    from meterlake.stores.lake.uid_shards import UidShards
 
 _MAIN: Final = "main"
 _UPGRADE_WAIT_S: Final = 10
@@ -51,6 +53,8 @@ _UPGRADE_WAIT_S: Final = 10
 _SINGLE_THREADED_MAX: Final = 50_000
 # After so many commits the writing connection is opened anew.
 COMMITS_MAX: Final = 1000
+# How long a process may work with a former number of shards.
+_SHARDS_KNOWN_S: Final = 10.0
 
 
 class Lake:
@@ -87,10 +91,14 @@ class Lake:
         # How many uses of the connections are under way.
         self._uses = 0
         self._counting = Lock()
+        # Several threads that read open one connection.
+        self._opening = Lock()
         # Whether it is known to have all declared tables and columns.
         self._complete = False
         # Columns that meters' tables are known to have; none ever goes away.
         self._columns: dict[str, set[str]] = {}
+        # How many shards it has, and until when that need not be read again.
+        self._shards = (1, 0.0)
 
     @cached_property
     def sources(self) -> "KnownSources":
@@ -99,12 +107,44 @@ class Lake:
 
         return KnownSources(self.identity)
 
-    @cached_property
-    def uids(self) -> "KnownUids":
+    @property
+    def uids(self) -> "KnownUids | UidShards":
         """Which uids the lake may hold; only what commits asks for it."""
+        count = self.shards
+        return self._whole_uids if count == 1 else self.sharded_uids(count)
+
+    @cached_property
+    def _whole_uids(self) -> "KnownUids":
         from meterlake.stores.lake.known_uids import KnownUids  # noqa: PLC0415 - loads Polars
 
         return KnownUids(self.cache, self.identity)
+
+    def sharded_uids(self, count: int) -> "UidShards":
+        """The index of its uids in so many shards, whether it has as many or not."""
+        from meterlake.stores.lake.uid_shards import UidShards  # noqa: PLC0415 - loads Polars
+
+        return UidShards(self.cache, count, self.identity, self.catalog.identity, self.threads)
+
+    @property
+    def shards(self) -> int:
+        """In how many shards its uids are compared with new ones, as of some seconds ago."""
+        count, until = self._shards
+        if time.monotonic() < until:
+            return count
+        from meterlake.stores.lake.uid_shards import read_shards  # noqa: PLC0415 - loads Polars
+
+        with (
+            self._using(),
+            translate_errors(),
+            (self._writer or self._reading()).cursor() as cursor,
+        ):
+            count = read_shards(cursor, self.catalog.schema)
+        self._shards = count, time.monotonic() + _SHARDS_KNOWN_S
+        return count
+
+    def forget_shards(self) -> None:
+        """Read again at the next use how many shards it has."""
+        self._shards = (1, 0.0)
 
     @property
     def staging(self) -> Path:
@@ -260,18 +300,29 @@ class Lake:
             self._check_complete()
         with self._using(), self._working(self.threads):
             # Loading the extensions costs more than most queries: a writer reads where it writes.
-            connection = self._writer or self._reading()
-            cursor = connection.cursor()
+            with self._opening:
+                connection = self._writer or self._reading()
+                cursor = connection.cursor()
             try:
                 with translate_errors(), self.catalog.reading():
                     self.files.renew(connection)
                     yield cursor
             except BaseException as error:
                 if is_invalidated(error):
-                    self.close()
+                    self._give_up(connection)
                 raise
             finally:
                 cursor.close()
+
+    def _give_up(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Have the next use open another connection than this one, which is beyond repair.
+
+        It is not closed: that would end the cursors of others, too, with errors of their own. It
+        goes with the last of them.
+        """
+        with self._opening:
+            self._writer = None if self._writer is connection else self._writer
+            self._reader = None if self._reader is connection else self._reader
 
     @contextmanager
     def apart(self, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -422,6 +473,9 @@ class Lake:
                 connection.execute(statement)
             address, options = self.catalog.address(), self.catalog.options()
             connection.execute(self._attach_statement(address, options, read_only=read_only))
+            if not read_only:
+                for statement in self.catalog.retries():
+                    connection.execute(statement)
             if not self.files.is_local:
                 self._check_root(connection)
             return connection
@@ -493,23 +547,48 @@ class Lake:
     def register(
         self, connection: duckdb.DuckDBPyConnection, table: str, staged: Path, name: str
     ) -> Path:
-        """Make a staged Parquet file, synced already, part of a table within a transaction.
+        """Make a staged Parquet file part of a table within a transaction.
 
         Args:
             connection: The transaction's connection.
             table: The table.
-            staged: The file, in the lake's staging folder.
+            staged: The file, in the lake's staging folder; synced if `files` are local.
             name: Its path below the table's folder: `year=2026/month=10/<unique>.parquet`.
 
         Returns:
             Where its bytes are on this machine now.
         """
-        below = f"{_MAIN}/{table}/{name}"
-        stored = self.files.store(staged, below)
-        connection.execute(
-            f"CALL ducklake_add_data_files('lake', {quote(table)}, {quote(self.files.root + below)},"
-            " hive_partitioning => true, allow_missing => true)"
-        )
+        [stored] = self.register_all(connection, [(table, staged, name)])
+        return stored
+
+    @contextmanager
+    def sending(self) -> Iterator[Callable[[str, Path, str], None] | None]:
+        """Have staged files go to a bucket before the body registers them; see `DataFiles.sending`.
+
+        Yields:
+            Sends a staged file of a table and a name, as for `register`; None in a folder.
+        """
+        with self.files.sending() as send:
+            yield send and (
+                lambda table, staged, name: send(*_stored_names([(table, staged, name)])[0])
+            )
+
+    def register_all(
+        self, connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[str, Path, str]]
+    ) -> list[Path]:
+        """Make several staged files part of their tables; see `register`.
+
+        In a bucket one is registered while the next ones are uploaded.
+        """
+        moved, stored = _stored_names(files), []
+        with closing(self.files.store_all(moved)) as found:
+            for (table, *_), (_, name), path in zip(files, moved, found, strict=True):
+                connection.execute(
+                    f"CALL ducklake_add_data_files('lake', {quote(table)},"
+                    f" {quote(self.files.root + name)},"
+                    " hive_partitioning => true, allow_missing => true)"
+                )
+                stored.append(path)
         return stored
 
     def insert(
@@ -532,3 +611,8 @@ class Lake:
     def drop_staging(self, name: str) -> None:
         """Remove such a folder and what is left in it."""
         shutil.rmtree(self.staging / name, ignore_errors=True)
+
+
+def _stored_names(files: Sequence[tuple[str, Path, str]]) -> list[tuple[Path, str]]:
+    """Staged files of tables, and their paths below the root of the lake's files."""
+    return [(staged, f"{_MAIN}/{table}/{name}") for table, staged, name in files]

@@ -1,6 +1,6 @@
 """Validated measurements on their way into the lake: Parquet files outside it, one per partition."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ ROW_GROUP_ROWS: Final = 122_880
 # A file with usage of many years must not run out of file handles.
 _OPEN_MAX: Final = 100
 _BUFFERED_ROWS_MAX: Final = 1_000_000
+# Where files are sent as they are finished: large enough to be few, small enough to begin early.
+SENT_ROWS: Final = 4 * ROW_GROUP_ROWS
 _INCOMPRESSIBLE: Final = frozenset({"uid", "uid_hash", "content_hash"})
 # Uids without a length before each one are compressed in half the time.
 _ENCODINGS: Final = {"row": "DELTA_BINARY_PACKED", "uid": "DELTA_LENGTH_BYTE_ARRAY"}
@@ -23,7 +25,7 @@ _BOUNDED_TEXTS: Final = frozenset({"account_id", "source", "identity", "meter_id
 
 
 class StagedFile(NamedTuple):
-    """One synced file that waits to be registered; `partition` is its folder below the table's."""
+    """One file that waits to be registered; `partition` is its folder below the table's."""
 
     table: str
     partition: str
@@ -34,11 +36,21 @@ class StagedFile(NamedTuple):
 class _Partition:
     """One file, seldom more. Row groups are written on the pool's threads, one after the other."""
 
-    def __init__(self, path: Path, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        path: Path,
+        pool: ThreadPoolExecutor,
+        *,
+        synced: bool,
+        send: Callable[[Path, int], None] | None = None,
+    ) -> None:
         self.path = path
         self.pool = pool
+        self.synced = synced
+        self.send = send
         self.finished: list[tuple[Path, int]] = []
         self.writing: Future[None] | None = None
+        self.closing = False
         self.rows = 0
         self.buffered = 0
         self.frames: list[pl.DataFrame] = []
@@ -52,6 +64,9 @@ class _Partition:
         if not self.frames:
             return
         self._wait()
+        if self.send is not None and self.rows + self.buffered >= SENT_ROWS:
+            self.begin_finish()
+            return
         self.writing = self.pool.submit(self._write, self.frames)
         self.rows += self.buffered
         self.frames, self.buffered = [], 0
@@ -60,6 +75,10 @@ class _Partition:
         if self.writing is not None:
             with disk():
                 self.writing.result()
+        if self.closing:
+            if self.rows:
+                self.finished.append((self._path, self.rows))
+            self.writer, self.writing, self.rows, self.closing = None, None, 0, False
 
     def _write(self, frames: list[pl.DataFrame]) -> None:
         table = pl.concat(frames).to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -74,7 +93,7 @@ class _Partition:
         return self.path.with_name(f"{self.path.name}-{len(self.finished)}.parquet")
 
     def finish(self) -> None:
-        """Write and sync what there is; later rows make a further file."""
+        """Write what there is; later rows make a further file."""
         self.begin_finish()
         self.end_finish()
 
@@ -84,21 +103,23 @@ class _Partition:
         frames, self.frames = self.frames, []
         self.rows += self.buffered
         self.buffered = 0
-        self.writing = self.pool.submit(self._finish, frames)
+        self.writing = self.pool.submit(self._finish, frames, self.rows)
+        self.closing = True
 
     def end_finish(self) -> None:
         """Wait until it is done."""
         self._wait()
-        if self.rows:
-            self.finished.append((self._path, self.rows))
-        self.writer, self.writing, self.rows = None, None, 0
 
-    def _finish(self, frames: list[pl.DataFrame]) -> None:
+    def _finish(self, frames: list[pl.DataFrame], rows: int) -> None:
         if frames:
             self._write(frames)
-        if self.writer is not None:
-            self.writer.close()
+        if self.writer is None:
+            return
+        self.writer.close()
+        if self.synced:
             sync(self._path)
+        if self.send is not None and rows:
+            self.send(self._path, rows)
 
 
 class _Key(NamedTuple):
@@ -113,13 +134,29 @@ class _Key(NamedTuple):
 class StagedFiles:
     """Writes frames to files by table and partition, in bounded memory.
 
-    One file for a table without partitions; more than one for a partition only where there are
-    very many of them. Rows that are set aside go to files of their own, and so do rows with
+    One file for a table without partitions; more than one only where there are very many partitions,
+    or where files are sent. Rows that are set aside go to files of their own, and so do rows with
     other columns.
+
+    Args:
+        folder: Where the files are written.
+        threads: How many are written at the same time.
+        synced: Whether they stay when the power goes. What is uploaded before it counts needs not.
+        send: Takes each file as soon as it is finished, on any thread, but those set aside; None if
+            they are not sent before all are there.
     """
 
-    def __init__(self, folder: Path, threads: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        threads: int = 2,
+        *,
+        synced: bool = True,
+        send: Callable[[StagedFile], None] | None = None,
+    ) -> None:
         self.folder = folder
+        self._send = send
+        self._synced = synced
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="stage")
         self._partitions: dict[_Key, _Partition] = {}
         self._buffered = 0
@@ -147,7 +184,9 @@ class StagedFiles:
             kind = "aside" if aside else "rows"
             number = len(self._partitions)
             name = "-".join([table, *partition.split("/"), kind, str(number)])
-            self._partitions[key] = _Partition(self.folder / name, self._pool)
+            self._partitions[key] = _Partition(
+                self.folder / name, self._pool, synced=self._synced, send=self._sender(key)
+            )
         part = self._partitions[key]
         part.add(frame)
         self._buffered += len(frame)
@@ -155,6 +194,12 @@ class StagedFiles:
             self._flush([part])
         elif self._buffered > _BUFFERED_ROWS_MAX:
             self._flush(list(self._partitions.values()))
+
+    def _sender(self, key: _Key) -> Callable[[Path, int], None] | None:
+        send = self._send
+        if send is None or key.aside:
+            return None
+        return lambda path, rows: send(StagedFile(key.table, key.partition, path, rows))
 
     def flush(self, table: str) -> None:
         """Write what is buffered of a table without partitions, as its rows may be large."""
@@ -178,7 +223,7 @@ class StagedFiles:
                 part.finish()
 
     def close(self) -> list[StagedFile]:
-        """Finish and sync all files."""
+        """Finish all files."""
         try:
             return list(self._close_files())
         finally:

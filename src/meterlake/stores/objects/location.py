@@ -44,8 +44,12 @@ def open_objects(url_or_path: str | Path, settings: Settings) -> ObjectStore:
     return GcsObjects(bucket, prefix, settings.gcs_endpoint)
 
 
-def split_url(url: str) -> tuple[str, str, str]:
+def split_url(url: str, field: str = "object store") -> tuple[str, str, str]:
     """The scheme, the bucket and the path of a URL.
+
+    Args:
+        url: Such as `s3://bucket/prefix`.
+        field: Where it was written.
 
     Raises:
         Invalid: It has another scheme, or no bucket.
@@ -56,7 +60,7 @@ def split_url(url: str) -> tuple[str, str, str]:
     # Not urlsplit: keys may hold `?` and `#`.
     bucket, _, prefix = rest.partition("/")
     if scheme not in {"s3", "gs"}:
-        raise Invalid("object store", url, "a folder, or a file://, s3:// or gs:// URL")
+        raise Invalid(field, url, "a folder, or a file://, s3:// or gs:// URL")
     if not bucket:
-        raise Invalid("object store", url, f"the URL names a bucket: {scheme}://bucket/prefix")
+        raise Invalid(field, url, f"the URL names a bucket: {scheme}://bucket/prefix")
     return scheme, bucket, prefix

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from http import HTTPStatus
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from botocore import exceptions
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client
 
 # Larger objects go up in parts. S3 takes 10,000 parts of 5 MiB to 5 GiB each.
-PART_BYTES: Final = 8 << 20
+PART_BYTES: Final = 16 << 20
 _PARTS_MAX: Final = 9_000
 _PART_THREADS: Final = 8
 _CHECKSUM: Final = "ChecksumCRC32"
@@ -83,6 +84,10 @@ class S3Objects(ObjectStore):
         self._prefix = f"{prefix}/" if prefix else ""
         self.endpoint = endpoint
         self._role = role
+        # Parts of all objects that are in memory at a time, whoever sends them.
+        self._parts = BoundedSemaphore(_PART_THREADS)
+        # boto3 makes one client at a time.
+        self._opening = Lock()
 
     @cached_property
     def _session(self) -> "boto3.Session":
@@ -90,7 +95,7 @@ class S3Objects(ObjectStore):
 
     @cached_property
     def _client(self) -> "S3Client":
-        with _translate_errors(f"s3://{self._bucket}"):
+        with self._opening, _translate_errors(f"s3://{self._bucket}"):
             found = self._session
             return found.client(
                 "s3",
@@ -333,9 +338,12 @@ class S3Objects(ObjectStore):
         parts: list[Any] = []
 
         def send(number: int, data: bytes) -> dict[str, Any]:
-            answer: Any = self._client.upload_part(
-                **target, PartNumber=number, Body=data, ChecksumAlgorithm="CRC32"
-            )
+            try:
+                answer: Any = self._client.upload_part(
+                    **target, PartNumber=number, Body=data, ChecksumAlgorithm="CRC32"
+                )
+            finally:
+                self._parts.release()
             mark_step("objects.part_put")
             # Servers that do not know checksums of parts do not tell them.
             checksum = {_CHECKSUM: answer[_CHECKSUM]} if _CHECKSUM in answer else {}
@@ -346,8 +354,13 @@ class S3Objects(ObjectStore):
             for number in range(1, -(-info.size_bytes // part_bytes) + 1):
                 if len(running) == _PART_THREADS:  # no more in memory than is being sent
                     parts.append(running.pop(0).result())
-                data = content.read(part_bytes)
-                running.append(pool.submit(send, number, data))
+                self._parts.acquire()
+                try:
+                    data = content.read(part_bytes)
+                    running.append(pool.submit(send, number, data))
+                except BaseException:
+                    self._parts.release()
+                    raise
                 digest.update(data)
             parts.extend(future.result() for future in running)
         if digest.hexdigest() != info.sha256:

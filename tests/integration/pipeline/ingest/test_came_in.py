@@ -65,6 +65,7 @@ def test_files_and_batches_are_counted_by_the_hour_in_which_they_were_done(home)
     )
 
 
+@pytest.mark.slow
 def test_a_day_is_told_hour_by_hour_and_no_longer(home):
     for hours in range(30):
         home.clock.time = at(0) + timedelta(hours=hours)

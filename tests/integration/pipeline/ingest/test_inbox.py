@@ -88,8 +88,7 @@ class Bucket:
 )
 def bucket(request, new_place, tmp_path):
     place = new_place(request.param)
-    endpoints = place.settings.model_dump(include={"s3_endpoint", "gcs_endpoint"})
-    with a_home(tmp_path, **endpoints) as home:
+    with a_home(tmp_path, **place.endpoints) as home:
         yield Bucket(home, place)
 
 
@@ -358,6 +357,7 @@ def test_a_store_whose_nth_answer_is_lost_loses_nothing_and_doubles_nothing(
     assert moto_bucket.keys() == archived
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_poller_killed_at_a_step_loses_nothing_and_doubles_nothing(step, local):
     local.put("a.csv", "u1", "u2")

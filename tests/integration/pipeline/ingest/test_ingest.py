@@ -29,13 +29,13 @@ GOOD_JSON = ndjson([wire_row("u1"), wire_row("u2")])
 
 
 @pytest.fixture(scope="module")
-def module_home(tmp_path_factory):
+def module_home(every_lake, tmp_path_factory):  # noqa: ARG001
     with a_home(tmp_path_factory.mktemp("ingest"), line_bytes=1 << 20) as home:
         yield home
 
 
 @pytest.fixture(scope="module")
-def failing_home(tmp_path_factory):
+def failing_home(every_lake, tmp_path_factory):  # noqa: ARG001
     with a_home(tmp_path_factory.mktemp("failing"), line_bytes=1 << 20) as home:
         yield home
 

@@ -11,6 +11,7 @@ import pytest
 
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
+from tests.databases import NUMBERS
 from tests.homes import a_home, open_home, wire_row
 
 WAIT_S = 20
@@ -20,9 +21,14 @@ OWN = ("segments.copied", "segments.ended", "segments.taken_over", "segments.cop
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path, every_lake):
+    """A home whose copies are where the files of its lakes are: in its folder, or in a bucket."""
     changes = {"segment_seconds": 3600, "segment_copies": "objects"}
+    if every_lake != "folder":
+        scheme = {"s3": "s3", "gcs": "gs"}[every_lake]
+        changes["objects"] = f"{scheme}://lakes/copies-{next(NUMBERS)}"
     with a_home(tmp_path, **changes) as made:
+        assert (made.stores.settings.objects is None) == (every_lake == "folder")
         yield made
 
 

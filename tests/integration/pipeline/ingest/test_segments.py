@@ -139,6 +139,7 @@ def die_at(home, step):
     return done.returncode == -9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 20])
 def test_whoever_dies_while_ingesting_loses_nothing_and_doubles_nothing(home, stride):
     """At every step, or at one of every eight."""

@@ -289,8 +289,8 @@ def remote(request, new_place, tmp_path, monkeypatch):
     place = new_place(request.param)
     if request.param == "gs":
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", request.getfixturevalue("account"))
-    changes = {"objects": place.url, "s3_endpoint": place.server, "gcs_endpoint": place.server}
-    with a_home(tmp_path, **changes) as made:
+    endpoint = "gcs_endpoint" if request.param == "gs" else "s3_endpoint"
+    with a_home(tmp_path, objects=place.url, **{endpoint: place.server}) as made:
         yield made
 
 

@@ -113,7 +113,7 @@ def by_door(home, door, files, folder):
 
 
 @pytest.fixture(scope="module")
-def home(folder):
+def home(folder, every_lake):  # noqa: ARG001
     with a_home(folder, source_bytes=SOURCE_BYTES) as home:
         yield home
 

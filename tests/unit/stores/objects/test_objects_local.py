@@ -53,6 +53,7 @@ open_objects(sys.argv[1], Settings()).put_bytes("a/k", b"whole", create_only=sys
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "mode"),
     [

@@ -1,10 +1,28 @@
 """Lake files in a bucket: uploaded by us, read by DuckDB."""
 
+import time
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final, NamedTuple
 
+from meterlake.model.errors import MeterlakeError
 from meterlake.model.failpoint import mark_step
-from meterlake.stores.lake.backends.data_files import DataFiles
-from meterlake.stores.objects.base import ObjectStore
+from meterlake.stores.lake.backends.data_files import DataFiles, Send
+from meterlake.stores.objects.base import ObjectInfo, ObjectStore
+
+# Each waits for the network most of the time.
+_AT_ONCE: Final = 4
+# What waited longer for its commit is sent again: upkeep removes what nobody registers for a day.
+_SENT_FOR_S: Final = 3600.0
+
+
+class _Sent(NamedTuple):
+    """A file that is on its way, or there."""
+
+    put: "Future[ObjectInfo]"
+    began: float
 
 
 class BucketFiles(DataFiles):
@@ -15,6 +33,8 @@ class BucketFiles(DataFiles):
 
     def __init__(self, store: ObjectStore) -> None:
         self._objects = store
+        # By name: what was sent before it is stored.
+        self._sent: dict[str, _Sent] = {}
 
     @property
     def objects(self) -> ObjectStore:
@@ -28,9 +48,59 @@ class BucketFiles(DataFiles):
 
     def store(self, staged: Path, name: str) -> Path:
         """See `DataFiles.store`; the staged file stays where it is, too."""
-        self.objects.put_file(name, staged)
-        mark_step("lake.file_uploaded")
-        return staged
+        [path] = self.store_all([(staged, name)])
+        return path
+
+    def store_all(self, files: Sequence[tuple[Path, str]]) -> Generator[Path]:
+        """See `DataFiles.store_all`; some go up at the same time, and whoever asks sees each."""
+        if not files:
+            return
+        with ThreadPoolExecutor(min(len(files), _AT_ONCE), thread_name_prefix="upload") as pool:
+            puts = [self._find_sent(each[1]) or self._put(pool, each) for each in files]
+            try:
+                for (staged, name), each in zip(files, puts, strict=True):
+                    each.result()
+                    # From now on it may be part of the lake, however the commit ends.
+                    self._sent.pop(name, None)
+                    mark_step("lake.file_uploaded")
+                    yield staged
+            finally:
+                # Those of a commit that failed are of no use.
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    @contextmanager
+    def sending(self) -> Iterator[Send]:
+        """See `DataFiles.sending`."""
+        sent: dict[str, _Sent] = {}
+
+        def send(staged: Path, name: str) -> None:
+            sent[name] = _Sent(self._put(pool, (staged, name)), time.monotonic())
+            self._sent[name] = sent[name]
+
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upload") as pool:
+            try:
+                yield send
+            finally:
+                pool.shutdown(cancel_futures=True)
+                for name, each in sent.items():
+                    if self._sent.pop(name, None) is not None:
+                        self._remove(name, each)
+
+    def _put(self, pool: ThreadPoolExecutor, file: tuple[Path, str]) -> "Future[ObjectInfo]":
+        staged, name = file
+        return pool.submit(self.objects.put_file, name, staged)
+
+    def _find_sent(self, name: str) -> "Future[ObjectInfo] | None":
+        found = self._sent.get(name)
+        if found is None or time.monotonic() - found.began > _SENT_FOR_S:
+            return None
+        return found.put
+
+    def _remove(self, name: str, sent: _Sent) -> None:
+        """Remove what nobody stored; what cannot be removed now is an orphan, which upkeep removes."""
+        if not sent.put.cancelled() and sent.put.exception() is None:
+            with suppress(MeterlakeError):
+                self.objects.delete(name)
 
     def names(self) -> set[str]:
         """See `DataFiles.names`."""

@@ -59,6 +59,10 @@ class Catalog(ABC):
     def secrets(self) -> Iterator[str]:
         """The statements that tell DuckDB how to sign in."""
 
+    def retries(self) -> Iterator[str]:
+        """The statements that say how often DuckLake tries a commit again; as it does by itself."""
+        return iter(())
+
     @abstractmethod
     def address(self) -> str:
         """What is attached, such as `ducklake:sqlite:/srv/lake/catalog.sqlite`."""

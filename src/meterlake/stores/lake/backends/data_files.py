@@ -1,7 +1,7 @@
 """The Parquet files of a lake: where they lie, how one gets there, and which there are."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -12,6 +12,8 @@ from meterlake.model.failpoint import mark_step
 from meterlake.stores.files.durable import make_folder, move, sync
 from meterlake.stores.objects.base import ObjectStore
 from meterlake.stores.objects.local import LocalObjects
+
+Send = Callable[[Path, str], None]
 
 
 class DataFiles(ABC):
@@ -50,10 +52,10 @@ class DataFiles(ABC):
 
     @abstractmethod
     def store(self, staged: Path, name: str) -> Path:
-        """Make a staged file, synced already, one of the lake's files, durably.
+        """Make a staged file one of the lake's files, durably.
 
         Args:
-            staged: The file.
+            staged: The file; synced already if files are local.
             name: Its path below the root: `main/<table>/year=2026/month=10/<unique>.parquet`.
 
         Returns:
@@ -62,6 +64,22 @@ class DataFiles(ABC):
         Raises:
             Unavailable: The disk, the store or the network failed.
         """
+
+    def store_all(self, files: Sequence[tuple[Path, str]]) -> Generator[Path]:
+        """Store several staged files, in their order; see `store`."""
+        for staged, name in files:
+            yield self.store(staged, name)
+
+    @contextmanager
+    def sending(self) -> Iterator[Send | None]:
+        """Have staged files on their way before the body stores them, where that takes long.
+
+        Those that are not stored there are removed again. A failure is that of storing them.
+
+        Yields:
+            Sends a staged file of a name, as for `store`; None if files are better stored at once.
+        """
+        yield None
 
     @property
     @abstractmethod

@@ -40,7 +40,10 @@ def _file_system(store: GcsObjects) -> Any:
 
     token = store.credentials()
     endpoint = {"endpoint_url": store.endpoint} if store.endpoint else {}
-    system = GCSFileSystem(token="google_default" if token is None else token, **endpoint)
+    # A listing that it keeps does not have what was uploaded since, by us or another machine.
+    system = GCSFileSystem(
+        token="google_default" if token is None else token, use_listings_cache=False, **endpoint
+    )
     # Clean-up asks for the age of what looks like a folder, too, which has none: it is no orphan.
     system.modified = lambda path: system.info(path).get("mtime") or datetime.now(UTC)
     return system

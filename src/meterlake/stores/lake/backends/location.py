@@ -7,8 +7,8 @@ from meterlake.settings import Settings
 from meterlake.stores.lake.backends.catalog import Catalog, SqliteCatalog
 from meterlake.stores.lake.backends.data_files import DataFiles, FolderFiles
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.objects.base import checked_key
-from meterlake.stores.objects.location import split_url
+from meterlake.stores.objects.base import ObjectStore, checked_key
+from meterlake.stores.objects.location import open_objects, split_url
 
 
 def lake_folder(settings: Settings, org_id: str) -> Path:
@@ -37,6 +37,13 @@ def open_lake(settings: Settings, org_id: str) -> Lake:
     )
 
 
+def open_lake_objects(settings: Settings, org_id: str, name: str) -> ObjectStore | None:
+    """What lies beside the files of a lake in its bucket; None if the lake is in a folder."""
+    if settings.lake is None or "://" not in settings.lake:
+        return None
+    return open_objects(f"{settings.lake.rstrip('/')}/{org_id}/{name}", settings)
+
+
 def _catalog(settings: Settings, org_id: str, folder: Path) -> Catalog:
     if settings.catalog is None:
         return SqliteCatalog(folder)
@@ -48,7 +55,7 @@ def _catalog(settings: Settings, org_id: str, folder: Path) -> Catalog:
 def _files(settings: Settings, org_id: str, folder: Path) -> DataFiles:
     if settings.lake is None or "://" not in settings.lake:
         return FolderFiles(folder / "data")
-    scheme, bucket, path = split_url(settings.lake)
+    scheme, bucket, path = split_url(settings.lake, "lake")
     if scheme == "file":
         raise Invalid("lake", settings.lake, "a folder without file://, or an s3:// or gs:// URL")
     prefix = "/".join(filter(None, (path.strip("/"), org_id, "data")))

@@ -16,22 +16,26 @@ from types import MappingProxyType
 from typing import Final
 
 import duckdb
-from sqlalchemy import URL, Connection, create_engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL, Connection, NullPool, create_engine
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from meterlake.model.errors import Busy, Invalid
 from meterlake.model.sql import quote
 from meterlake.stores.lake.backends.catalog import Catalog
-from meterlake.stores.state.core.engine import parse_url, place, translate_errors
+from meterlake.stores.state.core.engine import (
+    connection_options,
+    parse_url,
+    place,
+    translate_errors,
+)
 
 # The rows of writers and the function that compares their tokens, for all lakes of a database.
 _SCHEMA: Final = "meterlake_lakes"
 _NAME: Final = "the catalog of lakes"
-# What libpq and the server do about a peer that is gone without a word.
-_ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _CONNECT_SECONDS: Final = 5
 _DROP_SECONDS: Final = 10
 _PAUSE_S: Final = (0.005, 0.1)
+_RETRIES: Final = {"max_retry_count": 100, "retry_wait_ms": 20, "retry_backoff": 1.0}
 _SETUP_LOCK: Final = 4706352988
 # DuckLake takes these words, in English, for a conflict that it may try again.
 _ENGLISH: Final = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
@@ -81,7 +85,7 @@ class PostgresCatalog(Catalog):
 
     def __init__(self, url: str, lake: str) -> None:
         self.url = parse_catalog_url(url)
-        self._schema = f"lake_{lake.replace('-', '')}"
+        self._schema = schema_of(lake)
         self._token: str | None = None
         self._moved_to: str | None = None
         self._exists = False
@@ -92,7 +96,7 @@ class PostgresCatalog(Catalog):
             isolation_level="AUTOCOMMIT",
             pool_pre_ping=True,
             pool_size=1,
-            connect_args=_options(self.url),
+            connect_args=connection_options(self.url, _CONNECT_SECONDS),
         )
 
     @property
@@ -155,13 +159,17 @@ class PostgresCatalog(Catalog):
         listed = ", ".join(f"{name} {quote(str(each))}" for name, each in given.items() if each)
         yield f"CREATE OR REPLACE SECRET meterlake_catalog (TYPE postgres, {listed})"
 
+    def retries(self) -> Iterator[str]:
+        """See `Catalog.retries`; not later and later, or the last ones would take hours."""
+        yield from (f"SET ducklake_{name} = {value}" for name, value in _RETRIES.items())
+
     def address(self) -> str:
         """See `Catalog.address`; what a secret cannot say stands here."""
         return f"ducklake:postgres:{self._own_words()}"
 
     def _own_words(self) -> str:
-        found = {"application_name": "meterlake", **_options(self.url), **_words(self.url)}
-        return _listed(found)
+        options = connection_options(self.url, _CONNECT_SECONDS)
+        return _listed({"application_name": "meterlake", **options, **_words(self.url)})
 
     def database_statement(self, *, read_only: bool) -> str:
         """See `Catalog.database_statement`."""
@@ -247,12 +255,13 @@ class PostgresCatalog(Catalog):
     def identity(self, connection: duckdb.DuckDBPyConnection, snapshot: int) -> str:
         """See `Catalog.identity`: the token of its writer and its time."""
         catalog = f"__ducklake_metadata_lake.{self._schema}"
-        row = connection.execute(
+        rows = connection.execute(
             "SELECT concat_ws('_', epoch_us(snapshot_time), left(commit_extra_info, 8))"
             f" FROM {catalog}.ducklake_snapshot JOIN {catalog}.ducklake_snapshot_changes"
             f" USING (snapshot_id) WHERE snapshot_id = {snapshot:d}"
-        ).fetchone()
-        return str(row[0]) if row else ""
+        ).fetchall()
+        # Read to its end: else the server would have a transaction open until the next query.
+        return str(rows[0][0]) if rows else ""
 
     def reading(self) -> AbstractContextManager[None]:
         """See `Catalog.reading`; the server shows each reader one state of the catalog."""
@@ -261,6 +270,28 @@ class PostgresCatalog(Catalog):
     def without_readers(self) -> AbstractContextManager[bool]:
         """See `Catalog.without_readers`; nobody is in the way of readers."""
         return nullcontext(enter_result=True)
+
+
+def schema_of(lake: str) -> str:
+    """The schema of a lake's catalog."""
+    return f"lake_{lake.replace('-', '')}"
+
+
+def read_fences(setting: str) -> dict[str, int]:
+    """How often the lock of each lake was taken, by the schema of its catalog.
+
+    Raises:
+        Unavailable: Nobody answers.
+    """
+    url = parse_catalog_url(setting)
+    engine = create_engine(
+        url, poolclass=NullPool, connect_args=connection_options(url, _CONNECT_SECONDS)
+    )
+    with translate_errors(name=f"{_NAME}{place(url)}"), engine.connect() as session:
+        if session.exec_driver_sql(f"SELECT to_regclass('{_SCHEMA}.writer')").scalar() is None:
+            return {}
+        rows = session.exec_driver_sql(f"SELECT lake, fence FROM {_SCHEMA}.writer")
+        return {row.lake: row.fence for row in rows}
 
 
 def parse_catalog_url(setting: str) -> URL:
@@ -309,14 +340,8 @@ def _free(session: Connection, key: int) -> None:
     """Free a lock; where that fails, the session ends, and the lock with it."""
     try:
         session.exec_driver_sql(f"SELECT pg_advisory_unlock({key})")
-    except DBAPIError as error:
-        session.invalidate(error)
-
-
-def _options(url: URL) -> dict[str, int]:
-    """What libpq is told beyond the URL; the URL may say something else."""
-    options = {"connect_timeout": _CONNECT_SECONDS, "keepalives": 1, **_ALIVE}
-    return {name: value for name, value in options.items() if name not in url.query}
+    except (DBAPIError, PendingRollbackError):  # The latter, if it was lost before.
+        session.invalidate()
 
 
 def _words(url: URL) -> dict[str, str]:
