@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from meterlake.model import wire
 from meterlake.model.backfill import Backfill
@@ -14,6 +14,7 @@ from meterlake.model.errors import Busy, Conflict
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, make_folder, write_durably
+from meterlake.stores.files.folder_copies import FolderCopy, machine_name
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.lake import Lake
 
@@ -28,9 +29,11 @@ class Folder:
 
     Attributes:
         path: The folder; its name is the backfill's id.
+        WHOLE: The file beside the kept files that says that all of them are there.
     """
 
     path: Path
+    WHOLE: ClassVar = "all-here"
 
     @property
     def gone(self) -> Path:
@@ -58,9 +61,24 @@ class Folder:
         return self.path / "rows"
 
     @property
+    def staged(self) -> tuple[Path, ...]:
+        """All that staging writes but the manifest."""
+        return self.gone, self.wrong, self.errors, self.rows
+
+    @property
     def sources(self) -> Path:
         """The folder of the files that replace measurements."""
         return self.path / "sources"
+
+    @property
+    def staged_copy(self) -> Path:
+        """Which copy in the lake's bucket is what is staged here."""
+        return self.path / "staged.copy"
+
+    @property
+    def sources_copy(self) -> Path:
+        """Which copy in the lake's bucket the files here are."""
+        return self.path / "sources.copy"
 
     @property
     def manifest(self) -> Path:
@@ -76,7 +94,7 @@ class Folder:
         try:
             found: dict[str, Any] = wire.loads(self.manifest.read_bytes())
         except FileNotFoundError:
-            raise Conflict(f"backfill {self.path.name!r} is not staged: start it again") from None
+            raise not_staged(self.path.name) from None
         return found
 
     def write(self, content: Mapping[str, Any]) -> None:
@@ -108,6 +126,15 @@ class Folder:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def not_staged(id: str, copy: FolderCopy | None = None) -> Conflict:
+    """The refusal of what needs staged files that are not here, nor in the bucket of the lake."""
+    stale = f", and what machine {copy.machine!r} staged is out of date" if copy else ""
+    return Conflict(
+        f"backfill {id!r} is not staged on machine {machine_name()!r}{stale}: start it again with"
+        " its id"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,5 +172,9 @@ def lock_backfill(stores: Stores, org_id: str, id: str) -> Iterator[None]:
     folder = stores.lake(org_id).folder / FOLDER / LOCKS
     make_folder(folder)
     busy = Busy(f"backfill {id!r}", "another process works on it")
-    with hold_lock(folder / f"{id}.lock", busy):
+    away = Busy(f"backfill {id!r}", "a process of another machine works on it")
+    with (
+        hold_lock(folder / f"{id}.lock", busy),
+        stores.state.lock(f"backfill {org_id} {id}", away),
+    ):
         yield

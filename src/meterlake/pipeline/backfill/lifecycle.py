@@ -1,7 +1,7 @@
 """The life of a backfill: staged, then applied or dropped; what is applied can be reverted."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
@@ -23,9 +23,10 @@ from meterlake.model.backfill import (
 )
 from meterlake.model.errors import Busy, Conflict, MeterlakeError, NotFound, Unavailable
 from meterlake.model.failpoint import mark_step
-from meterlake.pipeline.backfill import reaggregate, rederive, retract
+from meterlake.pipeline.backfill import copies, reaggregate, rederive, retract
 from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
+from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.job import BackfillJob, lock_backfill
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
@@ -44,30 +45,52 @@ _CLOSED: Final = (*_ENDED, BackfillStatus.REVERTED)
 Change = Callable[[BackfillJob, duckdb.DuckDBPyConnection, Next], None]
 
 
+StagedChanges = Callable[[BackfillJob], AbstractContextManager[list[MeterChange]]]
+
+
+def _no_changes(_: BackfillJob) -> AbstractContextManager[list[MeterChange]]:
+    return nullcontext([])
+
+
 @dataclass(frozen=True, slots=True)
 class Verbs:
-    """What a mode does: `stage` outside of the lake's lock, the others in one transaction each."""
+    """What a mode does: `stage` outside of the lake's lock, the others in one transaction each.
+
+    Attributes:
+        changes: What of measurements a staged one changes, meter by meter.
+    """
 
     stage: Callable[[BackfillJob], dict[str, Any]]
     apply: Callable[[BackfillJob], int]
     revert: Callable[[BackfillJob], int]
+    changes: StagedChanges = _no_changes
 
 
 def _edit(action: Action, change: Change) -> Callable[[BackfillJob], int]:
     return lambda job: edit(job, action, lambda connection, step: change(job, connection, step))
 
 
-def _in_lake(stage: Callable[[BackfillJob], dict[str, Any]], change: Change, undo: Change) -> Verbs:
-    return Verbs(stage, _edit(Action.APPLY, change), _edit(Action.REVERT, undo))
+def _in_lake(
+    stage: Callable[[BackfillJob], dict[str, Any]],
+    change: Change,
+    undo: Change,
+    changes: StagedChanges = _no_changes,
+) -> Verbs:
+    return Verbs(stage, _edit(Action.APPLY, change), _edit(Action.REVERT, undo), changes)
 
 
 VERBS: Final[Mapping[Mode, Verbs]] = MappingProxyType(
     {
-        Mode.RETRACT: _in_lake(retract.stage, retract.change, retract.undo),
+        Mode.RETRACT: _in_lake(retract.stage, retract.change, retract.undo, retract.staged_changes),
         Mode.REAGGREGATE: _in_lake(reaggregate.stage, reaggregate.change, reaggregate.undo),
-        Mode.REDERIVE: _in_lake(rederive.stage, rederive.change, rederive.undo),
+        Mode.REDERIVE: _in_lake(
+            rederive.stage, rederive.change, rederive.undo, rederive.staged_changes
+        ),
         Mode.REPLACE: Verbs(
-            replacement.stage, replacement.apply, _edit(Action.REVERT, replacement.undo)
+            replacement.stage,
+            replacement.apply,
+            _edit(Action.REVERT, replacement.undo),
+            replacement.staged_changes,
         ),
     }
 )
@@ -148,7 +171,10 @@ def _create_locked(
         job = BackfillJob(stores, begun, order.author, progress)
         ended = begun.status in _CLOSED
         if order.files:
+            copies.fetch_sources(job)
             replacement.keep_sources(job, list(order.files), order.mapping, ended=ended)
+            if not ended:
+                copies.save_sources(job)
         yield job
 
 
@@ -190,7 +216,9 @@ def apply(
         if found.status is BackfillStatus.APPLIED:
             return found
         _refuse_unless(found, (BackfillStatus.STAGED,), "applied")
-        made = _apply(BackfillJob(stores, found, author, progress))
+        job = BackfillJob(stores, found, author, progress)
+        copies.require_staged(job)
+        made = _apply(job)
         done = found.done(Action.APPLY, stores.now(), author)
         return _store(stores, replace(done, status=BackfillStatus.APPLIED, applied=made))
 
@@ -211,8 +239,9 @@ def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
             done = found.done(Action.DROP, stores.now(), author)
             found = _store(stores, replace(done, status=BackfillStatus.DROPPED))
             mark_step("backfill.dropped")
-        folder = BackfillJob(stores, found, author).folder
-        folder.clear(folder.path)
+        job = BackfillJob(stores, found, author)
+        job.folder.clear(job.folder.path)
+        copies.drop_copies(job)
         return found
 
 
@@ -230,7 +259,9 @@ def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         if found.status is BackfillStatus.REVERTED:
             return found
         _refuse_unless(found, (BackfillStatus.APPLIED,), "reverted")
-        VERBS[found.spec.mode].revert(BackfillJob(stores, found, author))
+        job = BackfillJob(stores, found, author)
+        copies.require_staged(job)
+        VERBS[found.spec.mode].revert(job)
         done = found.done(Action.REVERT, stores.now(), author)
         return _store(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
 
@@ -245,6 +276,27 @@ def note_failure(stores: Stores, org_id: str, id: str, author: str, why: str) ->
     with lock_backfill(stores, org_id, check_backfill_id(id)):
         found = _get_settled(stores, org_id, id, author)
         return _store(stores, found.done(Action.FAIL, stores.now(), author, why))
+
+
+@contextmanager
+def open_staged(
+    stores: Stores, org_id: str, id: str
+) -> Iterator[tuple[Backfill, list[MeterChange]]]:
+    """A staged backfill and what it changes of measurements, meter by meter; nobody else works on it.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Conflict: It is not staged, or what it was staged with has changed since.
+        Busy: Another process works on it.
+        Unavailable: A store failed.
+    """
+    with lock_backfill(stores, org_id, check_backfill_id(id)):
+        found = show(stores, org_id, id)
+        _refuse_unless(found, (BackfillStatus.STAGED,), "looked at before it is applied")
+        job = BackfillJob(stores, found, found.author)
+        copies.require_staged(job)
+        with VERBS[found.spec.mode].changes(job) as changes:
+            yield found, changes
 
 
 def show(stores: Stores, org_id: str, id: str) -> Backfill:
@@ -328,6 +380,8 @@ def _stage(job: BackfillJob) -> Backfill:
     found = job.backfill
     if found.status in _ENDED:
         return found
+    copies.fetch_sources(job)
+    copies.fetch_staged(job)
     configured = _configuration_digest(job)
     unchanged = found.status is BackfillStatus.STAGED and found.snapshot == job.lake.snapshot()
     if unchanged and job.folder.staged_with(configured):
@@ -339,6 +393,7 @@ def _stage(job: BackfillJob) -> Backfill:
     mark_step("backfill.begun")
     try:
         summary = VERBS[found.spec.mode].stage(job)
+        copies.save_staged(job)
     except Unavailable:
         raise
     except MeterlakeError as error:

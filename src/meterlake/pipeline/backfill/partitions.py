@@ -5,11 +5,12 @@ takes the finished partitions as they are.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -97,21 +98,30 @@ class _Meter(NamedTuple):
 
 @dataclass(frozen=True)
 class _Work:
+    """How partitions are calculated.
+
+    Attributes:
+        digest: Of what they are calculated from; it is a part of their names.
+        shared: Whether somebody else may calculate the same partition at this moment.
+    """
+
     job: BackfillJob
     selection: RowSelection
     folder: Path
+    digest: str
     accounts: AccountCodes
     meters: Mapping[str, _Meter]
+    shared: bool = False
 
     def part(
         self, connection: duckdb.DuckDBPyConnection, meter_id: str, month: datetime
     ) -> RecalculatedMonth:
         """Calculate one partition, unless that is done already."""
-        name = f"{meter_id}-{month.year:04}-{month.month:02}"
+        name = _name_part(meter_id, month, self.digest)
         note = self.folder / f"{name}.json"
         with suppress(FileNotFoundError):
             return RecalculatedMonth.from_wire(wire.loads(note.read_bytes()), self.folder)
-        target = self.folder / name
+        target = self.folder / (f"{name}-{uuid4()}" if self.shared else name)
         self.job.folder.clear(target)
         make_folder(target)
         files = StagedFiles(target, 1)
@@ -205,46 +215,97 @@ def _paths(files: list[StagedFile], table: str) -> tuple[Path, ...]:
     return tuple(each.path for each in files if each.table == table)
 
 
-def calculate(
-    job: BackfillJob,
-    selection: RowSelection,
-    versions: Mapping[str, int],
-    meters: Mapping[str, MeterFields],
-    derivations: Derivations,
-) -> list[RecalculatedMonth]:
-    """Calculate all partitions that the selection touches.
+@dataclass(frozen=True)
+class Recalculation:
+    """What derived fields are calculated from.
 
-    Args:
+    Attributes:
         job: The backfill.
         selection: The measurements.
         versions: Of all that the calculation reads: with others nothing is taken over.
         meters: The meters by code.
         derivations: How their derived fields are calculated.
     """
-    folder = _folder(job, versions)
-    by_id = {each.id: each for each in meters.values()}
-    with job.lake.reader() as connection:
+
+    job: BackfillJob
+    selection: RowSelection
+    versions: Mapping[str, int]
+    meters: Mapping[str, MeterFields]
+    derivations: Derivations
+
+    @property
+    def key(self) -> str:
+        """All that the outcome follows from, as text."""
+        snapshot = self.job.backfill.snapshot
+        return wire.dumps_sorted({"versions": dict(self.versions), "snapshot": snapshot})
+
+    @property
+    def digest(self) -> str:
+        """What tells it from others."""
+        return sha256(self.key.encode()).hexdigest()[:16]
+
+    def work(self, connection: duckdb.DuckDBPyConnection, *, shared: bool = False) -> _Work:
+        """The calculation, with what it reads of the configuration."""
+        by_id = {each.id: each for each in self.meters.values()}
         chosen = {
-            id_: _Meter(by_id[id_], derivations.by_meter[id_])
-            for id_ in meters_at(connection, selection, job.backfill.snapshot)
-            if id_ in by_id and id_ in derivations.by_meter
+            id_: _Meter(by_id[id_], self.derivations.by_meter[id_])
+            for id_ in meters_at(connection, self.selection, self.job.backfill.snapshot)
+            if id_ in by_id and id_ in self.derivations.by_meter
         }
-        codes = account_codes(job.stores.state, job.backfill.org_id)
-        work = _Work(job, selection, folder, codes, chosen)
+        codes = account_codes(self.job.stores.state, self.job.backfill.org_id)
+        folder = self.job.folder.rows
+        return _Work(self.job, self.selection, folder, self.digest, codes, chosen, shared)
+
+
+Part = tuple[str, datetime]
+Spread = Callable[[Sequence[Part]], list[RecalculatedMonth]]
+
+
+def calculate(found: Recalculation, spread: Spread | None = None) -> list[RecalculatedMonth]:
+    """Calculate all partitions that the selection touches.
+
+    Args:
+        found: What is calculated from what.
+        spread: Has others calculate the partitions; threads of this process do if None.
+    """
+    job = found.job
+    _clear_other(job, found.key)
+    with job.lake.reader() as connection:
+        work = found.work(connection)
         parts = [
-            (id_, month) for id_ in chosen for month in _months(connection, job, selection, id_)
+            (id_, month)
+            for id_ in work.meters
+            for month in _months(connection, job, found.selection, id_)
         ]
-        with ThreadPoolExecutor(job.stores.settings.threads) as pool:
-            waiting = [pool.submit(work.part, connection, *part) for part in parts]
-            try:
-                return [
-                    _report_month(job, each.result(), done, len(parts))
-                    for done, each in enumerate(waiting, 1)
-                ]
-            except BaseException:
-                # One has failed: those that have not begun are of no use.
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        return _calculate_all(work, connection, parts) if spread is None else spread(parts)
+
+
+def _calculate_all(
+    work: _Work, connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]
+) -> list[RecalculatedMonth]:
+    with ThreadPoolExecutor(work.job.stores.settings.threads) as pool:
+        waiting = [pool.submit(work.part, connection, *part) for part in parts]
+        try:
+            return [
+                _report_month(work.job, each.result(), done, len(parts))
+                for done, each in enumerate(waiting, 1)
+            ]
+        except BaseException:
+            # One has failed: those that have not begun are of no use.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def calculate_part(found: Recalculation, part: Part) -> str:
+    """Calculate one partition, which others may do as well; the name of its note."""
+    with found.job.lake.reader() as connection:
+        work = found.work(connection, shared=True)
+        work.part(connection, *part)
+    return f"{_name_part(*part, found.digest)}.json"
+
+
+def _name_part(meter_id: str, month: datetime, digest: str) -> str:
+    return f"{meter_id}-{month.year:04}-{month.month:02}-{digest}"
 
 
 def _report_month(
@@ -254,15 +315,13 @@ def _report_month(
     return found
 
 
-def _folder(job: BackfillJob, versions: Mapping[str, int]) -> Path:
-    """Where partitions are kept; what another configuration or snapshot left there is removed."""
-    key = wire.dumps_sorted({"versions": dict(versions), "snapshot": job.backfill.snapshot})
+def _clear_other(job: BackfillJob, key: str) -> None:
+    """Remove what another configuration or snapshot left where partitions are kept."""
     mark = job.folder.rows / "calculated-from.json"
     if not mark.exists() or mark.read_text() != key:
         job.folder.clear(job.folder.rows)
         with write_durably(mark) as temporary:
             temporary.write_text(key)
-    return job.folder.rows
 
 
 def _months(

@@ -24,6 +24,7 @@ from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import mark_step
 from meterlake.model.period import naive
 from meterlake.model.pricing import BillingFrequency
+from meterlake.model.runner import FanOutRunner
 from meterlake.model.sql import identifier
 from meterlake.pipeline.backfill.difference import (
     KEPT_MAX,
@@ -35,6 +36,7 @@ from meterlake.pipeline.backfill.difference import (
 )
 from meterlake.pipeline.backfill.impact import with_parents
 from meterlake.pipeline.backfill.job import BackfillJob
+from meterlake.pipeline.backfill.month_tasks import open_job, read_notes
 from meterlake.pipeline.backfill.partial_rerun import Chosen, meters_read, parts_of, together
 from meterlake.pipeline.backfill.period_usage import storable, total_usage
 from meterlake.pipeline.backfill.priced import World, affected_bills
@@ -43,6 +45,8 @@ from meterlake.pipeline.usage.period_usage import assembler
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.assemble import UsageAssembler
 from meterlake.stages.usage.configuration import UsageConfiguration
+from meterlake.stores import Stores
+from meterlake.stores.fan_out import FanOutTask, runner_of
 from meterlake.stores.files.durable import make_folder, sync, write_durably
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.backfill_rows import fingerprint, keys
@@ -160,6 +164,10 @@ _Outcome = tuple[_Run, list[dict[str, Any]]]
 
 def _all(work: "_Work", periods: list[PeriodSpec]) -> Iterator[_Outcome | None]:
     """Calculate runs, a few at once."""
+    runner = runner_of(work.job.stores)
+    if runner is not None:
+        yield from _spread_runs(work, runner, periods)
+        return
     # After this several threads may read at once.
     work.job.lake.open_to_read()
     with ThreadPoolExecutor(work.job.stores.settings.threads) as pool:
@@ -173,6 +181,44 @@ def _all(work: "_Work", periods: list[PeriodSpec]) -> Iterator[_Outcome | None]:
             # One has failed: those that have not begun are of no use.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _spread_runs(
+    work: "_Work", runner: FanOutRunner, periods: list[PeriodSpec]
+) -> Iterator[_Outcome | None]:
+    """Have a runner calculate runs."""
+    backfill = work.job.backfill
+    tasks = [
+        FanOutTask(
+            f"{each.frequency.lower()} {each.day} of backfill {backfill.id}",
+            aggregate_run,
+            (backfill.org_id, backfill.id, backfill.snapshot, each),
+        )
+        for each in periods
+    ]
+    for note in read_notes(work.job, runner, tasks, _count_measurements):
+        yield None if note is None else (_Run.from_wire(note["run"]), note["changed"])
+
+
+def _count_measurements(note: Mapping[str, Any]) -> int:
+    return _Run.from_wire(note["run"]).measurements
+
+
+def aggregate_run(
+    stores: Stores, org_id: str, id: str, snapshot: int, period: PeriodSpec
+) -> str | None:
+    """Calculate one run of a backfill, as a task; the name of its note, None if there is no run.
+
+    Raises:
+        Busy: The backfill was begun again.
+        Unavailable: A store failed.
+    """
+    job = open_job(stores, org_id, id, snapshot)
+    with stores.state.reading(org_id) as reader:
+        configuration = reader.configuration()
+    work = _Work(job, World(stores, org_id, configuration, snapshot))
+    found = work.run(period)
+    return None if found is None else work.note(found[0].key).name
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +273,7 @@ class _Work:
         before, after = _stored_quantities(chosen, prepared.known), plain_quantities(fresh)
         changed = differing(self.world.configuration, key, before, after) if id_ else []
         done = replace(run, marks=marks, id=id_), changed
-        with write_durably(self._note(key)) as temporary:
+        with write_durably(self.note(key)) as temporary:
             temporary.write_bytes(wire.dumps({"run": done[0].to_wire(), "changed": changed}))
         mark_step("backfill.run_done")
         return done
@@ -253,7 +299,7 @@ class _Work:
         sync(self.job.folder.rows)
         return id_
 
-    def _note(self, key: quantities.RunKey) -> Path:
+    def note(self, key: quantities.RunKey) -> Path:
         # The name of an ad hoc period has a slash.
         name = sha256(key.period.encode()).hexdigest()[:16]
         return self.job.folder.rows / f"{key.frequency}-{name}.json"
@@ -263,7 +309,7 @@ class _Work:
     ) -> _Outcome | None:
         """What a run came to before a crash, if it would come to the same."""
         with suppress(FileNotFoundError):
-            found = wire.loads(self._note(key).read_bytes())
+            found = wire.loads(self.note(key).read_bytes())
             run = _Run.from_wire(found["run"])
             same = (run.configuration, run.newest, run.snapshot) == (*now, self.world.snapshot)
             return (run, found["changed"]) if same else None

@@ -1,5 +1,8 @@
 """Re-derive: derived fields of stored measurements once more, as meters and lookups are now."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import duckdb
@@ -8,14 +11,18 @@ from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
 from meterlake.model.period import naive
+from meterlake.model.runner import FanOutRunner
 from meterlake.model.sql import identifier
 from meterlake.pipeline.backfill import partitions
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
 from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.job import BackfillJob, Folder
-from meterlake.pipeline.backfill.partitions import RecalculatedMonth
+from meterlake.pipeline.backfill.month_tasks import open_job, read_notes
+from meterlake.pipeline.backfill.partitions import Part, RecalculatedMonth, Recalculation
 from meterlake.pipeline.ingest.derivations import Derivations, read_meters
+from meterlake.stores import Stores
+from meterlake.stores.fan_out import FanOutTask, runner_of
 from meterlake.stores.lake.backfill_rows import (
     RowSelection,
     bring_back,
@@ -77,21 +84,20 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     """Calculate everything again, and keep what differs from what is stored."""
     folder, snapshot = job.folder, job.backfill.snapshot
     folder.begin()
-    meters, derivations = read_meters(job.stores.state, job.backfill.org_id)
-    versions = _versions(job, meters, derivations)
-    found = partitions.calculate(job, selection(job), versions, meters, derivations)
+    work, runner = _recalculation(job), runner_of(job.stores)
+    spread = None if runner is None else partial(_spread_parts, work, runner)
+    found = partitions.calculate(work, spread)
     with job.lake.reader() as connection:
         _stage_errors(connection, job, found)
         rows = copy(connection, partitions.changed_keys(found), folder.gone)
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
     mark_step("backfill.keys_staged")
-    changes = [
-        MeterChange(id_, keys(folder.gone), f"({partitions.rows_of(found, id_)})", columns)
-        for id_, columns in partitions.changed_columns(found).items()
-    ]
+    changes = _changes(job, found)
     shown = difference(job.stores, job.backfill.org_id, snapshot, changes)
     files = [each.to_wire(folder.rows) for each in found if each.changed]
-    folder.write({"fingerprint": marks, "versions": versions, "rows": rows, "partitions": files})
+    folder.write(
+        {"fingerprint": marks, "versions": work.versions, "rows": rows, "partitions": files}
+    )
     seen = sum(each.seen for each in found)
     return {
         "measurementsSeen": seen,
@@ -100,6 +106,60 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         "partitions": len(found),
         **shown,
     }
+
+
+@contextmanager
+def staged_changes(job: BackfillJob) -> Iterator[list[MeterChange]]:
+    """What is calculated anew, meter by meter, once it is staged."""
+    staged = job.folder.read()["partitions"]
+    yield _changes(job, [RecalculatedMonth.from_wire(line, job.folder.rows) for line in staged])
+
+
+def _changes(job: BackfillJob, found: list[RecalculatedMonth]) -> list[MeterChange]:
+    return [
+        MeterChange(id_, keys(job.folder.gone), f"({partitions.rows_of(found, id_)})", columns)
+        for id_, columns in partitions.changed_columns(found).items()
+    ]
+
+
+def _recalculation(job: BackfillJob) -> Recalculation:
+    meters, derivations = read_meters(job.stores.state, job.backfill.org_id)
+    versions = _versions(job, meters, derivations)
+    return Recalculation(job, selection(job), versions, meters, derivations)
+
+
+def _spread_parts(
+    work: Recalculation, runner: FanOutRunner, parts: Sequence[Part]
+) -> list[RecalculatedMonth]:
+    """Have a runner calculate partitions."""
+    backfill, folder = work.job.backfill, work.job.folder.rows
+    codes = {each.id: each.code for each in work.meters.values()}
+    tasks = [
+        FanOutTask(
+            f"{codes[meter_id]} {month:%Y-%m} of backfill {backfill.id}",
+            derive_part,
+            (backfill.org_id, backfill.id, backfill.snapshot, work.digest, (meter_id, month)),
+        )
+        for meter_id, month in parts
+    ]
+    notes = read_notes(work.job, runner, tasks, lambda note: int(note["seen"]))
+    return [RecalculatedMonth.from_wire(note, folder) for note in notes if note is not None]
+
+
+def derive_part(
+    stores: Stores, org_id: str, id: str, snapshot: int, digest: str, part: Part
+) -> str:
+    """Calculate one partition of a backfill, as a task; the name of its note.
+
+    Raises:
+        Busy: The backfill was begun again.
+        Conflict: The configuration has changed since it was begun.
+        Unavailable: A store failed.
+    """
+    work = _recalculation(open_job(stores, org_id, id, snapshot))
+    if work.digest != digest:
+        raise Conflict(f"the configuration has changed since backfill {id!r} was begun")
+    return partitions.calculate_part(work, part)
 
 
 def _versions(

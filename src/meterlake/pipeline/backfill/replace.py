@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import duckdb
 
@@ -23,7 +23,7 @@ from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched, edit
 from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.incoming import Incoming
-from meterlake.pipeline.backfill.job import BackfillJob
+from meterlake.pipeline.backfill.job import BackfillJob, Folder
 from meterlake.pipeline.backfill.rederive import selection
 from meterlake.pipeline.backfill.retract import refuse_deleted_accounts, refuse_taken, withdraw
 from meterlake.pipeline.ingest.commit import Conflicting, WrittenSource, write
@@ -54,8 +54,6 @@ from meterlake.stores.lake.backfill_steps import (
 )
 from meterlake.stores.lake.tables import newest_snapshot
 
-_WHOLE: Final = "all-here"
-
 
 def keep_sources(job: BackfillJob, files: list[Path], mapping: Path | None, *, ended: bool) -> None:
     """Keep copies of the files, so that the backfill can be applied, and applied again, later.
@@ -78,10 +76,10 @@ def keep_sources(job: BackfillJob, files: list[Path], mapping: Path | None, *, e
     if ended:
         _check_alike(job, pairs)
         return
-    if (folder / _WHOLE).exists() and all(_alike(*pair) for pair in pairs):
+    if (folder / Folder.WHOLE).exists() and all(_alike(*pair) for pair in pairs):
         return
     job.folder.begin()
-    job.folder.clear(folder)
+    job.folder.clear(job.folder.sources_copy, folder)
     make_folder(folder)
     with disk():
         for path, target in pairs:
@@ -89,7 +87,7 @@ def keep_sources(job: BackfillJob, files: list[Path], mapping: Path | None, *, e
             shutil.copyfile(path, target / path.name)
             sync(target / path.name)
             sync(target)
-        (folder / _WHOLE).touch()
+        (folder / Folder.WHOLE).touch()
     sync(folder)
 
 
@@ -126,7 +124,7 @@ def _sources(job: BackfillJob) -> list[tuple[Path, Mapping | None]]:
         Conflict: They are not kept whole.
     """
     folder = job.folder.sources
-    if not (folder / _WHOLE).exists():
+    if not (folder / Folder.WHOLE).exists():
         raise Conflict(f"the files of backfill {job.backfill.id!r} are not here: give them again")
     numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
     paths = [path for number in numbers for path in (folder / str(number)).iterdir()]
@@ -193,17 +191,8 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             marks = fingerprint(connection, selection(job), snapshot, snapshot)
             outcome = incoming.foresee(connection, found, folder.gone, snapshot)
             rows = incoming.rows_foreseen(connection, found, outcome.dropped)
-            meters = {each.meter_id for each in affected_by(connection, folder.gone)}
         mark_step("backfill.keys_staged")
-        changes = [
-            MeterChange(
-                id_,
-                keys(folder.gone) if gone else None,
-                incoming.rows_of(found, id_, outcome.dropped),
-                incoming.columns_of(found, id_),
-            )
-            for id_ in sorted(meters | incoming.meters_of(found))
-        ]
+        changes = _changes(job, found, outcome)
         shown = difference(job.stores, job.backfill.org_id, snapshot, changes)
         outcome.forget()
     came = sum(each["accepted"] for each in outcome.counts)
@@ -218,6 +207,48 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def staged_changes(job: BackfillJob) -> Iterator[list[MeterChange]]:
+    """What files replace, meter by meter, while they are read once more.
+
+    Raises:
+        Conflict: They, or the configuration that they are read with, are not as they were staged.
+    """
+    with _prepare_files(job) as found:
+        _check_alike_read(job, found)
+        with job.lake.reader() as connection:
+            outcome = incoming.foresee(connection, found, job.folder.gone, job.backfill.snapshot)
+        try:
+            yield _changes(job, found, outcome)
+        finally:
+            outcome.forget()
+
+
+def _changes(
+    job: BackfillJob, found: list[Incoming], outcome: incoming.ReplacementOutcome
+) -> list[MeterChange]:
+    gone = job.folder.gone
+    with job.lake.reader() as connection:
+        meters = {each.meter_id for each in affected_by(connection, gone)}
+    return [
+        MeterChange(
+            id_,
+            keys(gone) if meters else None,
+            incoming.rows_of(found, id_, outcome.dropped),
+            incoming.columns_of(found, id_),
+        )
+        for id_ in sorted(meters | incoming.meters_of(found))
+    ]
+
+
+def _check_alike_read(job: BackfillJob, found: list[Incoming]) -> None:
+    if [each.mark for each in found] != job.folder.read()["read"]:
+        raise Conflict(
+            "the files or the configuration that they are read with have changed since"
+            f" backfill {job.backfill.id!r} was staged: start it again with its id"
+        )
+
+
 def apply(job: BackfillJob) -> int:
     """Put the new measurements in the place of the old ones; the snapshot that this made.
 
@@ -229,11 +260,7 @@ def apply(job: BackfillJob) -> int:
 
     def change(connection: duckdb.DuckDBPyConnection, step: Next) -> None:
         check_untouched(job, connection, selection(job))
-        if [each.mark for each in found] != job.folder.read()["read"]:
-            raise Conflict(
-                "the files or the configuration that they are read with have changed since"
-                f" backfill {job.backfill.id!r} was staged: start it again with its id"
-            )
+        _check_alike_read(job, found)
         before = newest_snapshot(connection)
         # Before anything is deleted: should this be rolled back, the cache must know all uids.
         job.lake.uids.refresh(connection, before)

@@ -1,6 +1,7 @@
 """Retract: measurements of one source, or chosen ones, are withdrawn; uid and identity are free."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import duckdb
@@ -22,6 +23,7 @@ from meterlake.stores.lake.backfill_rows import (
     delete_uids,
     fingerprint,
     keys,
+    retracted_rows,
     stage_keys,
     taken_uids,
 )
@@ -40,11 +42,7 @@ _SHOWN_MAX: Final = 5
 
 def selection(job: BackfillJob) -> RowSelection:
     """The measurements that are withdrawn."""
-    spec = job.backfill.spec
-    if spec.source is not None:
-        return RowSelection("m.source = $source", {"source": spec.source})
-    uids = {"uids": list(spec.uids)}
-    return RowSelection("m.uid IN (SELECT unnest(CAST($uids AS VARCHAR[])))", uids)
+    return retracted_rows(job.backfill.spec)
 
 
 def stage(job: BackfillJob) -> dict[str, Any]:
@@ -62,12 +60,20 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             raise _nothing(connection, job)
         mark_step("backfill.keys_staged")
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
-        meters = [each.meter_id for each in affected_by(connection, folder.gone)]
     job.progress(rows, 1, 1)
-    changes = [MeterChange(each, gone=keys(folder.gone)) for each in meters]
-    found = difference(job.stores, job.backfill.org_id, snapshot, changes)
+    with staged_changes(job) as changes:
+        found = difference(job.stores, job.backfill.org_id, snapshot, changes)
     folder.write({"fingerprint": marks, "rows": rows})
     return {"measurementsGone": rows, "measurementsCame": 0, **found}
+
+
+@contextmanager
+def staged_changes(job: BackfillJob) -> Iterator[list[MeterChange]]:
+    """What is withdrawn, meter by meter, once its keys are staged."""
+    gone = job.folder.gone
+    with job.lake.reader() as connection:
+        meters = [each.meter_id for each in affected_by(connection, gone)]
+    yield [MeterChange(each, gone=keys(gone)) for each in meters]
 
 
 def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> MeterlakeError:

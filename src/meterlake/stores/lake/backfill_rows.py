@@ -6,11 +6,13 @@ and what is undone are the same rows. A key is the place of a measurement: sourc
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import duckdb
 
+from meterlake.model.backfill import BackfillSpec
 from meterlake.model.errors import Conflict
 from meterlake.model.measurement import CALCULATION_ERROR, meter_table
 from meterlake.model.sql import identifier, quote
@@ -39,6 +41,14 @@ class RowSelection:
     where: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     meters: tuple[str, ...] = ()
+
+
+def retracted_rows(spec: BackfillSpec) -> RowSelection:
+    """The measurements that a retraction withdraws: of a source, or chosen ones."""
+    if spec.source is not None:
+        return RowSelection("m.source = $source", {"source": spec.source})
+    uids = {"uids": list(spec.uids)}
+    return RowSelection("m.uid IN (SELECT unnest(CAST($uids AS VARCHAR[])))", uids)
 
 
 class AffectedRows(NamedTuple):
@@ -109,6 +119,38 @@ def affected_by(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Affec
     """What a file of keys holds, meter by meter."""
     query = f"SELECT meter_id, count(*), min(ts), max(ts) FROM {keys(path)} GROUP BY 1 ORDER BY 1"
     return [AffectedRows(*row) for row in connection.execute(query).fetchall()]
+
+
+class AccountRows(NamedTuple):
+    """How many measurements of an account there are; instants are naive UTC."""
+
+    first: datetime
+    last: datetime
+    measurements: int
+
+
+def rows_by_account(
+    connection: duckdb.DuckDBPyConnection, selection: RowSelection, snapshot: int
+) -> dict[str, AccountRows]:
+    """The measurements of a selection at a snapshot, by account.
+
+    Raises:
+        Unavailable: The snapshot is not kept any more, or the lake cannot be read.
+    """
+    found: dict[str, AccountRows] = {}
+    with translate_errors():
+        for meter_id in meters_at(connection, selection, snapshot):
+            rows = connection.execute(
+                "SELECT m.account_id, min(m.ts), max(m.ts), count(*)"
+                f" FROM {rows_at(meter_id, snapshot)} AS m WHERE {selection.where} GROUP BY 1",
+                dict(selection.parameters),
+            ).fetchall()
+            for id_, first, last, count in rows:
+                known = found.get(id_, AccountRows(first, last, 0))
+                found[id_] = AccountRows(
+                    min(known.first, first), max(known.last, last), known.measurements + count
+                )
+    return found
 
 
 def fingerprint(

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.backfill import CORRECTION, RETRACTION, STEP, Action, Backfill
+from meterlake.model.backfill import CORRECTION, RETRACTION, STEP, Action, Backfill, Mode
 from meterlake.model.measurement import CALCULATION_ERROR
-from meterlake.model.period import naive
+from meterlake.model.period import aware, naive
 from meterlake.stores.lake.backfill_rows import keys
 from meterlake.stores.lake.lake import Lake
 
@@ -64,6 +64,31 @@ def last_step(connection: duckdb.DuckDBPyConnection, id: str) -> BackfillStep | 
         [id],
     ).fetchone()
     return None if row is None else BackfillStep(row[0], Action(row[1]), row[2])
+
+
+class DoneStep(NamedTuple):
+    """A step of any backfill that changed measurements; `snapshot` is the one before it."""
+
+    backfill: str
+    action: Action
+    mode: Mode
+    snapshot: int
+    done_at: datetime
+
+    @property
+    def made(self) -> int:
+        """The snapshot that the step made."""
+        return self.snapshot + 1
+
+
+def steps_since(connection: duckdb.DuckDBPyConnection, snapshot: int, until: int) -> list[DoneStep]:
+    """The steps that changed measurements after a snapshot and until another one, in their order."""
+    rows = connection.execute(
+        f"SELECT backfill, action, mode, snapshot, done_at FROM lake.{STEP}"
+        " WHERE snapshot >= ? AND snapshot < ? AND mode <> ? ORDER BY snapshot",
+        [snapshot, until, Mode.REAGGREGATE.value],
+    ).fetchall()
+    return [DoneStep(row[0], Action(row[1]), Mode(row[2]), row[3], aware(row[4])) for row in rows]
 
 
 def write_step(

@@ -38,6 +38,7 @@ def retraction(uids):
     return Order(BackfillSpec(Mode.RETRACT, "wrong", uids=tuple(uids)), "ann", "law")
 
 
+@pytest.mark.slow
 def test_what_users_are_billed_for_is_shown(copies):
     with copies(prepared_small) as home:
         ids = home.account_codes()

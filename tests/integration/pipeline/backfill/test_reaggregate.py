@@ -199,6 +199,7 @@ def test_only_chosen_meters_and_accounts_are_calculated_the_rest_is_carried_over
         assert set(named(home).values()) == {"11", "22"}
 
 
+@pytest.mark.slow
 def test_what_others_use_meanwhile_does_not_matter_to_chosen_accounts(copies):
     with copies(two_accounts) as home:
         [acme] = [id_ for id_, code in home.account_codes().items() if code == "acme"]

@@ -60,6 +60,7 @@ def values(home):
     return {uid: int(gb) for uid, gb in home.query(f'SELECT uid, "measure.gb" FROM lake."{table}"')}
 
 
+@pytest.mark.slow
 def test_new_files_take_the_place_of_the_window(home):
     before = lake(home)
 

@@ -20,6 +20,7 @@ from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.rejected.receipts import show_receipts, uid_receipts
 from meterlake.pipeline.usage.aggregate import aggregate
+from tests.databases import need_folder
 from tests.homes import HEADER, configure, csv_row, open_home
 
 SUM = {
@@ -368,6 +369,7 @@ def test_measurements_of_an_account_that_was_deleted_meanwhile_do_not_come_back(
 
 @pytest.mark.slow
 def test_it_can_be_reverted_after_upkeep_and_a_move(home, tmp_path):
+    need_folder()
     from datetime import timedelta
 
     from meterlake.pipeline.home.maintain import maintain
