@@ -119,7 +119,7 @@ class Engine:
         """The bills whose periods end on some days."""
         terms = billing_terms(self.configuration, BillSelection(DayRange(first, after)))
         provenance = Provenance(1, "1.0")
-        made = list(make_bills(terms, self._usage(terms), provenance, movements=self.movements))
+        made = list(make_bills(terms, self.usage(terms), provenance, movements=self.movements))
         note_draws(self.movements, self.configuration, made)
         return made
 
@@ -141,7 +141,7 @@ class Engine:
         marks = ", ".join(["(?, ?, ?, NULL, ?, ?, ?)"] * len(rows))
         self.db.execute(f"INSERT INTO {table} VALUES {marks}", values)
 
-    def _usage(self, terms: BillingTerms) -> BilledUsage:
+    def usage(self, terms: BillingTerms) -> BilledUsage:
         by_meter = {
             meter.id: list(self._usage_of(terms, meter, aggregations))
             for meter, aggregations in aggregate.by_meter(self.configuration)

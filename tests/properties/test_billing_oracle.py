@@ -41,7 +41,7 @@ def features_of(seed):
 
 
 @given(seeds)
-@settings(max_examples=examples(36), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 def test_bills_of_all_features_are_those_of_the_oracle(seed):
     check(seed, ALL)
 

@@ -21,6 +21,8 @@ KIND: Final = JobKind.BILL
 # As many jobs of an organization may wait or run at a time.
 UNFINISHED_MAX: Final = 10
 _ONE_DAY: Final = timedelta(days=1)
+# The days of a job that makes no bills of periods.
+NO_DAYS: Final = DayRange(date(1970, 1, 1), date(1970, 1, 1))
 _TYPE: Final = "type"
 _CHOSEN_MAX: Final = 100
 _CHOSEN: Final = Field(min_length=1, max_length=_CHOSEN_MAX)
@@ -97,6 +99,7 @@ class BillOrder:
         open_day: Beside these, the bills of the periods that are open on this day.
         account_ids: Only these accounts, beside those of the request.
         approve: Whether the bills are APPROVED right away.
+        late_usage: Whether the job applies the organization's policy for late usage, too.
     """
 
     request: BillJobRequest = field(default_factory=BillJobRequest)
@@ -105,6 +108,12 @@ class BillOrder:
     open_day: date | None = None
     account_ids: tuple[str, ...] | None = None
     approve: bool = False
+    late_usage: bool = False
+
+    @property
+    def makes_bills(self) -> bool:
+        """Whether any bills are due by it: one of no days is about late usage only."""
+        return self.days != NO_DAYS
 
     @property
     def type(self) -> BillJobType:
@@ -126,6 +135,7 @@ class BillOrder:
             "openDay": self.open_day,
             "accountIds": None if self.account_ids is None else list(self.account_ids),
             "approve": self.approve or None,
+            "lateUsage": self.late_usage or None,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -147,6 +157,7 @@ class BillOrder:
             open_day=date.fromisoformat(open_day) if isinstance(open_day, str) else open_day,
             account_ids=None if account_ids is None else tuple(account_ids),
             approve=parameters.get("approve", False),
+            late_usage=parameters.get("lateUsage", False),
         )
 
 

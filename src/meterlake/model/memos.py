@@ -66,3 +66,19 @@ class DebitLineItem(MemoLineItem):
     default_type = LineItemType.DEBIT_MEMO
 
     debit_reason_id: Id | None = None
+
+
+class CarriedCredit(CreditLineItem):
+    """A credit by which late usage is carried forward: its line may have no product, and be gone."""
+
+    product_id: Id | None = None  # type: ignore[assignment]
+    accounting_product_id: Id | None = None  # type: ignore[assignment]
+    referenced_line_item_id: Id | None = None  # type: ignore[assignment]
+
+
+class CarriedDebit(DebitLineItem):
+    """A debit by which late usage is carried forward: its line may have no product, or be new."""
+
+    product_id: Id | None = None  # type: ignore[assignment]
+    accounting_product_id: Id | None = None  # type: ignore[assignment]
+    referenced_line_item_id: Id | None = None  # type: ignore[assignment]

@@ -156,6 +156,14 @@ class Month:
         """The first day of the following month."""
         return date(self.year + self.month // 12, self.month % 12 + 1, 1)
 
+    @classmethod
+    def between(cls, first: date, after: date) -> "Iterator[Month]":
+        """The months that have days from one on until before another."""
+        while first < after:
+            month = cls(first.year, first.month)
+            yield month
+            first = month.after
+
     def period(self, tz: tzinfo) -> Period:
         """The month's period in a time zone, as UTC instants."""
         return Period(midnight(self.first, tz), midnight(self.after, tz))

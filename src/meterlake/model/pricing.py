@@ -1,7 +1,7 @@
 """What usage costs: plan templates, plans, and the pricings of their aggregations."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -31,6 +31,23 @@ class BillingFrequency(StrEnum):
     ANNUALLY = "ANNUALLY"
     AD_HOC = "AD_HOC"
     MIXED = "MIXED"
+
+    @property
+    def most_days(self) -> int:
+        """How many days its longest period has; a month's where periods have no length of their own.
+
+        >>> BillingFrequency.ANNUALLY.most_days
+        366
+        """
+        return _MOST_DAYS.get(self, _MOST_DAYS[BillingFrequency.MONTHLY])
+
+
+_MOST_DAYS: Final = {
+    BillingFrequency.DAILY: 1,
+    BillingFrequency.WEEKLY: 7,
+    BillingFrequency.MONTHLY: 31,
+    BillingFrequency.ANNUALLY: 366,
+}
 
 
 class PricingType(StrEnum):

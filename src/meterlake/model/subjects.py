@@ -65,7 +65,7 @@ SUBJECTS: Final = (
     Subject(
         "Bills",
         "Bills, their lines, and the jobs that make them.",
-        ("bills", "billjobs", "lineitems"),
+        ("bills", "billjobs", "lineitems", "lateusage"),
     ),
     Subject(
         "Statements",

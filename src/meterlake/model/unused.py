@@ -5,19 +5,15 @@ passes. Whoever builds a feature removes its rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.accounts import Account
 from meterlake.model.calendar.recurring_period import RECURRING
 from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Entity
 from meterlake.model.lookups import LookupTableRevision
-from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
 from meterlake.model.pricing import PlanTemplate, Pricing, PricingBand
-from meterlake.model.statements import StatementDefinition
 
 
 class UnusedField(NamedTuple):
@@ -40,21 +36,8 @@ def _without_periods(value: Any) -> bool:
     return value not in RECURRING
 
 
-def _not(default: StrEnum) -> Any:
-    return lambda value: value not in {None, default}
-
-
-_STATEMENTS: Final = "no statements are made"
-_MODE: Final = UnusedField(
-    "auto_generate_statement_mode", _STATEMENTS, _not(StatementAutoGenerateMode.NONE)
-)
-
 # Fields that are stored and shown, and read by nothing.
 UNUSED: Final[dict[type[Entity], tuple[UnusedField, ...]]] = {
-    OrganizationConfig: (
-        UnusedField("default_statement_definition_id", _STATEMENTS),
-        _MODE,
-    ),
     PlanTemplate: (
         UnusedField(
             "bill_frequency",
@@ -72,10 +55,6 @@ UNUSED: Final[dict[type[Entity], tuple[UnusedField, ...]]] = {
             _credits,
         ),
     ),
-    Account: (
-        UnusedField("statement_definition_id", _STATEMENTS),
-        _MODE,
-    ),
     Contract: (UnusedField("purchase_order_number", "bills have that of the account"),),
     Commitment: (
         UnusedField(
@@ -92,18 +71,10 @@ UNUSED: Final[dict[type[Entity], tuple[UnusedField, ...]]] = {
     ),
 }
 
-# Kinds that are stored and shown, and of which nothing comes.
-IDLE: Final[dict[type[Entity], str]] = {
-    StatementDefinition: _STATEMENTS,
-}
-
 
 def without_effect(entity: Entity) -> Iterator[str]:
     """What an entity says and this version does not do, in sentences for whoever saves it."""
     kind = type(entity)
-    if kind in IDLE:
-        yield f"{kind.__name__} is stored and has no effect in this version: {IDLE[kind]}"
-        return
     for row in UNUSED.get(kind, ()):
         if row.in_use(getattr(entity, row.field)):
             name = kind.model_fields[row.field].alias or row.field

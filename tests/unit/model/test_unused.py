@@ -10,11 +10,12 @@ import pytest
 
 import meterlake
 from meterlake.model.calendar.recurring_period import RECURRING
+from meterlake.model.contracts import Contract
 from meterlake.model.entity import Value
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
 from meterlake.model.resources import RESOURCES
-from meterlake.model.unused import IDLE, UNUSED, without_effect
+from meterlake.model.unused import UNUSED, without_effect
 
 SOURCE = Path(meterlake.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "api.md"
@@ -88,6 +89,7 @@ READ_IN = {
         for name in ("bill_frequency", "bill_frequency_interval", "bill_in_advance", "bill_epoch")
     },
     "IntegrationCredentials.role_arn": "pipeline/integrations/connectors/marketplace.py",
+    "StatementDefinition.include_price_per_unit": "stages/export/statement_document.py",
     "ExternalMapping.integration_config_id": "model/resources/integrations.py",
 }
 # Told with a field of the entity that they are in.
@@ -126,11 +128,10 @@ def modules() -> dict[str, Module]:
 
 
 def kinds() -> list[type[Value]]:
-    """The classes of all that a caller may write, but for kinds that have no effect at all."""
+    """The classes of all that a caller may write."""
     found: dict[type[Value], None] = {}
     for row in RESOURCES:
-        if row.entity not in IDLE:
-            found |= {row.entity: None} | dict.fromkeys(_nested(row.entity))
+        found |= {row.entity: None} | dict.fromkeys(_nested(row.entity))
     return list(found)
 
 
@@ -188,31 +189,17 @@ def test_what_is_told_is_a_field_and_is_not_read():
     for kind, rows in UNUSED.items():
         for row in rows:
             assert row.field in kind.model_fields
-    read = [
-        row.field
-        for row in UNUSED[OrganizationConfig]
-        if read_by_name(OrganizationConfig, row.field)
-    ]
-    assert read == [], "they work now: take them out of model/unused.py"
     everything = {each.entity for each in RESOURCES}
-    assert {*UNUSED, *IDLE} <= everything
-    assert not {*UNUSED} & {*IDLE}
+    assert {*UNUSED} <= everything
 
 
-SETTINGS = {
-    "autoGenerateStatementMode": "JSON",
-    "defaultStatementDefinitionId": "2054cfc5-18df-47ce-926c-5817033073b4",
+CONTRACT = {
+    "accountId": "2054cfc5-18df-47ce-926c-5817033073b4",
+    "name": "Gold",
+    "startDate": "2026-01-01",
+    "endDate": "2027-01-01",
+    "purchaseOrderNumber": "PO 1",
 }
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_every_setting_that_nothing_reads_is_told(name):
-    document = {"daysBeforeBillDue": 14, name: SETTINGS[name]}
-
-    [sentence] = without_effect(OrganizationConfig.from_wire(document))
-
-    assert sentence.startswith(f"{name} is stored and has no effect in this version: ")
-    assert len(SETTINGS) == len(UNUSED[OrganizationConfig])
 
 
 def test_what_is_off_or_works_is_not_told():
@@ -222,7 +209,8 @@ def test_what_is_off_or_works_is_not_told():
         "scheduledBillOffset": 0,
         "autoApproveBillsGracePeriod": 3,
         "autoApproveBillsGracePeriodUnit": "DAYS",
-        "autoGenerateStatementMode": "NONE",
+        "autoGenerateStatementMode": "JSON",
+        "defaultStatementDefinitionId": "2054cfc5-18df-47ce-926c-5817033073b4",
         "creditApplicationOrder": [],
         "commitmentFeeBillInAdvance": False,
         "minimumSpendBillInAdvance": True,
@@ -249,5 +237,4 @@ def test_a_frequency_without_billing_periods_is_told(frequency):
 
 def test_the_page_of_the_api_shows_a_warning_as_it_is():
     [shown] = re.findall(r'`Warning: 299 meterlake "(.*)"`', PAGE.read_text())
-    document = {"daysBeforeBillDue": 14, "autoGenerateStatementMode": "JSON"}
-    assert list(without_effect(OrganizationConfig.from_wire(document))) == [shown]
+    assert list(without_effect(Contract.from_wire(CONTRACT))) == [shown]

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from meterlake.model.errors import Busy, StaleVersion, Unavailable
-from meterlake.pipeline.billing.calculation import AccountBills, unexpected_failure
+from meterlake.pipeline.billing.calculation.account_bills import AccountBills
+from meterlake.pipeline.billing.calculation.failures import unexpected_failure
 from meterlake.pipeline.jobs.attempt import Cancelled, GivenUp
 
 StoredBatch: TypeAlias = tuple[list[Any], set[str]]
 
 # These concern every account: the world, the job and its executor, not what is stored.
-_END_THE_RUN: Final = (Unavailable, Busy, StaleVersion, Cancelled, GivenUp, MemoryError)
+END_THE_RUN: Final = (Unavailable, Busy, StaleVersion, Cancelled, GivenUp, MemoryError)
 
 
 def store_in_parts(
@@ -31,7 +32,7 @@ def store_in_parts(
     """
     try:
         return store(batch)
-    except _END_THE_RUN:
+    except END_THE_RUN:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is of one account
         if len(batch) == 1:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any, Final
 
+from meterlake.model.bill_statements import StatementFormat, StatementStatus
+from meterlake.stores.state.billing.bill_statements import NO_FILES, Files
 from meterlake.stores.state.billing.memo_lines import line_id
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
 
@@ -61,13 +63,19 @@ def _envelope(bill: StoredBill) -> dict[str, Any]:
 
 
 def bill_response(
-    bill: StoredBill, closed_until: date | None, *, lines: bool = True, total: bool = True
+    bill: StoredBill,
+    closed_until: date | None,
+    statements: Files = NO_FILES,
+    *,
+    lines: bool = True,
+    total: bool = True,
 ) -> dict[str, Any]:
     """A bill as `BillResponse`.
 
     Args:
         bill: The bill.
         closed_until: The lock date: a bill that ends on or before it is locked, too.
+        statements: The files that it has.
         lines: Whether it shows its lines.
         total: Whether it shows what it comes to.
     """
@@ -75,9 +83,7 @@ def bill_response(
         **bill.to_wire(),
         "locked": bill.locked or bill.content.ends_until(closed_until),
         **bill.life_to_wire(),
-        "jsonStatementGenerated": False,
-        "csvStatementGenerated": False,
-        "statementStale": False,
+        **_statements(bill, statements),
     }
     hidden = {_OWN, *(() if total else (_TOTAL,))}
     found = {name: value for name, value in shown.items() if value is not None}
@@ -87,6 +93,16 @@ def bill_response(
             for number, line in enumerate(bill.content.lines, start=1)
         ]
     return {name: value for name, value in found.items() if name not in hidden}
+
+
+def _statements(bill: StoredBill, files: Files) -> dict[str, bool]:
+    """Which statements it has, and whether one of them shows the bill as it was before."""
+    calculated = bill.calculated or bill.created
+    statuses = {each.status(calculated) for each in files.values()}
+    return {
+        **{f"{each}StatementGenerated": each in files for each in StatementFormat},
+        "statementStale": StatementStatus.STALE in statuses,
+    }
 
 
 def _embedded_line(bill: StoredBill, line: LineContent, number: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing import bill_lists, bills
 from meterlake.stores.state.billing.bill_approval import BATCH, approve_pending
 from meterlake.stores.state.billing.bill_lists import BillFilters, of_billing_period
+from meterlake.stores.state.billing.bill_statements import NO_FILES, statement_files
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.source_events import last_posting
 from meterlake.stores.state.billing.stored_bills import StoredBill
@@ -175,4 +176,7 @@ def _response(transaction: Transaction, bill: StoredBill) -> Document:
 
 def _responses(reader: Reader, found: Sequence[StoredBill], **parts: Any) -> list[Document]:
     closed_until = closed_before(reader)
-    return [bill_response(bill, closed_until, **parts) for bill in found]
+    files = statement_files(reader, [bill.id for bill in found])
+    return [
+        bill_response(bill, closed_until, files.get(bill.id, NO_FILES), **parts) for bill in found
+    ]

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from meterlake.model import wire
 from meterlake.model.access import SYSTEM
-from meterlake.model.accounts import Account
 from meterlake.model.bill_jobs import (
     KIND,
     UNFINISHED_MAX,
@@ -46,6 +46,8 @@ from meterlake.pipeline.billing.bill_job_documents import (
     TOTAL,
     job_document,
 )
+from meterlake.pipeline.billing.bucket_tasks import TaskBuckets
+from meterlake.pipeline.billing.late_usage.apply import apply_late_policy
 from meterlake.pipeline.billing.run import (
     BillResult,
     BillRun,
@@ -60,6 +62,7 @@ from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stages.bill import select_again, selections_of
 from meterlake.stores import Stores
+from meterlake.stores.fan_out import runner_of
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.core import account_names
@@ -71,6 +74,9 @@ from meterlake.stores.state.jobs import JobFilters, count_jobs, finish_job, subm
 _HOLDING: Final = (Uncovered.NO_PRICING, Uncovered.NO_BILLING_PERIODS)
 _OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 _RETRY_S: Final = 30
+# A command that bills waits so often, and half a minute in all, for a world that fails.
+_TRIES: Final = 6
+_FIRST_PAUSE_S: Final = 1.0
 
 
 def bill(
@@ -112,11 +118,7 @@ def account_ids_of(stores: Stores, org_id: str, codes: Sequence[str]) -> tuple[s
         NotFound: There is no such account.
     """
     with stores.state.reading(org_id) as reader:
-        found = {code: reader.find(Account, code) for code in codes}
-    for code, record in found.items():
-        if record is None:
-            raise NotFound("account", code)
-    return tuple(record.id for record in found.values() if record is not None)
+        return account_names.ids_of(reader, codes)
 
 
 def bill_order(stores: Stores, org_id: str, order: BillOrder, author: str = SYSTEM) -> BillResult:
@@ -127,7 +129,7 @@ def bill_order(stores: Stores, org_id: str, order: BillOrder, author: str = SYST
     Raises:
         Invalid: The order contradicts itself, or what it names does not exist.
         NotFound: There is no such organization.
-        Unavailable: A store failed; run it again.
+        Unavailable: A store failed for half a minute; run it again.
     """
     snapshot = stores.lake(org_id).snapshot()
     with stores.state.transaction(org_id, author) as transaction:
@@ -136,7 +138,8 @@ def bill_order(stores: Stores, org_id: str, order: BillOrder, author: str = SYST
     with running(stores.state.jobs, stores.state.jobs.get(job.id)) as attempt:
         try:
             attempt.begin()
-            result = _carry_out(stores, attempt)
+            work = partial(_carry_out, stores, attempt)
+            result = attempt.retry(work, _TRIES, _FIRST_PAUSE_S)
         except BaseException as error:
             _fail(stores, attempt.job, error)
             raise
@@ -356,7 +359,7 @@ def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> BillResult:
 
 def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> BillResult:
     job = attempt.job
-    order = BillOrder.from_wire(job.parameters)
+    order, runner = BillOrder.from_wire(job.parameters), runner_of(stores)
     with stores.state.reading(job.org_id) as reader:
         [record] = reader.all(OrganizationConfig)
         chosen = [choose_bill(reader, each) for each in order.bill_ids]
@@ -364,8 +367,11 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
     watch = _JobWatch(stores, attempt, stop, len(order.bill_ids) or None)
     status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
     results = []
-    for selection in selections_of(order, record.entity, filter(None, chosen)):
+    selections = selections_of(order, record.entity, filter(None, chosen))
+    for selection in selections if order.makes_bills else ():
         run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, status, watch)
+        if runner is not None and not order.bill_ids:
+            run = replace(run, fan_out=TaskBuckets(runner, job))
         results.append(make_selected_bills(run, job.id, job.snapshot))
     if not order.bill_ids:
         # Bills of before that plans have changed in advance.
@@ -373,6 +379,10 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
         for selection in select_again(affected.values()):
             run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, watch=watch)
             results.append(make_selected_bills(run, job.id, job.snapshot))
+    if order.late_usage:
+        run = BillRun(stores, job.org_id, selections[0], job.author or SYSTEM, watch=watch)
+        results.append(BillResult(selections[0].days, job.id, job.snapshot))
+        apply_late_policy(run, results[-1], order.chosen_accounts)
     watch.end()
     merged = merge_results(job.id, job.snapshot, results)
     return merged if order.bill_ids else replace(merged, days=results[0].days)

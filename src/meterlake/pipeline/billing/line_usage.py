@@ -28,7 +28,7 @@ from meterlake.stages.usage.aggregate.segments import SegmentFilter
 from meterlake.stages.usage.aggregate.time_weighted import lasting
 from meterlake.stages.usage.explore import ExplorerScope, Question
 from meterlake.stores import Stores
-from meterlake.stores.lake.quantity_reads import WITHIN
+from meterlake.stores.lake.measurement_rows import HOLDS_IN_TIME, IN_TIME
 from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
@@ -37,13 +37,13 @@ from meterlake.stores.state.core.past import PastConfiguration
 _E = TypeVar("_E", bound=Entity)
 _NOTHING: Final[Document] = {"data": [], "hasMoreData": False}
 # Other lines are about quantities that these have.
-_OF_USAGE: Final = {LineItemType.USAGE, LineItemType.USAGE_CREDIT, LineItemType.OVERAGE_USAGE}
+OF_USAGE: Final = {LineItemType.USAGE, LineItemType.USAGE_CREDIT, LineItemType.OVERAGE_USAGE}
 
 _POOL: Final = ("pool_parents", "pool_children", "pool_starts", "pool_ends")
 
 
 @dataclass(frozen=True, slots=True)
-class _LineUsage:
+class LineUsage:
     """What a line charges for, as it was when the line was made.
 
     Attributes:
@@ -73,15 +73,15 @@ def line_usage(stores: Stores, org_id: str, bill: StoredBill, line: LineContent)
     Raises:
         Unavailable: The store failed.
     """
-    if line.body["lineItemType"] not in _OF_USAGE:
+    if line.body["lineItemType"] not in OF_USAGE:
         return _NOTHING
     with stores.state.reading(org_id) as reader:
-        usages = list(_read_usages(reader, bill, line))
+        usages = list(read_line_usages(reader, bill, line))
     found = [_read_measurements(stores, org_id, each) for each in usages]
     return found[0] if len(found) == 1 else _merge(found)
 
 
-def _read_measurements(stores: Stores, org_id: str, usage: _LineUsage) -> Document:
+def _read_measurements(stores: Stores, org_id: str, usage: LineUsage) -> Document:
     with stores.lake(org_id).reader() as connection:
         columns = columns_at(connection, meter_table(usage.meter_id), usage.snapshot)
     if not columns:
@@ -99,99 +99,148 @@ def _merge(found: Sequence[Document]) -> Document:
     """The newest measurements of several answers; one that several aggregations read is one."""
     rows = {(row["meter"], row["uid"]): row for each in found for row in each["data"]}
     by_uid = sorted(rows.values(), key=lambda row: str(row["uid"]))
-    newest = sorted(by_uid, key=_received, reverse=True)
+    newest = sorted(by_uid, key=_date_receipt, reverse=True)
     more = len(newest) > ROWS_MAX or any(each["hasMoreData"] for each in found)
     return {"data": newest[:ROWS_MAX], "hasMoreData": more}
 
 
-def _received(row: Document) -> tuple[datetime, datetime]:
+def _date_receipt(row: Document) -> tuple[datetime, datetime]:
     return _instant(row["receivedAt"]), _instant(row["ts"])
 
 
-def _read_usages(reader: Reader, bill: StoredBill, line: LineContent) -> Iterator[_LineUsage]:
-    body, versions = line.body, bill.content.pins["versions"]
-    contract_id, selection = body.get("contractId"), None
-    if contract_id is not None:
-        contract = _at_version(reader, Contract, contract_id, versions.get(contract_id))
-        selection = select_usage(contract.usage_filters)
-    segment = body.get("segment")
-    period = Period(*(_instant(body[f"servicePeriod{name}Date"]) for name in ("Start", "End")))
-    account_id, pool = _find_accounts(reader, bill, line, period)
-    for meter_id, meter, aggregation in _find_aggregations(reader, bill, line):
-        is_segmented = segment is not None and aggregation.segmented_fields
-        yield _LineUsage(
-            snapshot=bill.content.pins["snapshot"],
-            meter_id=meter_id,
-            meter=meter,
-            aggregation=aggregation,
-            account_id=account_id,
-            pool=pool,
-            period=period,
-            segment=tuple(sorted(segment.items())) if is_segmented else None,
-            selection=selection,
-        )
+def read_line_usages(reader: Reader, bill: StoredBill, line: LineContent) -> Iterator[LineUsage]:
+    """What a line charges for; of a compound aggregation, what each of its aggregations reads."""
+    return LineUsageReader(reader, bill).read(line)
 
 
-def _find_aggregations(
-    reader: Reader, bill: StoredBill, line: LineContent
-) -> Iterator[tuple[str, Meter, Aggregation]]:
-    """The aggregation of a line with its meter, or those that its compound aggregation reads."""
-    body, version = line.body, line.pins.get("aggregationVersion")
-    versions = bill.content.pins["versions"]
-    if "aggregationId" in body:
-        meter = _at_version(reader, Meter, body["meterId"], line.pins.get("meterVersion"))
-        yield (
-            body["meterId"],
-            meter,
-            _at_version(reader, Aggregation, body["aggregationId"], version),
-        )
-        return
-    compound = _at_version(reader, CompoundAggregation, body["compoundAggregationId"], version)
-    # As the configuration was when the bill came out like this the last time.
-    configuration = PastConfiguration(reader, bill.calculated or bill.created)
-    for part in CompoundScope(compound, configuration).parts():
-        meter_id = part.entity.meter_id
-        yield meter_id, _at_version(reader, Meter, meter_id, versions.get(meter_id)), part.entity
+class LineUsageReader:
+    """Reads what lines of one bill charge for; what they have in common is read once."""
+
+    def __init__(self, reader: Reader, bill: StoredBill) -> None:
+        self._reader = reader
+        self._bill = bill
+        # As the configuration was when the bill came out like this the last time.
+        self._configuration = PastConfiguration(reader, bill.calculated or bill.created)
+        self._hierarchies = Hierarchies(self._configuration)
+        self._known: dict[tuple[type[Entity], str, int | None], Entity] = {}
+
+    def read(self, line: LineContent) -> Iterator[LineUsage]:
+        """What a line charges for."""
+        body, versions = line.body, self._bill.content.pins["versions"]
+        contract_id, selection = body.get("contractId"), None
+        if contract_id is not None:
+            contract = self._at_version(Contract, contract_id, versions.get(contract_id))
+            selection = select_usage(contract.usage_filters)
+        segment = body.get("segment")
+        period = Period(*(_instant(body[f"servicePeriod{name}Date"]) for name in ("Start", "End")))
+        account_id, pool = self._find_accounts(line, period)
+        for meter_id, meter, aggregation in self._find_aggregations(line):
+            is_segmented = segment is not None and aggregation.segmented_fields
+            yield LineUsage(
+                snapshot=self._bill.content.pins["snapshot"],
+                meter_id=meter_id,
+                meter=meter,
+                aggregation=aggregation,
+                account_id=account_id,
+                pool=pool,
+                period=period,
+                segment=tuple(sorted(segment.items())) if is_segmented else None,
+                selection=selection,
+            )
+
+    def _find_aggregations(self, line: LineContent) -> Iterator[tuple[str, Meter, Aggregation]]:
+        """The aggregation of a line with its meter, or those that its compound one reads."""
+        body, version = line.body, line.pins.get("aggregationVersion")
+        versions = self._bill.content.pins["versions"]
+        if "aggregationId" in body:
+            meter_id = body["meterId"]
+            meter = self._at_version(Meter, meter_id, line.pins.get("meterVersion"))
+            yield meter_id, meter, self._at_version(Aggregation, body["aggregationId"], version)
+            return
+        compound = self._at_version(CompoundAggregation, body["compoundAggregationId"], version)
+        for part in CompoundScope(compound, self._configuration).parts():
+            meter_id = part.entity.meter_id
+            yield (
+                meter_id,
+                self._at_version(Meter, meter_id, versions.get(meter_id)),
+                part.entity,
+            )
+
+    def _find_accounts(
+        self, line: LineContent, period: Period
+    ) -> tuple[str, Sequence[tuple[str, str, Period]]]:
+        """Whose usage a line is, and of what is charged together, whose measurements count when."""
+        billed_id, child_id = self._bill.content.key.account_id, line.body.get("childAccountId")
+        plan_id = line.pins.get("accountPlanId")
+        if plan_id is None:
+            return child_id or billed_id, ()
+        plan = self._at_version(AccountPlan, plan_id, line.pins.get("accountPlanVersion"))
+        pool = None
+        # Where clocks differ between machines, an account may be younger than its bill.
+        with suppress(NotFound):
+            found = self._hierarchies.pool(plan.account_id, line.body["productId"])
+            pool = found and found.within(period)
+        if pool is None:
+            return plan.account_id, ()
+        times = dict(pool.times())
+        is_credit = line.body["lineItemType"] == LineItemType.USAGE_CREDIT
+        if is_credit or plan.child_billing_mode is ChildBillingMode.PARENT_SUMMARY:
+            return pool.usage_id, times[pool.usage_id]
+        account_id = child_id or (billed_id if bills_child(plan) else plan.account_id)
+        member = pool.member(account_id)
+        return (account_id, ()) if member is None else (member.usage_id, times[member.usage_id])
+
+    def _at_version(self, kind: type[_E], id: str, version: int | None) -> _E:
+        """An entity at a version, also a deleted one; as it is if no version is known."""
+        key = (kind, id, version)
+        if key not in self._known:
+            self._known[key] = self._read_version(kind, id, version)
+        found = self._known[key]
+        assert isinstance(found, kind)
+        return found
+
+    def _read_version(self, kind: type[_E], id: str, version: int | None) -> _E:
+        found = self._reader.at_version(kind, id, version)
+        return self._reader.get(kind, id).entity if found is None else found
 
 
-def _find_accounts(
-    reader: Reader, bill: StoredBill, line: LineContent, period: Period
-) -> tuple[str, Sequence[tuple[str, str, Period]]]:
-    """Whose usage a line is, and of what is charged together, whose measurements count when."""
-    billed_id, child_id = bill.content.key.account_id, line.body.get("childAccountId")
-    plan_id = line.pins.get("accountPlanId")
-    if plan_id is None:
-        return child_id or billed_id, ()
-    plan = _at_version(reader, AccountPlan, plan_id, line.pins.get("accountPlanVersion"))
-    # As the configuration was when the bill came out like this the last time.
-    configuration = PastConfiguration(reader, bill.calculated or bill.created)
-    pool = None
-    # Where clocks differ between machines, an account may be younger than its bill.
-    with suppress(NotFound):
-        found = Hierarchies(configuration).pool(plan.account_id, line.body["productId"])
-        pool = found and found.within(period)
-    if pool is None:
-        return plan.account_id, ()
-    times = dict(pool.times())
-    is_credit = line.body["lineItemType"] == LineItemType.USAGE_CREDIT
-    if is_credit or plan.child_billing_mode is ChildBillingMode.PARENT_SUMMARY:
-        return pool.usage_id, times[pool.usage_id]
-    account_id = child_id or (billed_id if bills_child(plan) else plan.account_id)
-    member = pool.member(account_id)
-    return (account_id, ()) if member is None else (member.usage_id, times[member.usage_id])
-
-
-def _at_version(reader: Reader, kind: type[_E], id: str, version: int | None) -> _E:
-    """An entity at a version, also one that is deleted by now; as it is if no version is known."""
-    for past in reader.history(kind, id):
-        if past.version == version and isinstance(past.entity, kind):
-            return past.entity
-    return reader.get(kind, id).entity
-
-
-def _uids_query(usage: _LineUsage, columns: Collection[str]) -> Query:
+def _uids_query(usage: LineUsage, columns: Collection[str]) -> Query:
     """The uids of the measurements that the quantity of the line was made of."""
-    source, account = aggregate.table(usage.meter_id, usage.snapshot), usage.account_id
+    found = read_line_source(usage, columns)
+    source, begun = _with_what_lasts(found.sql, usage, columns, found.segment_filter)
+    sql = (
+        f"SELECT m.uid FROM (FROM {source}) AS m WHERE {found.where} AND ({begun}) AND m.ts < $end"
+    )
+    return Query(sql, found.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class LineSource:
+    """Where the measurements of a line are read from.
+
+    Attributes:
+        sql: What is read, with the accounts and segments of the line.
+        where: Which of its measurements `m` are the line's, whenever they are.
+        parameters: The values of both, and the `start` and the `end` of the line's time.
+    """
+
+    sql: str
+    where: str
+    parameters: dict[str, Any]
+    segment_filter: SegmentFilter | None
+
+
+def read_line_source(
+    usage: LineUsage, columns: Collection[str], table: str | None = None
+) -> LineSource:
+    """The measurements of a line in SQL: of its pool, its contract's filters and its segment.
+
+    Args:
+        usage: What the line charges for.
+        columns: The columns that the meter's table has at the snapshot.
+        table: What stands for the meter's table; the table itself if None.
+    """
+    source, account = table or aggregate.table(usage.meter_id, usage.snapshot), usage.account_id
     period = usage.period
     parameters: dict[str, Any] = {"start": naive(period.start), "end": naive(period.end)}
     if usage.pool:
@@ -203,35 +252,30 @@ def _uids_query(usage: _LineUsage, columns: Collection[str]) -> Query:
         source = selected.reading(source, usage.meter, columns)
         parameters |= selected.parameters()
         account = selected.name(account, usage.selection)
-    where, segment_filter = "", None
+    where, segment_filter = "m.account_id = $account", None
     if usage.segment is not None:
         segment_filter = segments.segment_filter_of(usage.aggregation, usage.meter, columns)
     if segment_filter is not None:
         source = segments.number_segments(source, [segment_filter])
         parameters |= segments.parameters([segment_filter])
         parameters["segment_number"] = segment_filter.names.index(usage.segment) + 1
-        where = " AND m.segment1 = $segment_number"
-    source, begun = _with_what_lasts(source, usage, columns, segment_filter)
-    sql = (
-        f"SELECT m.uid FROM (FROM {source}) AS m WHERE m.account_id = $account"
-        f" AND ({begun}) AND m.ts < $end{where}"
-    )
-    return Query(sql, parameters | {"account": account})
+        where += " AND m.segment1 = $segment_number"
+    return LineSource(source, where, parameters | {"account": account}, segment_filter)
 
 
 def _with_what_lasts(
     source: str,
-    usage: _LineUsage,
+    usage: LineUsage,
     columns: Collection[str],
     segment_filter: SegmentFilter | None,
 ) -> tuple[str, str]:
     """The source, and what begins in time; of an average also what holds when the time begins."""
     if usage.aggregation.aggregation is not Reduce.TIME_WEIGHTED_AVERAGE:
-        return source, WITHIN
+        return source, IN_TIME
     column = segments.column(usage.meter, usage.aggregation.target_field)
     if column not in columns:
-        return source, WITHIN
-    return lasting(source, column, segment_filter), f"{WITHIN} OR m.until1 > $start"
+        return source, IN_TIME
+    return lasting(source, column, segment_filter), HOLDS_IN_TIME
 
 
 def _instant(text: str) -> datetime:

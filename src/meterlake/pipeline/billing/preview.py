@@ -13,7 +13,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.problems import read
 from meterlake.model.rules.bill_jobs import check_preview
 from meterlake.pipeline.billing.bill_documents import bill_response
-from meterlake.pipeline.billing.calculation import read_bills
+from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.jobs import resolve_order
 from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.config.entities import Document

@@ -1,7 +1,7 @@
 """One look at the bill jobs of an organization that wait."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -12,6 +12,7 @@ from meterlake.model.receipt import Receipt
 from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.bill_job_documents import job_document
 from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop
@@ -72,8 +73,15 @@ class BillRound:
     failures: list[str]
 
 
-def whole_bill_round(stores: Stores, org_id: str) -> BillRound:
+def whole_bill_round(
+    stores: Stores, org_id: str, note: Callable[[BillResult], None] = lambda _: None
+) -> BillRound:
     """All that the worker does for bills, where there is no worker, one after the other.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        note: Gets what each job came to.
 
     Raises:
         Unavailable: A store failed; what waits is run later.
@@ -82,7 +90,7 @@ def whole_bill_round(stores: Stores, org_id: str) -> BillRound:
     failures, ran = [], 0
     for job in stores.state.jobs.waiting(org_id, KIND):
         try:
-            found = run_bill_job(stores, job.id).failures
+            found = run_bill_job(stores, job.id)
         except (Busy, StaleVersion):
             continue  # Another process runs it, or took it over.
         except Unavailable:
@@ -90,7 +98,8 @@ def whole_bill_round(stores: Stores, org_id: str) -> BillRound:
         except MeterlakeError as error:
             failures.append(f"bill job {job.id}: {error}")
         else:
-            failures += [f"account {each.account_code}: {each.reason}" for each in found]
+            failures += [f"account {each.account_code}: {each.reason}" for each in found.failures]
+            note(found)
         ran += 1
     return BillRound(due, ran, approve_due(stores, org_id), failures)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from meterlake.model.access import SYSTEM
 from meterlake.model.bill_requests import BillStatus
@@ -20,13 +20,14 @@ from meterlake.model.period import Month
 from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.pipeline.billing.batches import store_in_parts
 from meterlake.pipeline.billing.bill_keys import identity_of
-from meterlake.pipeline.billing.calculation import (
+from meterlake.pipeline.billing.calculation.account_bills import (
     AccountBills,
     BillCalculation,
-    read_bills,
     read_line_credits,
 )
+from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.billing.ended_balances import settle_draws
+from meterlake.pipeline.billing.measured_files import months_of, note_measured_files
 from meterlake.pipeline.usage.garbage import (
     clear_garbage,
     rare_garbage_searches,
@@ -44,6 +45,7 @@ from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BatchedBill, BillOutcome, put_all
+from meterlake.stores.state.billing.bill_calculations import CalculationPins, note_calculation
 from meterlake.stores.state.billing.calculated_bills import (
     CalculatedBill,
     changed_bills,
@@ -136,7 +138,25 @@ class RunWatch:
         """Take note of bills, or refusals, of which the transaction is committed."""
 
 
+# Outcomes that give a bill the content of its calculation.
+_WRITTEN: Final = frozenset({BillOutcome.CREATED, BillOutcome.UPDATED})
 _UNWATCHED: Final = RunWatch()
+
+
+class BucketFanOut(Protocol):
+    """Has others make the bills of several buckets of accounts at once."""
+
+    def bucket_size(self, run: "BillRun") -> int:
+        """How many accounts a bucket has."""
+
+    def make(self, run: "BillRun", reading: BillReading, result: BillResult) -> set[str]:
+        """Make the bills of all buckets, and answer the accounts whose bills could not be stored.
+
+        Args:
+            run: The run.
+            reading: What the bills depend on.
+            result: What the run came to, to which they are added.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +167,7 @@ class BillRun:
         status: What new and recalculated bills are; APPROVED approves unchanged ones, too.
         watch: Follows the run, and may end it.
         is_counted: Whether its bills are counted; not if another run has counted them.
+        fan_out: Makes buckets of accounts at once; one after the other is made here if None.
     """
 
     stores: Stores
@@ -156,6 +177,7 @@ class BillRun:
     status: BillStatus = BillStatus.PENDING
     watch: RunWatch = _UNWATCHED
     is_counted: bool = True
+    fan_out: BucketFanOut | None = None
 
 
 def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
@@ -171,7 +193,7 @@ def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
     result = BillResult(run.selection.days, job_id, snapshot)
     with rare_garbage_searches():
         _make_until_stored(run, result)
-        _make_outdated_bills(run, result)
+        _make_outdated_bills(replace(run, fan_out=None), result)
     return result
 
 
@@ -181,24 +203,47 @@ def _make_until_stored(run: BillRun, result: BillResult) -> None:
     while contended:
         # Somebody else drew from the sources of these accounts meanwhile.
         selection = replace(run.selection, account_ids=contended)
-        contended = _make_once(replace(run, selection=selection, is_counted=False), result)
+        again = replace(run, selection=selection, is_counted=False, fan_out=None)
+        contended = _make_once(again, result)
 
 
 def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
     """Make the bills of a selection, and answer the accounts whose bills could not be stored."""
-    reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot)
-    contended: set[str] = set()
-    for number, bucket in enumerate(reading.accounts.buckets):
-        is_large = len(bucket.account_ids) >= _MANY_ACCOUNTS
-        # Nothing keeps the calculation: the next bucket has the memory of this one.
-        contended |= _make_bucket(
-            run, result, reading.calculate(number), reading.count_accounts(number + 1), is_large
-        )
-        if is_large:
-            clear_garbage()
+    size = None if run.fan_out is None else run.fan_out.bucket_size(run)
+    reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot, size)
+    if run.fan_out is not None and len(reading.accounts.buckets) > 1:
+        contended = run.fan_out.make(run, reading, result)
+    else:
+        contended = _make_buckets(run, reading, result)
     if run.is_counted:
         result.unpriced.extend(reading.unknown_usage())
     return frozenset(contended)
+
+
+def _make_buckets(run: BillRun, reading: BillReading, result: BillResult) -> set[str]:
+    """Make the bills of one bucket after the other."""
+    contended: set[str] = set()
+    for number in range(len(reading.accounts.buckets)):
+        contended |= make_bucket(run, reading, number, result)
+    return contended
+
+
+def make_bucket(run: BillRun, reading: BillReading, number: int, result: BillResult) -> set[str]:
+    """Make the bills of a bucket of accounts, and answer those whose bills could not be stored.
+
+    Args:
+        run: The run.
+        reading: What the bills depend on.
+        number: Which bucket, from 0.
+        result: What the run came to, to which they are added.
+    """
+    is_large = len(reading.accounts.buckets[number].account_ids) >= _MANY_ACCOUNTS
+    # Nothing keeps the calculation: the next bucket has the memory of this one.
+    more = reading.count_accounts(number + 1)
+    contended = _make_bucket(run, result, reading.calculate(number), more, is_large)
+    if is_large:
+        clear_garbage()
+    return contended
 
 
 def _make_bucket(
@@ -215,18 +260,19 @@ def _make_bucket(
     """
     if is_large:
         spare_what_is_there()
+    note_measured_files(run.stores, run.org_id, result.snapshot, _months_of_due(calculation))
     if run.is_counted:
         result.unpriced.extend(calculation.unpriced())
         result.affected.extend(calculation.affected())
         run.watch.begin(calculation.count_due(), more)
     contended: set[str] = set()
     listed: set[str] = set()
-    store = partial(_store_bills, run, result.job_id)
+    store = partial(_store_bills, run, result.job_id, calculation.pins)
     for batch in _batches(calculation.made(run.status, isolated=True)):
         mark_step("bill.made")
         stored, left = store_in_parts(store, batch)
         mark_step("bill.stored")
-        result.bills.extend(_listed(run, stored))
+        result.bills.extend(_select_listed(run, stored))
         result.failures.extend(each for each in stored if isinstance(each, Failure))
         listed |= {each.account_id for each in stored}
         contended |= left
@@ -236,7 +282,12 @@ def _make_bucket(
     return contended
 
 
-def _listed(run: BillRun, stored: Iterable[Billed | Failure]) -> Iterator[Billed]:
+def _months_of_due(calculation: BillCalculation) -> tuple[str, str] | None:
+    due = (bill.key for each in calculation.maker.accounts for bill in each.bills)
+    return months_of((key.bill_date, key.frequency.value, key.interval) for key in due)
+
+
+def _select_listed(run: BillRun, stored: Iterable[Billed | Failure]) -> Iterator[Billed]:
     """The bills that were asked for, and those that changed with them."""
     made = (each for each in stored if isinstance(each, Billed))
     return (each for each in made if run.is_counted or each.stored is not BillOutcome.UNCHANGED)
@@ -255,6 +306,26 @@ def choose_bill(reader: Reader, id: str) -> ChosenBill | None:
         return None
     overrides = BillOverrides.from_wire(content.pins.get("overrides", {}))
     return ChosenBill(identity_of(content.key), overrides)
+
+
+def make_bills_again(run: BillRun, ids: Sequence[str], result: BillResult) -> None:
+    """Make stored bills again that may be changed, and those that draw something else then.
+
+    Args:
+        run: Of the job; its selection is of no weight.
+        ids: The bills.
+        result: What the run came to, to which they are added.
+
+    Raises:
+        Unavailable: A store failed; run it again.
+    """
+    alone = replace(run, fan_out=None)
+    with run.stores.state.reading(run.org_id) as reader:
+        chosen = [each for each in (choose_bill(reader, id_) for id_ in ids) if each]
+    with rare_garbage_searches():
+        for selection in select_again(chosen):
+            _make_until_stored(_recalculation(alone, selection), result)
+        _make_outdated_bills(alone, result)
 
 
 def _make_outdated_bills(run: BillRun, result: BillResult) -> None:
@@ -287,7 +358,7 @@ def _batches(made: Iterator[AccountBills]) -> Iterator[list[AccountBills]]:
 
 
 def _store_bills(
-    run: BillRun, job_id: str, batch: Sequence[AccountBills]
+    run: BillRun, job_id: str, pins: CalculationPins, batch: Sequence[AccountBills]
 ) -> tuple[list[Billed | Failure], set[str]]:
     """Store bills with what they draw, unless what they could draw changed since it was read.
 
@@ -295,25 +366,27 @@ def _store_bills(
         What became of the bills, and the accounts of which none was stored.
     """
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
-        contended = _contended(transaction, batch)
+        contended = _find_contended(transaction, batch)
         stored = [each for each in batch if each.account_id not in contended]
         made = [(each, found.inputs) for found in stored for each in found.made]
         bills = [(each, inputs) for each, inputs in made if isinstance(each, Bill)]
         since = last_posting(transaction)
-        contents = [content_of(each, inputs) for each, inputs in bills]
+        contents = [content_of(each, inputs, pins.id) for each, inputs in bills]
         outcomes = put_all(transaction, contents, run.status, job_id)
+        if any(each.stored in _WRITTEN for each in outcomes):
+            note_calculation(transaction, pins)
         keep_bills(transaction, [each.id for found in stored for each in found.kept], job_id)
         settle_draws(transaction, since)
         count = run.is_counted * sum(each.count for each in stored)
         run.watch.store(transaction, count)
     run.watch.note_done(count)
     failures = [each for found in stored for each in found.refused]
-    billed = [_billed(each, outcome) for (each, _), outcome in zip(bills, outcomes, strict=True)]
-    kept = [_kept(found, each) for found in stored for each in found.kept]
+    billed = [_to_billed(each, outcome) for (each, _), outcome in zip(bills, outcomes, strict=True)]
+    kept = [_to_kept(found, each) for found in stored for each in found.kept]
     return [*failures, *billed, *kept], contended
 
 
-def _contended(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:
+def _find_contended(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:
     """The accounts of which something changed since it was read; now nothing does."""
     kept = [each for found in batch for each in found.kept]
     changed = changed_bills(transaction, kept)
@@ -338,7 +411,7 @@ def _with_other_sources(transaction: Transaction, batch: Sequence[AccountBills])
     }
 
 
-def _billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
+def _to_billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
     if outcome.bill_id is None:
         reason = f"has no bill until {bill.end_date}, and the bill lock date allows none"
         return Failure(bill.account_id, bill.account_code, reason)
@@ -355,7 +428,7 @@ def _billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
     )
 
 
-def _kept(found: AccountBills, bill: CalculatedBill) -> Billed:
+def _to_kept(found: AccountBills, bill: CalculatedBill) -> Billed:
     return Billed(
         bill_id=bill.id,
         account_id=bill.key.account_id,
@@ -369,12 +442,15 @@ def _kept(found: AccountBills, bill: CalculatedBill) -> Billed:
     )
 
 
-def content_of(bill: Bill, inputs: str | None = None) -> BillContent:
+def content_of(
+    bill: Bill, inputs: str | None = None, calculation_id: str | None = None
+) -> BillContent:
     """A bill as it is stored.
 
     Args:
         bill: As it was made.
         inputs: The digest of what it was made from; None if nobody knows.
+        calculation_id: The calculation that made it; None if nobody knows.
     """
     key = BillKey(
         *(bill.account_id, bill.bill_date, bill.billing_frequency.value),
@@ -393,6 +469,7 @@ def content_of(bill: Bill, inputs: str | None = None) -> BillContent:
         ],
         draws=bill.draws,
         inputs=inputs,
+        calculation_id=calculation_id,
     )
 
 

@@ -4,7 +4,7 @@ A run is known by the instant at which it is due. After a time without a worker 
 of the newest instant. While the last run is unfinished, the next one waits.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from meterlake.model.bill_clock import last_due
@@ -14,13 +14,12 @@ from meterlake.model.entity import Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import local_date, zone
 from meterlake.pipeline.billing.jobs import count_unfinished, submit_order
+from meterlake.pipeline.billing.late_usage.policy import OPEN_AFTER_END
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.jobs import newest_due
 
 AUTHOR: Final = "bill schedule"
-# So long after its end late usage still changes a period's bills.
-_LATE: Final = timedelta(hours=24)
 
 
 def submit_scheduled(stores: Stores, org_id: str) -> str | None:
@@ -49,10 +48,11 @@ def _submit(transaction: Transaction, config: Record[OrganizationConfig]) -> str
 
 
 def order_of_run(config: OrganizationConfig, now: datetime) -> BillOrder:
-    """All bills of open periods, and of those that closed less than a day ago."""
+    """All bills of open periods, and of those that closed less than a day ago; and late usage."""
     tz = zone(config.timezone)
     today = local_date(now, tz)
-    return BillOrder(days=DayRange(local_date(now - _LATE, tz), today), open_day=today)
+    days = DayRange(local_date(now - OPEN_AFTER_END, tz), today)
+    return BillOrder(days=days, open_day=today, late_usage=True)
 
 
 def _config(reader: Reader) -> Record[OrganizationConfig]:

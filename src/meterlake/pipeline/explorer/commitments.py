@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from itertools import accumulate, islice
@@ -160,19 +160,12 @@ def obligations(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> 
         records = _overlapping(reader, query)
         draws = dated_draws(reader, [each.id for each in records])
     known = [_Obligation(each.entity, draws.get(each.id, ())) for each in records]
-    rows = ((month, [each for each in known if each.holds(month)]) for month in _months(query))
+    months = Month.between(query.start_date.date(), first_day(query.end_date))
+    rows = ((month, [each for each in known if each.holds(month)]) for month in months)
     return [
         {"dateMonth": str(month), "obligations": _sums(active, month.after)}
         for month, active in islice(((month, found) for month, found in rows if found), query.limit)
     ]
-
-
-def _months(query: QueryCommitmentsRequest) -> Iterator[Month]:
-    day, after = query.start_date.date(), first_day(query.end_date)
-    while day < after:
-        month = Month(day.year, day.month)
-        yield month
-        day = month.after
 
 
 class _Obligation:

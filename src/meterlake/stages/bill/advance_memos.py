@@ -198,7 +198,9 @@ def _memo(
     found = now.find(line)
     with exact():
         # What is deleted counts as if it had never been.
-        due = ZERO if line.deleted else _amount(line, found, then, bills.time_of(line))
+        days, due = None, ZERO
+        if not line.deleted:
+            due, days = _amount(line, found, then, bills.time_of(line))
         difference = due - line.amount - line.settled
         difference += line.returned
         returns = tuple(return_to_sources(line.line_id, line.paid, difference, now.currencies))
@@ -215,16 +217,20 @@ def _memo(
         referenced_line_id=line.line_id,
         line=line.body,
         returns=returns,
+        due=due,
+        days=days,
+        settled=line.settled,
+        returned=line.returned,
     )
 
 
 def _amount(
     line: AdvanceLine, now: Line | None, then: _Advances, time: tuple[datetime, datetime | None]
-) -> Decimal:
-    """What a line would be now, at its own prices."""
+) -> tuple[Decimal, tuple[int, int] | None]:
+    """What a line would be now, at its own prices, and of how many of its days if that scales it."""
     before = then.find(line)
     if before is not None and (now is None or before.converted_subtotal == line.amount):
-        return ZERO if now is None else now.converted_subtotal
+        return ZERO if now is None else now.converted_subtotal, None
     if now is not None:
         days, all_days = now.made_from.active_days, line.active_days
     else:
@@ -233,10 +239,10 @@ def _amount(
         days = count_days(left, then.zone) if left else 0
         all_days = count_days(line.service_period, then.zone)
     if days is None or not all_days:
-        return line.amount
+        return line.amount, None
     with exact():
         scaled = Amount(line.amount * days, all_days)
-    return then.currencies.round(scaled, line.currency)
+    return then.currencies.round(scaled, line.currency), (days, all_days)
 
 
 def _changed_time(line: AdvanceLine, now: Line | None) -> Period:

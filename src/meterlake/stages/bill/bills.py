@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from meterlake.model.accounts import Account
 from meterlake.model.billed_usage import BilledUsage, MissingQuantity
@@ -89,12 +89,24 @@ def _failure(account_terms: AccountTerms, reason: str, before: Collection[BillId
     return Failure(account_terms.account.id, account_terms.account.entity.code, reason + stands)
 
 
+class DraftedBill(NamedTuple):
+    """What a bill was made from.
+
+    Attributes:
+        movements: What had come into and gone out of its commitments and balances.
+    """
+
+    draft: BillDraft
+    movements: Movements
+
+
 class BillMaker:
     """Makes the bills of one account after the other.
 
     Attributes:
         accounts: In the order of their codes.
         before: By the ids of accounts, the bills that were made before.
+        drafts: What the bills were made from, by bill, for who explains them; None if nobody does.
     """
 
     def __init__(
@@ -134,6 +146,7 @@ class BillMaker:
         self.before: dict[str, list[BillIdentity]] = defaultdict(list)
         for key in billed:
             self.before[key.account_id].append(key)
+        self.drafts: dict[BillIdentity, DraftedBill] | None = None
 
     def make(self, account_terms: AccountTerms, ledger: AccountLedger) -> Iterator[Bill | Failure]:
         """The bills of an account in their order, each after what those before it draw.
@@ -185,6 +198,9 @@ class BillMaker:
         credited = ledger.credits.get(due.key, ())
         draft = BillDraft(due, currency, self.inputs, sources, left, credited)
         lines, draws = make_lines(draft)
+        if self.drafts is not None:
+            movements = {id_: tuple(each) for id_, each in ledger.movements.items()}
+            self.drafts[due.key] = DraftedBill(draft, movements)
         returns = [each for memo in due.memos for each in memo.returns]
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(

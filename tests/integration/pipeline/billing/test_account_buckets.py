@@ -6,8 +6,8 @@ from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.entity import Configuration
 from meterlake.model.period import Month
 from meterlake.model.unbilled import Uncovered
-from meterlake.pipeline.billing import calculation
-from meterlake.pipeline.billing.calculation import read_bills
+from meterlake.pipeline.billing.calculation import reading as bill_reading
+from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.stages.bill import BillSelection
 from meterlake.stores.state.billing.account_buckets import read_account_buckets
@@ -85,7 +85,7 @@ def test_bills_do_not_depend_on_the_size_of_buckets(home, size):
 
 
 def test_a_job_counts_the_bills_of_all_buckets(home, monkeypatch):
-    monkeypatch.setattr(calculation, "BUCKET", 2)
+    monkeypatch.setattr(bill_reading, "BUCKET", 2)
     first = bill(home.stores, home.org_id, SEPTEMBER)
     again = bill(home.stores, home.org_id, SEPTEMBER)
 

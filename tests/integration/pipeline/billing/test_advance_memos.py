@@ -10,10 +10,12 @@ from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.pricing import Plan, PlanTemplate
+from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_bill
 from meterlake.pipeline.billing.jobs import bill_order, run_bill_job
 from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.memo_lines import line_id
+from tests.explained_trees import as_node, check_tree
 from tests.homes import a_home, configure
 
 pytestmark = pytest.mark.usefixtures("home_database")
@@ -480,3 +482,23 @@ def test_a_plan_that_has_no_billing_periods_any_more_is_corrected_all_the_same(h
         "2026-01-01 ANNUALLY": [("STANDING_CHARGE", 365)],
         "2027-01-01 AD_HOC": [("CREDIT_MEMO", -265)],
     }
+
+
+def test_the_memo_of_a_line_is_explained_by_what_the_line_would_be(home):
+    bill_and_lock(home, "month")
+    subscribe(home, "month", "2026-01-01", "2026-01-10")
+    make(home, "2026-02-01")
+    [found] = [each for each in stored(home) if str(each.content.key.bill_date) == "2026-02-01"]
+
+    explained = explain_bill(home.stores, home.org_id, ExplanationRequest(found.id))
+
+    tree = as_node(explained.root)
+    check_tree(tree)
+    assert explained.differences == []
+    [memo] = tree["children"]
+    assert (memo["facts"]["type"], memo["value"]) == ("CREDIT_MEMO", "-22")
+    [difference] = memo["children"]
+    assert difference["rule"] == "difference"
+    assert [each["value"] for each in difference["children"]] == ["9", "31"]
+    references = difference["children"][1]["facts"]
+    assert references["line"] == found.content.lines[0].body["referencedLineItemId"]

@@ -1,11 +1,13 @@
+from contextlib import nullcontext
 from decimal import Decimal
 
 import pytest
 
 from meterlake.model import failpoint
 from meterlake.model.bill_requests import BillStatus
-from meterlake.model.errors import NotFound
+from meterlake.model.errors import NotFound, Unavailable
 from meterlake.model.period import Month
+from meterlake.pipeline.billing import jobs as bill_jobs
 from meterlake.pipeline.billing import run as verb
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.stores.state.billing import bills
@@ -214,6 +216,29 @@ def test_a_dead_run_is_a_failed_job(home, monkeypatch):
 
     assert job.status is JobStatus.FAILED
     assert stored(home) == {}
+
+
+@pytest.mark.parametrize(("times", "status"), [(2, JobStatus.COMPLETE), (3, JobStatus.FAILED)])
+def test_who_bills_waits_for_a_world_that_fails(home, monkeypatch, times, status):
+    left = [times]
+
+    def fail(step):
+        if step == "bill.stored" and left[0]:
+            left[0] -= 1
+            raise Unavailable("the State database", "gone")
+
+    monkeypatch.setattr(bill_jobs, "_TRIES", 3)
+    monkeypatch.setattr(bill_jobs, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(failpoint, "hook", fail)
+    with pytest.raises(Unavailable) if status is JobStatus.FAILED else nullcontext():
+        run(home)
+    monkeypatch.setattr(failpoint, "hook", None)
+
+    [job] = home.stores.state.jobs.recent(home.org_id, "bill")
+    assert (job.status, job.attempt) == (status, 1)
+    assert {each.version for each in stored(home).values()} == {1}
+    assert job.progress["pending"] == 0
+    assert sum(each.content.total for each in stored(home).values()) == D("204.50")
 
 
 def test_who_is_taken_off_its_plan_is_billed_nothing_any_more(home):

@@ -19,7 +19,7 @@ REQUEST = DownloadCsvRequest(start_date=FIRST, end_date=FIRST + timedelta(days=D
 
 
 @pytest.fixture(scope="module")
-def home(home_database, tmp_path_factory):
+def home(every_lake, home_database, tmp_path_factory):  # noqa: ARG001
     """A home with as many bills of October as a file may have."""
     with a_home(tmp_path_factory.mktemp(home_database)) as opened:
         insert(opened, BILLS_MAX)

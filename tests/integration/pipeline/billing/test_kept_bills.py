@@ -7,7 +7,6 @@ import random
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 
 import pytest
 from sqlalchemy import update
@@ -18,22 +17,18 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.errors import Invalid
 from meterlake.model.pricing import Pricing
-from meterlake.pipeline.billing import kept_bills
 from meterlake.pipeline.billing.balances import Cause, book
+from meterlake.pipeline.billing.calculation import kept_bills
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.core.tables import BILL
 from tests.billing_oracle.worlds import FEATURES, random_world
+from tests.changed_worlds import raise_a_number
 from tests.compared_bills import KINDS
 from tests.stored_worlds import MONTHS, store_world
 
 ALWAYS = DayRange(MONTHS[0].first, MONTHS[-1].after)
 SOURCES = ("balances", "commitments", "currencies", "overage", "rollover")
-# Members of the wire, at any depth, that can be raised by 1.
-NUMBERS = (
-    *("unitPrice", "fixedPrice", "standingCharge", "minimumSpend", "amount", "value"),
-    *("quantityPerUnit", "daysBeforeBillDue", "standingChargeInterval"),
-)
 
 
 def bill_world(world):
@@ -51,20 +46,6 @@ def forget_inputs(world):
 def stored_bills(world):
     with world.stores.state.reading(world.org_id) as reader:
         return list(bills.one_by_one(reader))
-
-
-def raise_a_number(document, rng):
-    """A document with one of its numbers raised by 1; None if it has none."""
-    found = [name for name in NUMBERS if isinstance(document.get(name), (int, Decimal))]
-    if found:
-        name = rng.choice(found)
-        return {**document, name: document[name] + 1}
-    for name, value in document.items():
-        if isinstance(value, (list, tuple)) and value and isinstance(value[0], dict):
-            raised = raise_a_number(value[0], rng)
-            if raised:
-                return {**document, name: [raised, *value[1:]]}
-    return None
 
 
 def change_prices(world, _, rng):

@@ -61,4 +61,5 @@ def _line(draft: BillDraft, record: Record[Charge], amount: Decimal) -> LineDraf
         accounting_product=draft.inputs.catalog.product(charge.accounting_product_id),
         subject=record.id,
         members={name: value for name, value in members.items() if value is not None},
+        basis=charge,
     )

@@ -49,4 +49,5 @@ def _line(draft: BillDraft, due: DueFee) -> LineDraft:
         subject="/".join(subject),
         members=members,
         pins={"active_days": fee.days, "period_days": fee.whole_days} if fee.whole_days else {},
+        basis=due,
     )

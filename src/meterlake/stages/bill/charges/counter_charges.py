@@ -42,7 +42,9 @@ def counter_charges(draft: BillDraft) -> Iterator[LineDraft]:
         yield from sort_lines(found)
 
 
-def counter_amounts(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[Decimal]:
+def counter_amounts(
+    draft: BillDraft, plan_period: PlanPeriod
+) -> Iterator[tuple[LineDraft, Decimal]]:
     """What the counters of a plan cost in the service periods that end with the bill.
 
     It is what their lines come to, whether they stand on this bill or, in advance, on an earlier one.
@@ -51,7 +53,14 @@ def counter_amounts(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[Decim
     totals = (each for service in services for each in _of_service(draft, plan_period, service))
     lines = (_running_total(draft, each) for each in totals)
     for drafted in (*filter(None, lines), *_adjustments(draft, plan_period)):
-        yield draft.amount_to_pay(drafted.amount, plan_period.terms.currency)
+        yield drafted, draft.amount_to_pay(drafted.amount, plan_period.terms.currency)
+
+
+class CounterChange(NamedTuple):
+    """From which number to which a counter changed."""
+
+    before: Decimal
+    after: Decimal
 
 
 class _Window(NamedTuple):
@@ -194,7 +203,8 @@ def _change(
     with exact():
         amount, changed = new - old, values[1] - values[0]
     window = window._replace(active=left)
-    return _draft_amount(window, kind, changed, amount, days)
+    drafted = _draft_amount(window, kind, changed, amount, days)
+    return None if drafted is None else drafted._replace(basis=CounterChange(*values))
 
 
 def _price(pricing: CounterPricing, value: Decimal) -> tuple[BandUsage, ...]:

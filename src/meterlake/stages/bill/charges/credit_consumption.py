@@ -59,8 +59,8 @@ def consumed_credits(draft: BillDraft) -> Iterator[LineDraft]:
     inputs = draft.inputs
     places, _ = inputs.currencies.rounding(draft.currency)
     terms = DrawTerms(places, inputs.zone, owned.order)
-    payable = [*_payable(draft), *_credited(draft)]
-    draft.drawn = drawn = draw_down(payable, draft.credit_sources, terms)
+    draft.payable = [*_payable(draft), *_credited(draft)]
+    draft.drawn = drawn = draw_down(draft.payable, draft.credit_sources, terms)
     for each in drawn.sources:
         if each.amount:
             yield _consumed(draft, owned, drawn, each)
@@ -112,6 +112,7 @@ def _consumed(
             "source": str(ledger_account(source)),
             "source_currency": owned.records[source.id].entity.currency,
         },
+        basis=paid,
     )
 
 

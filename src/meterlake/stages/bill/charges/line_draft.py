@@ -1,6 +1,6 @@
 """What the steps of a bill work with: the bill so far, and the lines that they draft."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from decimal import Decimal
@@ -20,7 +20,7 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.period import Period
 from meterlake.model.usage_selection import UsageSelection
 from meterlake.stages.bill.credits.credit_sources import AccountSources
-from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawDowns
+from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawDowns, PayableLine
 from meterlake.stages.bill.credits.line_credits import LineCredit
 from meterlake.stages.bill.pricing.applicable_pricing import PlanCatalog
 from meterlake.stages.bill.pricing.currencies import Amount, Currencies
@@ -96,6 +96,7 @@ class LineDraft(NamedTuple):
         order: Where it stands among the lines of its step and its plan, before its service period.
         pins: Fields of `MadeFrom` that only lines of this kind have.
         members: Members of `BillLineItem` that only lines of this kind have, by wire name.
+        basis: What its amount was worked out from, where the draft does not say it: for who explains it.
     """
 
     type: LineItemType
@@ -124,6 +125,7 @@ class LineDraft(NamedTuple):
     usage_id: str | None = None
     covers: Callable[["LineDraft"], bool] | None = None
     apart: str | None = None
+    basis: Any = None
 
 
 def sort_lines(found: Iterable[LineDraft]) -> list[LineDraft]:
@@ -155,6 +157,7 @@ class BillDraft:
         credits: What people credit on lines of the bill.
         lines: The lines of the steps before, rounded and in the billing currency.
         drawn: What sources pay; None before that step, and without sources.
+        payable: The lines as sources saw them.
     """
 
     bill: DueBill
@@ -165,6 +168,7 @@ class BillDraft:
     credits: Sequence[LineCredit] = ()
     lines: list[FinishedLine] = field(default_factory=list)
     drawn: DrawDowns | None = None
+    payable: Sequence[PayableLine] = ()
 
     def line(self, number: int) -> FinishedLine:
         """The line of a number."""
@@ -192,14 +196,6 @@ class BillDraft:
             if each.group is not None:
                 found.setdefault(each.account_plan.id, []).append(each)
         return list(found.values())
-
-    def lines_of(
-        self,
-        types: Collection[LineItemType],
-        matches: Callable[[LineDraft], bool] = lambda _: True,
-    ) -> list[FinishedLine]:
-        """The lines of some types, in their order."""
-        return [each for each in self.lines if each.line.type in types and matches(each.draft)]
 
 
 # A kind of charge: drafts the lines that a bill has of it, from what is due and the lines before.

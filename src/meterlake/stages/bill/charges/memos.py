@@ -34,4 +34,5 @@ def advance_memos(draft: BillDraft) -> Iterator[LineDraft]:
                 "referencedBillId": memo.referenced_bill_id,
                 "referencedLineItemId": memo.referenced_line_id,
             },
+            basis=memo,
         )

@@ -89,47 +89,92 @@ def minimum_spends(draft: BillDraft) -> Iterator[LineDraft]:
         yield from sort_lines([*_charge_in_advance(draft, plan_period), *assessment.lines])
     for plan_periods in draft.plans_of_groups():
         of_plans = [assessed[id(each)] for each in plan_periods]
-        used = sum((each.used for each in of_plans), ZERO)
-        added = sum((each.added for each in of_plans), ZERO)
-        yield from _assess_group(draft, plan_periods[0], max(used, ZERO) + added)
+        used = tuple(found for each in of_plans for found in each.coverage.used)
+        added = tuple(found for each in of_plans for found in each.coverage.added)
+        yield from _assess_group(draft, plan_periods[0], Coverage(used, added))
+
+
+class CountedAmount(NamedTuple):
+    """What counts towards a minimum, in the billing currency: a line of this or of another bill."""
+
+    drafted: LineDraft
+    amount: Decimal
+
+
+class Coverage(NamedTuple):
+    """What a minimum covers.
+
+    Attributes:
+        used: What was used; together it may be below 0 if more is given back.
+        added: What lower minimums add to that.
+    """
+
+    used: tuple[CountedAmount, ...] = ()
+    added: tuple["MinimumBasis", ...] = ()
+
+    @property
+    def amount(self) -> Decimal:
+        """What all of it comes to, in the billing currency."""
+        used = sum((each.amount for each in self.used), ZERO)
+        return max(used, ZERO) + sum((each.missing for each in self.added), ZERO)
+
+
+class MinimumBasis(NamedTuple):
+    """What a line of a minimum was worked out from.
+
+    Attributes:
+        shares: The days in which it holds, and all days, of each service period.
+        amount: What it comes to by these, in the billing currency.
+        covered: What it covers; None of the whole minimum in advance.
+    """
+
+    minimum: Minimum
+    shares: tuple[tuple[int, int], ...]
+    amount: Decimal
+    covered: Coverage | None
+
+    @property
+    def missing(self) -> Decimal:
+        """What it adds to what it covers."""
+        covered = ZERO if self.covered is None else self.covered.amount
+        return max(self.amount - covered, ZERO)
 
 
 class _Assessment(NamedTuple):
     """What the minimums of a plan come to.
 
     Attributes:
-        used: What its usage and its counters come to; below 0 if more is given back than used.
-        added: What its minimums add to that.
+        coverage: Its usage and its counters, and what its minimums add to that.
     """
 
-    used: Decimal
-    added: Decimal
+    coverage: Coverage
     lines: list[LineDraft]
 
-    def add(self, assessed: "_Assessed", covered: Decimal) -> "_Assessment":
+    def add(self, assessed: "_Assessed", covered: Coverage) -> "_Assessment":
         """The same with one more minimum, of which so much is covered."""
-        missing = max(assessed.amount - covered, ZERO)
-        return _Assessment(self.used, self.added + missing, [*self.lines, *assessed.lines(covered)])
+        basis = MinimumBasis(assessed.minimum, assessed.shares, assessed.amount, covered)
+        coverage = self.coverage._replace(added=(*self.coverage.added, basis))
+        return _Assessment(coverage, [*self.lines, *assessed.lines(covered)])
 
 
 def _assess_plan(draft: BillDraft, plan_period: PlanPeriod) -> _Assessment:
     """The minimums of the service periods that end with the bill, against their lines."""
     services = list(plan_period.time.services(in_advance=False))
-    used = _usage(draft, plan_period) + sum(counter_amounts(draft, plan_period), ZERO)
-    assessment = _Assessment(used, ZERO, [])
+    counters = (CountedAmount(*each) for each in counter_amounts(draft, plan_period))
+    assessment = _Assessment(Coverage((*_usage(draft, plan_period), *counters)), [])
     if not services:
         return assessment
     for minimum in _of_pricings(plan_period.terms, plan_period):
-        covered = max(_usage(draft, plan_period, minimum), ZERO)
+        covered = Coverage(tuple(_usage(draft, plan_period, minimum)))
         assessment = assessment.add(_Assessed.of(draft, services, minimum), covered)
     for minimum in _of_plan(plan_period.terms, plan_period):
-        covered = max(used, ZERO) + assessment.added
-        assessment = assessment.add(_Assessed.of(draft, services, minimum), covered)
+        assessed = _Assessed.of(draft, services, minimum)
+        assessment = assessment.add(assessed, assessment.coverage)
     return assessment
 
 
 def _assess_group(
-    draft: BillDraft, plan_period: PlanPeriod, covered: Decimal
+    draft: BillDraft, plan_period: PlanPeriod, covered: Coverage
 ) -> Iterator[LineDraft]:
     """The minimum of a plan group, against all that its plans come to."""
     services = list(plan_period.time.services(in_advance=False))
@@ -219,6 +264,7 @@ class _Assessed(NamedTuple):
         prorated: What it comes to by the days in which it holds, in its own currency.
         amount: The same as a line on the bill would be.
         currency: The billing currency.
+        shares: The days in which it holds, and all days, of each service period.
     """
 
     minimum: Minimum
@@ -227,13 +273,15 @@ class _Assessed(NamedTuple):
     prorated: Amount
     amount: Decimal
     currency: str
+    shares: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(
         cls, draft: BillDraft, services: Sequence[ServicePeriod], minimum: Minimum
     ) -> "_Assessed":
         found = [each for each in (_within(service, minimum) for service in services) if each]
-        parts = [Fraction(*share(each.active, each.whole, draft.inputs.zone)) for each in found]
+        shares = [share(each.active, each.whole, draft.inputs.zone) for each in found]
+        parts = [Fraction(*each) for each in shares]
         held = [each for each, part in zip(found, parts, strict=True) if part]
         days = sum(parts, Fraction(0))
         with exact():
@@ -242,20 +290,22 @@ class _Assessed(NamedTuple):
         end = held[-1].active.end if held else start
         to_pay = draft.amount_to_pay(prorated, minimum.currency)
         whole_end = services[-1].whole.end
-        return cls(minimum, Period(start, end), whole_end, prorated, to_pay, draft.currency)
+        period, currency = Period(start, end), draft.currency
+        return cls(minimum, period, whole_end, prorated, to_pay, currency, tuple(shares))
 
     def covers(self, other: LineDraft) -> bool:
         """Whether it is for a line, also by time: not for counters of the period that begins."""
         return self.minimum.covers(other) and other.service_period.start < self.whole_end
 
-    def lines(self, covered: Decimal) -> Iterator[LineDraft]:
+    def lines(self, covered: Coverage) -> Iterator[LineDraft]:
         """What is missing, or, in advance, what comes back."""
+        kind, amount = LineItemType.MINIMUM_SPEND, max(self.amount - covered.amount, ZERO)
         if self.minimum.in_advance:
-            back = -min(covered, self.amount)
-            yield from self._line(LineItemType.MINIMUM_SPEND_REFUND, Amount(back), self.currency)
-        else:
-            missing = max(self.amount - covered, ZERO)
-            yield from self._line(LineItemType.MINIMUM_SPEND, Amount(missing), self.currency)
+            kind, amount = (
+                LineItemType.MINIMUM_SPEND_REFUND,
+                min(covered.amount, self.amount).copy_negate(),
+            )
+        yield from self._line(kind, Amount(amount), self.currency, covered)
 
     def charge(self) -> Iterator[LineDraft]:
         """The whole of it, in its own currency: no other line makes it."""
@@ -263,7 +313,9 @@ class _Assessed(NamedTuple):
             currency = self.minimum.currency
             yield from self._line(LineItemType.MINIMUM_SPEND, self.prorated, currency)
 
-    def _line(self, kind: LineItemType, amount: Amount, currency: str) -> Iterator[LineDraft]:
+    def _line(
+        self, kind: LineItemType, amount: Amount, currency: str, covered: Coverage | None = None
+    ) -> Iterator[LineDraft]:
         minimum = self.minimum
         if amount.dividend:
             drafted = LineDraft(
@@ -282,8 +334,10 @@ class _Assessed(NamedTuple):
                 segment=minimum.segment,
                 members=minimum.metric,
                 order=minimum.order,
+                covers=self.covers,
+                basis=MinimumBasis(minimum, self.shares, self.amount, covered),
             )
-            yield minimum.attribute(drafted._replace(covers=self.covers))
+            yield minimum.attribute(drafted)
 
 
 def _within(service: ServicePeriod, minimum: Minimum) -> ServicePeriod | None:
@@ -294,15 +348,17 @@ def _within(service: ServicePeriod, minimum: Minimum) -> ServicePeriod | None:
     return None if active is None else ServicePeriod(active, service.whole)
 
 
-def _usage(draft: BillDraft, plan_period: PlanPeriod, minimum: Minimum | None = None) -> Decimal:
+def _usage(
+    draft: BillDraft, plan_period: PlanPeriod, minimum: Minimum | None = None
+) -> Iterator[CountedAmount]:
     """The usage of a plan, or of the pricing of a minimum in its window, on whichever bill."""
     found = (each for each in draft.lines if each.draft.plan_period is plan_period)
     usage = (each for each in found if each.line.type is LineItemType.USAGE)
-    amounts = [(each.draft, each.amount) for each in usage]
-    amounts += usage_on_other_bills(draft, plan_period)
-    if minimum is not None:
-        amounts = [each for each in amounts if _is_of(each[0], minimum)]
-    return sum((amount for _, amount in amounts), ZERO)
+    amounts = [CountedAmount(each.draft, each.amount) for each in usage]
+    amounts += (CountedAmount(*each) for each in usage_on_other_bills(draft, plan_period))
+    for each in amounts:
+        if minimum is None or _is_of(each.drafted, minimum):
+            yield each
 
 
 def _is_of(drafted: LineDraft, minimum: Minimum) -> bool:

@@ -20,7 +20,7 @@ from meterlake.stages.bill.charges.line_draft import (
     RoundedAmount,
 )
 from meterlake.stages.bill.credits.credit_sources import source_members
-from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawDowns
+from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawDowns, PartKey
 from meterlake.stages.bill.credits.overage import (
     Overage,
     OverageSplit,
@@ -62,6 +62,7 @@ def _surcharge(draft: BillDraft, drawn: DrawDowns, overage: Overage) -> LineDraf
         accounting_product=draft.inputs.catalog.product(texts.overage_product_id),
         subject=source.id,
         members=source_members(source),
+        basis=overage,
     )
 
 
@@ -72,17 +73,21 @@ def _separate(draft: BillDraft, found: Sequence[Overage]) -> Iterator[LineDraft]
     """
     uncovered: dict[int, Decimal] = defaultdict(lambda: ZERO)
     sources: dict[int, CreditSource] = {}
+    parts: dict[int, list[PartKey]] = defaultdict(list)
     with exact():
         for overage in found:
             for key, amount in overage.amounts.items():
                 if _is_separate(draft.line(key.line), overage.source):
                     uncovered[key.line] += amount
                     sources[key.line] = overage.source
+                    parts[key.line].append(key)
     for number, amount in sorted(uncovered.items()):
         usage = _Usage.of(draft.line(number))
         split = split_overage(usage.to_split(amount))
-        yield usage.beyond(draft, split, sources[number])
-        draft.replace(number, usage.covered(draft, split))
+        own = tuple(parts[number])
+        cut = CutUsage(usage.finished, split, sources[number], own, usage.is_plain)
+        yield usage.beyond(draft, cut)
+        draft.replace(number, usage.keep_covered(draft, cut))
 
 
 def _is_separate(finished: FinishedLine, source: CreditSource) -> bool:
@@ -93,6 +98,23 @@ def _is_separate(finished: FinishedLine, source: CreditSource) -> bool:
     assert charge is not None
     has_bands = bool(charge.applicable_pricing.pricing.entity.overage_pricing_bands)
     return source.reprices and has_bands
+
+
+class CutUsage(NamedTuple):
+    """A line of usage that was cut where its sources ran dry.
+
+    Attributes:
+        before: As it stood on the bill before.
+        source: The last source that ran dry.
+        parts: The parts of the line that are beyond.
+        is_plain: Whether its amount is the tiered price of its units.
+    """
+
+    before: FinishedLine
+    split: OverageSplit
+    source: CreditSource
+    parts: tuple[PartKey, ...]
+    is_plain: bool
 
 
 class _Usage(NamedTuple):
@@ -127,16 +149,18 @@ class _Usage(NamedTuple):
             overage_bands=self.pricing.overage_pricing_bands,
         )
 
-    def covered(self, draft: BillDraft, split: OverageSplit) -> FinishedLine | None:
+    def keep_covered(self, draft: BillDraft, cut: CutUsage) -> FinishedLine | None:
         """What stays of it; None if nothing does."""
+        split = cut.split
         if not split.covered_amount:
             return None
         drafted, line = self.finished
         quantity, bands = self._quantity(split), self._stays(split)
         currencies = draft.inputs.currencies
         conversion = currencies.conversion(line.currency, draft.currency)
+        units = split.covered_units
         return FinishedLine(
-            drafted._replace(quantity=quantity, units=split.covered_units, bands=bands),
+            drafted._replace(quantity=quantity, units=units, bands=bands, basis=cut),
             line._replace(
                 quantity=quantity,
                 units=split.covered_units,
@@ -146,9 +170,9 @@ class _Usage(NamedTuple):
             ),
         )
 
-    def beyond(self, draft: BillDraft, split: OverageSplit, source: CreditSource) -> LineDraft:
+    def beyond(self, draft: BillDraft, cut: CutUsage) -> LineDraft:
         """What is charged of the rest: by bands of its own, or what it costs anyway."""
-        drafted, line = self.finished
+        split, (drafted, line) = cut.split, self.finished
         with exact():
             quantity = self.finished.line.quantity - self._quantity(split)
         rounded = None
@@ -168,7 +192,8 @@ class _Usage(NamedTuple):
             rounded=rounded,
             bands=bands,
             average_unit_price=divide(amount, split.overage_units) if split.overage_units else ZERO,
-            members={**drafted.members, **source_members(source)},
+            members={**drafted.members, **source_members(cut.source)},
+            basis=cut,
         )
 
     def _quantity(self, split: OverageSplit) -> Decimal:

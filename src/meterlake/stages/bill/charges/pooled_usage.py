@@ -40,6 +40,21 @@ class UsageShare(NamedTuple):
     exact: Amount
 
 
+class PoolPart(NamedTuple):
+    """The part of a pool's usage that a line is about.
+
+    Attributes:
+        whole: The line of all that the pool used.
+        shares: Those of all accounts.
+        is_rounded_together: Whether the rounded amount of the pool is split, or the exact one.
+    """
+
+    whole: LineDraft
+    share: UsageShare
+    shares: Sequence[UsageShare]
+    is_rounded_together: bool = False
+
+
 def lines_of_pool(
     charge: PricedUsage, whole: LineDraft, inputs: BillInputs, currency: str
 ) -> Iterator[LineDraft]:
@@ -63,7 +78,7 @@ def lines_of_pool(
     elif bills_child(plan_period.account_plan.entity):
         share = shares.get(plan_period.sharer_id or plan_period.account_plan.entity.account_id)
         if share is not None:
-            yield whole if len(shares) == 1 else _draft(whole, share)
+            yield whole if len(shares) == 1 else draft_part(whole, share, list(shares.values()))
     elif len(shares) == 1:
         # Only one account used anything: the line of the pool is its own.
         yield _of_account(whole, *shares.values())
@@ -139,7 +154,9 @@ def _break_down(
     )
     for number, share in enumerate(shares):
         rounded = RoundedAmount(subtotals[number], amounts[number])
-        yield _of_account(_draft(whole, share)._replace(rounded=rounded), share)
+        drafted = draft_part(whole, share, shares)
+        basis = drafted.basis._replace(is_rounded_together=True)
+        yield _of_account(drafted._replace(rounded=rounded, basis=basis), share)
 
 
 def _of_account(line: LineDraft, share: UsageShare) -> LineDraft:
@@ -151,7 +168,7 @@ def _of_account(line: LineDraft, share: UsageShare) -> LineDraft:
     return line._replace(members={**line.members, **child})
 
 
-def _draft(whole: LineDraft, share: UsageShare) -> LineDraft:
+def draft_part(whole: LineDraft, share: UsageShare, shares: Sequence[UsageShare]) -> LineDraft:
     """A line with what an account used itself; the bands are those of the pool, not its own."""
     quantity, amount = share.quantity, share.exact
     units = ZERO if quantity is None else quantity.units
@@ -167,4 +184,5 @@ def _draft(whole: LineDraft, share: UsageShare) -> LineDraft:
         bands=(),
         pins=pins,
         usage_id=share.usage_id,
+        basis=PoolPart(whole, share, shares),
     )

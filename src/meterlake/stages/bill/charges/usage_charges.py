@@ -13,7 +13,7 @@ from meterlake.model.money import ZERO, divide
 from meterlake.model.period import Period
 from meterlake.model.pricing import PricingType
 from meterlake.stages.bill.charges.line_draft import BillDraft, BillInputs, LineDraft
-from meterlake.stages.bill.charges.pooled_usage import lines_of_pool, shares_of
+from meterlake.stages.bill.charges.pooled_usage import draft_part, lines_of_pool, shares_of
 from meterlake.stages.bill.charges.quantities import find_measured
 from meterlake.stages.bill.hierarchies import bills_child
 from meterlake.stages.bill.pricing import rate
@@ -48,7 +48,8 @@ def usage_on_other_bills(
         shares = {} if whole is None else shares_of(charge, whole, draft.inputs)
         for account_id, share in shares.items():
             if whole is not None and account_id != account_plan.account_id:
-                yield whole, draft.amount_to_pay(share.exact, plan_period.terms.currency)
+                part = draft_part(whole, share, list(shares.values()))
+                yield part, draft.amount_to_pay(share.exact, plan_period.terms.currency)
 
 
 def draft_usage(charge: PricedUsage, inputs: BillInputs) -> LineDraft | None:

@@ -4,16 +4,40 @@ A product credit takes at most what the other lines of its product come to, a gl
 what all other lines do. Product credits come first.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from typing import NamedTuple
 
 from meterlake.model.billing import LineItemType
 from meterlake.model.money import ZERO
 from meterlake.model.pricing import PricingType
-from meterlake.stages.bill.charges.line_draft import BillDraft, LineDraft
+from meterlake.stages.bill.charges.line_draft import BillDraft, FinishedLine, LineDraft
 from meterlake.stages.bill.charges.usage_charges import draft_usage
 from meterlake.stages.bill.pricing.currencies import Amount
 from meterlake.stages.bill.terms.terms import PricedUsage
+
+
+class CreditBasis(NamedTuple):
+    """What a usage credit was worked out from.
+
+    Attributes:
+        priced: The usage that is credited, before it is limited.
+        credit: What it comes to on the bill.
+        lines: The lines that it may take from.
+        taken: What credits before it took from the same lines.
+    """
+
+    priced: LineDraft
+    credit: Decimal
+    lines: Sequence[FinishedLine]
+    taken: Sequence[LineDraft]
+
+    @property
+    def left(self) -> Decimal:
+        """What the lines come to after the credits before; never below 0."""
+        amounts = [each.amount for each in self.lines]
+        amounts += [each.amount.dividend for each in self.taken]
+        return max(sum(amounts, ZERO), ZERO)
 
 
 def usage_credits(draft: BillDraft) -> Iterator[LineDraft]:
@@ -40,7 +64,8 @@ def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Li
     if drafted is None:
         return None
     credit = draft.amount_to_pay(drafted.amount, charge.plan_period.terms.currency)
-    amount = min(credit, _left(draft, charge, taken))
+    basis = _basis(draft, charge, drafted, credit, taken)
+    amount = min(credit, basis.left)
     if amount <= ZERO:
         return None
     is_global = charge.pricing_type is PricingType.GLOBAL_CREDIT
@@ -52,15 +77,21 @@ def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Li
         covers=_counts(charge),
         # One aggregation may have a price as either kind.
         apart=charge.pricing_type.value if is_global else None,
+        basis=basis,
     )
 
 
-def _left(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Decimal:
-    """What lines that the credit may take from come to, after the credits before it."""
+def _basis(
+    draft: BillDraft,
+    charge: PricedUsage,
+    priced: LineDraft,
+    credit: Decimal,
+    taken: Iterable[LineDraft],
+) -> CreditBasis:
+    """The lines that a credit may take from, and the credits before it."""
     counts = _counts(charge)
-    amounts = [each.amount for each in draft.lines if counts(each.draft)]
-    amounts += [each.amount.dividend for each in taken if counts(each)]
-    return max(sum(amounts, ZERO), ZERO)
+    lines = [each for each in draft.lines if counts(each.draft)]
+    return CreditBasis(priced, credit, lines, [each for each in taken if counts(each)])
 
 
 def _counts(charge: PricedUsage) -> Callable[[LineDraft], bool]:

@@ -194,11 +194,6 @@ class DrawDowns:
     draws: tuple[Draw, ...]
     uncovered: Mapping[PartKey, Decimal]
 
-    def uncovered_of(self, line: int) -> Decimal:
-        """What nobody pays of a line."""
-        with exact():
-            return sum((rest for key, rest in self.uncovered.items() if key.line == line), ZERO)
-
 
 @dataclass(frozen=True, slots=True)
 class DrawTerms:
@@ -255,14 +250,14 @@ def cut_lines(
 ) -> Iterator[LinePart]:
     """The parts of lines for which there is something to pay, in the bill's order."""
     ordered = sorted(lines, key=lambda line: line.number)
-    payable = _payable(ordered, terms.places)
+    payable = payable_amounts(ordered, terms.places)
     for line in ordered:
         if payable.get(line.number, ZERO) > 0:
             payers = [each for each in sources if each.may_pay(line)]
             yield from _cut(line, payable[line.number], payers, terms)
 
 
-def _payable(lines: Sequence[PayableLine], places: int) -> dict[int, Decimal]:
+def payable_amounts(lines: Sequence[PayableLine], places: int) -> dict[int, Decimal]:
     """What there is to pay of each line above 0, after negative lines lowered them."""
     found = {line.number: line.amount for line in lines if line.amount > 0}
     for line in lines:
@@ -279,7 +274,7 @@ def _cut(
 ) -> Iterator[LinePart]:
     periods = cut_period(line.period, payers)
     # Most lines are paid for as a whole: what would divide them is not looked at.
-    weights = [_weight(line, each, terms.zone) for each in periods] if len(periods) > 1 else ()
+    weights = [weight_of(line, each, terms.zone) for each in periods] if len(periods) > 1 else ()
     if not weights or max(weights) <= 0:
         # What no day and no unit divides belongs to where it starts.
         start = line.period.start
@@ -312,7 +307,8 @@ def cut_period(whole: Period, payers: Sequence[CreditSource]) -> list[Period]:
     return [Period(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
-def _weight(line: PayableLine, period: Period, zone: tzinfo) -> Weight:
+def weight_of(line: PayableLine, period: Period, zone: tzinfo) -> Weight:
+    """What a part of a line weighs: usage by its units, other lines by days."""
     if line.units_of is None:
         return count_days(period, zone)
     return line.units_of(period) or ZERO
@@ -402,7 +398,7 @@ def _overdraw(
 def _post(source: CreditSource, drawn: _Drawn, terms: DrawTerms) -> None:
     """Say what a source gives in its own currency, and whether that is all of it."""
     usual = sum(drawn.usual.values(), ZERO)
-    drawn.posted = min(_in_own_currency(source, usual), source.left) if usual else ZERO
+    drawn.posted = min(in_own_currency(source, usual), source.left) if usual else ZERO
     rest = source.left - drawn.posted
     if _is_too_little(source, rest, terms):
         # What is worth less than the bill's smallest unit pays for nothing: it is given, too.
@@ -420,7 +416,7 @@ def _is_too_little(source: CreditSource, rest: Decimal, terms: DrawTerms) -> boo
 def _settle(source: CreditSource, drawn: _Drawn) -> tuple[SourceDraw, list[Draw]]:
     """What a source pays with its overdraft, and what is left of it."""
     usual, over = sum(drawn.usual.values(), ZERO), sum(drawn.overdraft.values(), ZERO)
-    posted = drawn.posted + (_in_own_currency(source, over) if over else ZERO)
+    posted = drawn.posted + (in_own_currency(source, over) if over else ZERO)
     # What paid before had something, also if the balance was overdrawn since.
     had_something = source.was_filled or source.left > 0 or source.drawn_before > 0
     exhausted = drawn.exhausted and had_something
@@ -445,7 +441,7 @@ def _draws(source: CreditSource, drawn: _Drawn, posted: Decimal) -> Iterator[Dra
         yield Draw(source.key, key, amounts[key], share)
 
 
-def _in_own_currency(source: CreditSource, amount: Decimal) -> Decimal:
+def in_own_currency(source: CreditSource, amount: Decimal) -> Decimal:
     """An amount of the billing currency in the currency of a source, rounded as that is."""
     rate = _rate(source)
     scale = decimals(rate, 0)

@@ -80,9 +80,7 @@ def left_of_balance(
     without a date of their own apply from its start; all others count for bills dated later,
     whatever its end: what comes in late pays for the time before the end all the same.
     """
-    counted = [each for each in movements if _counts(each, balance, moment)]
-    own = [each for each in counted if not _is_of_rollover(each)]
-    others = [each for each in counted if _is_of_rollover(each)]
+    own, others = count_movements(balance, movements, moment)
     was_filled = any(each.kind is PostingKind.CREDIT and each.change > 0 for each in own)
     with exact():
         credited = sum((each.change for each in own), ZERO)
@@ -93,6 +91,15 @@ def left_of_balance(
     carried = rollover_of(balance, max(credited, ZERO))
     with exact():
         return BalanceFunds(left, was_filled, carried + gone, -gone)
+
+
+def count_movements(
+    balance: Balance, movements: Iterable[Movement], moment: BillMoment
+) -> tuple[list[Movement], list[Movement]]:
+    """The movements of a balance that count for a bill: its own, and those of its rollover."""
+    counted = [each for each in movements if _counts(each, balance, moment)]
+    own = [each for each in counted if not _is_of_rollover(each)]
+    return own, [each for each in counted if _is_of_rollover(each)]
 
 
 def _counts(movement: Movement, balance: Balance, moment: BillMoment) -> bool:

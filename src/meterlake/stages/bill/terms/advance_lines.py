@@ -27,6 +27,10 @@ class AdvanceMemo(NamedTuple):
         service_period: The time that is charged no longer, or in addition.
         line: The line that it is about, as it is stored.
         returns: What of the correction goes back to sources: it is not in the amount.
+        due: What the line would be if the end had always been known.
+        days: Of how many of its days that is, if it is scaled by them.
+        settled: What memos on locked bills have added to the line.
+        returned: What of it went back to sources on locked bills.
     """
 
     bill: BillIdentity
@@ -38,6 +42,10 @@ class AdvanceMemo(NamedTuple):
     referenced_line_id: str
     line: Mapping[str, Any]
     returns: tuple[SourceReturn, ...] = ()
+    due: Decimal = ZERO
+    days: tuple[int, int] | None = None
+    settled: Decimal = ZERO
+    returned: Decimal = ZERO
 
     @property
     def type(self) -> LineItemType:

@@ -27,12 +27,32 @@ from meterlake.stages.bill.pricing.remainders import decimals, split_by_weights
 _MOMENT: Final = timedelta(microseconds=1)
 
 
+class FeeShare(NamedTuple):
+    """How much of what is left of a commitment's amount one fee is.
+
+    Attributes:
+        rest: What is split over all fees: the amount without what was paid before, and without what
+            the first bill carries.
+        weight: How much of a full fee it is.
+        weights: What the weights of all fees add up to.
+        share: What it is of the rest.
+        first: What it carries beside its share, on the first bill.
+    """
+
+    rest: Decimal
+    weight: Fraction
+    weights: Fraction
+    share: Decimal
+    first: Decimal = ZERO
+
+
 class Instalment(NamedTuple):
     """One fee.
 
     Attributes:
         days: The days of the service period that are paid for; with `whole_days` of a full one it
             says how much of a full fee it is. 0 for a fee date.
+        split: What of the commitment it is; None for a fee date.
     """
 
     service_period: Period
@@ -40,6 +60,7 @@ class Instalment(NamedTuple):
     bill_date: date
     days: int = 0
     whole_days: int = 0
+    split: FeeShare | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +119,11 @@ def plan_instalments(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> 
     if not groups:
         return []
     shares = split_by_weights(rest, weights, decimals(rest, terms.places))
-    fees = [each._replace(amount=share) for each, share in zip(groups, shares, strict=True)]
+    total = sum(weights, Fraction(0))
+    fees = [
+        each._replace(amount=share, split=FeeShare(rest, weight, total, share))
+        for each, share, weight in zip(groups, shares, weights, strict=True)
+    ]
     paid_for = [each for each, weight in zip(fees, weights, strict=True) if weight] or fees[:1]
     return _with_first_bill(paid_for, first)
 
@@ -119,7 +144,9 @@ def _with_first_bill(fees: list[Instalment], first: Decimal) -> list[Instalment]
     earliest = min(range(len(fees)), key=lambda index: (fees[index].bill_date, index))
     with exact():
         amount = fees[earliest].amount + first
-    fees[earliest] = fees[earliest]._replace(amount=amount)
+    split = fees[earliest].split
+    split = split and split._replace(first=first)
+    fees[earliest] = fees[earliest]._replace(amount=amount, split=split)
     return [each for each in fees if each.amount]
 
 
@@ -145,8 +172,9 @@ def _groups_of_span(terms: FeeTerms, paid: Period, bills: "_PlanBills") -> Itera
         service = whole.intersection(paid.start, paid.end)
         if service is not None:
             target = bills.stretch(recurrence, start + terms.every.offset, 1)
-            days = (count_days(each, bills.tz) for each in (service, whole))
-            yield Instalment(service, ZERO, _fee_date(terms, bills, service, target), *days)
+            days, whole_days = (count_days(each, bills.tz) for each in (service, whole))
+            bill_date = _fee_date(terms, bills, service, target)
+            yield Instalment(service, ZERO, bill_date, days, whole_days)
 
 
 def _counted(terms: FeeTerms, bills: "_PlanBills") -> tuple[Recurrence, int]:

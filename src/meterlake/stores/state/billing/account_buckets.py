@@ -6,7 +6,7 @@ accounts have of their own is kept as rows of the database, compressed.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,8 @@ from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
 
-_OWN_NAMES: Final = frozenset({Account.__name__, *(each.__name__ for each in ACCOUNT_ENTITIES)})
+# The kinds of entities that belong to accounts.
+OWN_KINDS: Final = frozenset({Account.__name__, *(each.__name__ for each in ACCOUNT_ENTITIES)})
 
 
 class EntityRow(NamedTuple):
@@ -55,6 +56,9 @@ class AccountBucket:
     changed_kinds: frozenset[str]
 
 
+_EMPTY: Final = AccountBucket((), PackedList(), frozenset())
+
+
 @dataclass(frozen=True, slots=True)
 class AccountBuckets:
     """The configuration of an organization as it was read at once.
@@ -73,8 +77,31 @@ class AccountBuckets:
         return Configuration([*self.shared, *own])
 
 
+@dataclass(frozen=True, slots=True)
+class KeptBuckets(AccountBuckets):
+    """The same for calculations that use a bucket several times in turn: its entities are kept.
+
+    Attributes:
+        kept: The entities of the bucket that was used last, by the bucket's identity.
+    """
+
+    kept: dict[int, list[Record[Any]]] = field(default_factory=dict)
+
+    def configuration(self, bucket: AccountBucket) -> Configuration:
+        """What all accounts share, and what those of a bucket have."""
+        own = self.kept.get(id(bucket))
+        if own is None:
+            self.kept.clear()
+            own = self.kept[id(bucket)] = [record_of(each) for each in bucket.rows]  # type: ignore[arg-type]
+        return Configuration([*self.shared, *own])
+
+    def with_shared(self, reader: Reader) -> "KeptBuckets":
+        """The same accounts, with what belongs to no account as a reader sees it."""
+        return KeptBuckets(_read_shared(reader), self.buckets, self.kept)
+
+
 def read_account_buckets(
-    reader: Reader, account_ids: Collection[str] | None, size: int
+    reader: Reader, account_ids: Collection[str] | None, size: int, only: int | None = None
 ) -> AccountBuckets:
     """Read the configuration of accounts in buckets.
 
@@ -82,22 +109,40 @@ def read_account_buckets(
         reader: Where from.
         account_ids: The accounts; all if None. Of those that there are not, there is nothing.
         size: How many accounts a bucket has.
+        only: The number of the one bucket whose entities are read; those of all if None.
     """
     families = _Families(reader)
     chosen = None if account_ids is None else set(account_ids)
     ordered = [id_ for id_ in families.ids if chosen is None or id_ in chosen]
     buckets = [
-        _read_bucket(reader, tuple(each), families.of(each)) for each in chunks_of(ordered, size)
+        _read_bucket(reader, tuple(each), families.of(each))
+        if only in {None, number}
+        else AccountBucket(tuple(each), PackedList(), frozenset())
+        for number, each in enumerate(chunks_of(ordered, size))
     ]
-    shared = [
-        record_of(row)
-        for row in reader.connection.execute(
-            select(ENTITY).where(
-                ENTITY.c.org == reader.org_id, ENTITY.c.kind.not_in(sorted(_OWN_NAMES))
-            )
-        )
-    ]
-    return AccountBuckets(shared, buckets or [AccountBucket((), PackedList(), frozenset())])
+    return AccountBuckets(_read_shared(reader), buckets or [_EMPTY])
+
+
+def read_given_buckets(reader: Reader, given: Iterable[Collection[str]]) -> AccountBuckets:
+    """Read the configuration of accounts in buckets that somebody else has made up.
+
+    Args:
+        reader: Where from.
+        given: The ids of the accounts of each; of those that there are not, there is nothing.
+    """
+    families = _Families(reader)
+    places = {id_: place for place, id_ in enumerate(families.ids)}
+    ordered = (sorted(places.keys() & set(ids), key=places.__getitem__) for ids in given)
+    buckets = [_read_bucket(reader, tuple(ids), families.of(ids)) for ids in ordered]
+    return AccountBuckets(_read_shared(reader), buckets or [_EMPTY])
+
+
+def _read_shared(reader: Reader) -> list[Record[Any]]:
+    """What belongs to no account."""
+    query = select(ENTITY).where(
+        ENTITY.c.org == reader.org_id, ENTITY.c.kind.not_in(sorted(OWN_KINDS))
+    )
+    return [record_of(row) for row in reader.connection.execute(query)]
 
 
 class _Families:

@@ -7,6 +7,7 @@ from sqlalchemy import literal, select
 
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.events import BILL, UPDATED
+from meterlake.stores.state.billing.bill_lists import BillFilters, select_bills
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
@@ -46,6 +47,14 @@ def waiting_bills(reader: Reader, latest: date) -> list[WaitingBill]:
     rows = reader.connection.execute(query.order_by(BILLS.c.bill_date, BILLS.c.id)).all()
     approved = _once_approved(reader, [row.id for row in rows if row.version > 1])
     return [WaitingBill(*row[:-1]) for row in rows if row.id not in approved]
+
+
+def bills_to_approve(reader: Reader, filters: BillFilters, most: int) -> list[WaitingBill]:
+    """The bills that filters mean, as far as they are no more than so many; else none."""
+    bills = select_bills(reader, filters).subquery()
+    columns = [bills.c[name] for name in WaitingBill._fields]
+    rows = reader.connection.execute(select(*columns).limit(most + 1)).all()
+    return [WaitingBill(*row) for row in rows] if len(rows) <= most else []
 
 
 def _once_approved(reader: Reader, ids: list[str]) -> set[str]:

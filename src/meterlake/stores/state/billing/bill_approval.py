@@ -9,6 +9,7 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.stores.state.billing.bill_events import note_row_event
 from meterlake.stores.state.billing.bill_lists import BillFilters, select_bills
 from meterlake.stores.state.billing.bills import approval
+from meterlake.stores.state.billing.statement_jobs import ApprovedBill, order_statements
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.transaction import Transaction
 
@@ -44,4 +45,5 @@ def approve_pending(transaction: Transaction, filters: BillFilters) -> int:
         transaction.connection.execute(statement, found)
     for row, each in zip(rows, changes, strict=True):
         note_row_event(transaction, {**row, **each}, row)
+    order_statements(transaction, [ApprovedBill(row["id"], row["account_id"]) for row in rows])
     return len(rows)

@@ -20,6 +20,7 @@ from meterlake.model.ledger import BillRank, Posting
 from meterlake.model.money import plain
 from meterlake.model.organization import PERIOD_SETTINGS
 from meterlake.stores.state.billing.bill_events import note_row_event
+from meterlake.stores.state.billing.bill_versions import keep_versions
 from meterlake.stores.state.billing.bills import approval, with_bill_dates, with_memos
 from meterlake.stores.state.billing.calculated_bills import inputs_column
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
@@ -33,6 +34,7 @@ from meterlake.stores.state.billing.ledger import (
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
+from meterlake.stores.state.billing.statement_jobs import ApprovedBill, order_statements
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
@@ -53,6 +55,10 @@ class BillOutcome(StrEnum):
     APPROVED = "approved"
     UNCHANGED = "unchanged"
     LOCKED = "locked"
+
+
+# What becomes APPROVED in a run that approves.
+_APPROVING: Final = {BillOutcome.CREATED, BillOutcome.UPDATED, BillOutcome.APPROVED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +151,15 @@ def put_all(
     run.numbers.save()
     made = {each.bill_id for each in found if each.bill_id is not None}
     mark_outdated(transaction, run.changed, made, job_id)
+    if status is BillStatus.APPROVED:
+        order_statements(transaction, list(_approved_now(found)))
     return found
+
+
+def _approved_now(found: Sequence[BatchedBill]) -> Iterator[ApprovedBill]:
+    for each in found:
+        if each.bill_id is not None and each.stored in _APPROVING:
+            yield ApprovedBill(each.bill_id, each.account_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +175,17 @@ class _Run:
     changed: dict[str, BillRank] = field(default_factory=dict)
 
 
-class _Texts:
+class BillColumns:
     """A bill as the columns of its tables."""
 
-    def __init__(self, content: BillContent, closed_until: date | None) -> None:
+    def __init__(self, content: BillContent, closed_until: date | None = None) -> None:
         self.key = content.key
         self.total = content.total
         self.closed = content.ends_until(closed_until)
         self.made_from = {
             "pins": wire.dumps_sorted(dict(content.pins)),
             "snapshot": content.pins.get("snapshot"),
+            "calculation_id": content.calculation_id,
         }
         self.shown = {
             "period": content.period,
@@ -184,6 +199,7 @@ class _Texts:
         self.line_pins = [wire.dumps_sorted(line.pins) for line in content.lines]
 
     def rows(self, bill_id: str) -> Iterator[dict[str, Any]]:
+        """The rows of its lines."""
         for sequence, ((key, body), pins) in enumerate(
             zip(self.lines, self.line_pins, strict=True), start=1
         ):
@@ -230,13 +246,13 @@ class _Chunk:
         self._note_events()
         return outcomes
 
-    def _texts(self, stored: dict[BillKey, Row[Any]]) -> Iterator[_Texts]:
+    def _texts(self, stored: dict[BillKey, Row[Any]]) -> Iterator[BillColumns]:
         """The bills as they are written: with the lines that people put on those that there are."""
         memos = memo_lines(self.transaction, [row.id for row in stored.values()])
         for content in self.contents:
             row = stored.get(content.key)
             added = () if row is None else memos.get(row.id, ())
-            yield _Texts(with_memos(content, added), self.run.closed_until)
+            yield BillColumns(with_memos(content, added), self.run.closed_until)
 
     def _read_stored(self) -> dict[BillKey, Row[Any]]:
         keys = [content.key for content in self.contents]
@@ -260,7 +276,7 @@ class _Chunk:
         return lines
 
     def _decide(
-        self, bill: _Texts, row: Row[Any] | None, lines: dict[str, list[tuple[str, str]]]
+        self, bill: BillColumns, row: Row[Any] | None, lines: dict[str, list[tuple[str, str]]]
     ) -> BatchedBill:
         if row is None:
             if bill.closed:
@@ -287,30 +303,30 @@ class _Chunk:
         self._post(bill, changed)
         return self._update(bill, row)
 
-    def _note_unchanged(self, bill: _Texts, row: Row[Any]) -> None:
+    def _note_unchanged(self, bill: BillColumns, row: Row[Any]) -> None:
         self.unchanged.append(row.id)
         inputs = inputs_column(row.version, bill.inputs)
         if inputs != row.inputs:
             self.inputs.append({"bill_id": row.id, "inputs": inputs})
 
-    def _corrections(self, bill: _Texts, bill_id: str, version: int) -> list[NewPosting]:
+    def _corrections(self, bill: BillColumns, bill_id: str, version: int) -> list[NewPosting]:
         """What makes the ledger say what a bill draws; nothing if it does."""
         consumption = BillConsumption(bill_id, version, bill.draws)
         return list(corrections(consumption, self.standing.get(bill_id, ()), self.run.job_id))
 
-    def _post(self, bill: _Texts, postings: Sequence[NewPosting]) -> None:
+    def _post(self, bill: BillColumns, postings: Sequence[NewPosting]) -> None:
         self.postings += postings
         if postings:
             account_id, rank = bill.key.account_id, bill.key.rank
             self.run.changed[account_id] = min(self.run.changed.get(account_id, rank), rank)
 
     def _outcome(
-        self, bill: _Texts, bill_id: str | None, stored: BillOutcome, status: BillStatus
+        self, bill: BillColumns, bill_id: str | None, stored: BillOutcome, status: BillStatus
     ) -> BatchedBill:
         account_id, lines = bill.key.account_id, len(bill.lines)
         return BatchedBill(bill_id, account_id, stored, status, bill.total, lines)
 
-    def _create(self, bill: _Texts) -> BatchedBill:
+    def _create(self, bill: BillColumns) -> BatchedBill:
         bill_id = self.transaction.new_id()
         row: dict[str, Any] = {
             **bill.shown,
@@ -326,6 +342,8 @@ class _Chunk:
             "interval": bill.key.interval,
             "grouping_key": bill.key.grouping_key,
             "version": 1,
+            "content_version": 1,
+            **self._position(),
             "inputs": inputs_column(1, bill.inputs),
             "status": self.status.value,
             "locked": False,
@@ -339,16 +357,22 @@ class _Chunk:
         self._post(bill, self._corrections(bill, bill_id, 1))
         return self._outcome(bill, bill_id, BillOutcome.CREATED, self.status)
 
-    def _update(self, bill: _Texts, row: Row[Any]) -> BatchedBill:
-        self.updated.append({**bill.shown, **bill.made_from, **self._next_version(bill, row)})
+    def _update(self, bill: BillColumns, row: Row[Any]) -> BatchedBill:
+        content = {**bill.shown, **bill.made_from, "content_version": row.version + 1}
+        self.updated.append({**content, **self._position(), **self._next_version(bill, row)})
         self.lines += bill.rows(row.id)
         return self._outcome(bill, row.id, BillOutcome.UPDATED, self.status)
 
-    def _approve(self, bill: _Texts, row: Row[Any]) -> BatchedBill:
+    def _position(self) -> dict[str, int]:
+        """Which transaction writes a content, and which ones its ledger has: all before it."""
+        number = self.transaction.number
+        return {"began": number, "ledger_at": number - 1}
+
+    def _approve(self, bill: BillColumns, row: Row[Any]) -> BatchedBill:
         self.approved.append(self._next_version(bill, row))
         return self._outcome(bill, row.id, BillOutcome.APPROVED, self.status)
 
-    def _next_version(self, bill: _Texts, row: Row[Any]) -> dict[str, Any]:
+    def _next_version(self, bill: BillColumns, row: Row[Any]) -> dict[str, Any]:
         self.before[row.id] = row
         return {
             "bill_id": row.id,
@@ -363,6 +387,7 @@ class _Chunk:
 
     def _write(self) -> None:
         connection = self.transaction.connection
+        keep_versions(self.transaction, [row["bill_id"] for row in self.updated])
         insert_rows(connection, BILL, self.new)
         for rows in (self.updated, self.approved, self.inputs):
             if rows:

@@ -22,6 +22,7 @@ class OldestBill(NamedTuple):
 class BilledPeriod(NamedTuple):
     """One bill: its period by name and as instants, when and from what it was made."""
 
+    bill_id: str
     account_id: str
     start: datetime
     end: datetime
@@ -47,6 +48,7 @@ def billed_periods(
 ) -> Iterator[BilledPeriod]:
     """The bills of some accounts in one period."""
     query = select(
+        BILL.c.id,
         BILL.c.account_id,
         member_text(BILL.c.body, literal("startDateTimeUTC")),
         member_text(BILL.c.body, literal("endDateTimeUTC")),
@@ -58,9 +60,10 @@ def billed_periods(
         BILL.c.frequency == frequency,
         BILL.c.snapshot.is_not(None),
     )
-    for account_id, start, end, made, snapshot in reader.connection.execute(query):
+    for bill_id, account_id, start, end, made, snapshot in reader.connection.execute(query):
         if account_id in account_ids:
             yield BilledPeriod(
+                bill_id,
                 account_id,
                 datetime.fromisoformat(start),
                 datetime.fromisoformat(end),

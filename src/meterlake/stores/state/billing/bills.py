@@ -25,11 +25,18 @@ from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced
 from meterlake.model.lock_date import day_after
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.stores.state.billing.bill_events import note_event
+from meterlake.stores.state.billing.bill_statements import (
+    forget_statements,
+    mark_statements_outdated,
+)
+from meterlake.stores.state.billing.bill_versions import keep_versions
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
+from meterlake.stores.state.billing.late_usage.decisions import release_memos
 from meterlake.stores.state.billing.ledger import repost
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
+from meterlake.stores.state.billing.statement_jobs import ApprovedBill, order_statements
 from meterlake.stores.state.billing.stored_bills import (
     BODY_END,
     BillContent,
@@ -83,7 +90,8 @@ def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Put
     if _fingerprint(stored.content) == _fingerprint(content):
         return stored, PutOutcome.UNCHANGED
     _refuse_locked(transaction, stored)
-    changed = _rewrite(transaction, stored, content, calculated=transaction.now)
+    made = {"calculated": transaction.now, **_calculation_columns(transaction, content)}
+    changed = _rewrite(transaction, stored, content, **made)
     return changed, PutOutcome.RECALCULATED
 
 
@@ -91,9 +99,10 @@ def _rewrite(
     transaction: Transaction, stored: StoredBill, content: BillContent, **more: Any
 ) -> StoredBill:
     """Replace what a bill says; it waits for approval again."""
+    keep_versions(transaction, [stored.id])
     transaction.connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id == stored.id))
     values = {**_columns(content), "status": BillStatus.PENDING.value, **NOT_APPROVED, **more}
-    values["inputs"] = None
+    values |= {"inputs": None, "began": transaction.number, "content_version": stored.version + 1}
     _write_lines(transaction, stored.id, content)
     return _change(transaction, stored, values)
 
@@ -130,6 +139,7 @@ def renew_memos(transaction: Transaction, stored: StoredBill) -> StoredBill:
         body={**body, _TOTAL: total} if _TOTAL in body else body,
     )
     memos = memo_lines(transaction, [stored.id]).get(stored.id, ())
+    mark_statements_outdated(transaction, stored.id)
     return _rewrite(transaction, stored, with_memos(own, memos))
 
 
@@ -157,6 +167,9 @@ def remove(transaction: Transaction, id: str) -> StoredBill:
     stored = open_bill(transaction, id)
     if repost(transaction, id, stored.version, ()):
         mark_outdated(transaction, {stored.content.key.account_id: stored.content.key.rank})
+    keep_versions(transaction, [id])
+    release_memos(transaction, id)
+    forget_statements(transaction, id)
     for table in (BILL_LINE, BILL_MEMO):
         transaction.connection.execute(delete(table).where(table.c.bill_id == id))
     transaction.connection.execute(delete(BILL).where(BILL.c.id == id))
@@ -233,7 +246,14 @@ def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredB
     if stored.status is status:
         return stored
     values = {"status": status.value, **approval(transaction, status)}
-    return _change(transaction, stored, values)
+    changed = _change(transaction, stored, values)
+    if status is BillStatus.APPROVED:
+        _order_statement(transaction, changed)
+    return changed
+
+
+def _order_statement(transaction: Transaction, bill: StoredBill) -> None:
+    order_statements(transaction, [ApprovedBill(bill.id, bill.content.key.account_id)])
 
 
 def approval(transaction: Transaction, status: BillStatus) -> dict[str, Any]:
@@ -255,7 +275,10 @@ def lock(transaction: Transaction, id: str) -> StoredBill:
     if stored.status is not BillStatus.APPROVED:
         raise Conflict(f"bill {id!r} is {stored.status}; only an approved bill can be locked")
     values = {"locked": True, "locked_at": transaction.now, "locked_by": transaction.author}
-    return _change(transaction, stored, values)
+    values["locked_in"] = transaction.number
+    changed = _change(transaction, stored, values)
+    _order_statement(transaction, changed)
+    return changed
 
 
 def pending_until(reader: Reader, day: date) -> str | None:
@@ -314,11 +337,18 @@ def _columns(content: BillContent) -> dict[str, Any]:
     }
 
 
+def _calculation_columns(transaction: Transaction, content: BillContent) -> dict[str, Any]:
+    """The calculation of a content, and the last transaction that its ledger has."""
+    return {"calculation_id": content.calculation_id, "ledger_at": transaction.number - 1}
+
+
 def _create(transaction: Transaction, content: BillContent) -> StoredBill:
     bill_id = transaction.new_id()
     numbers = InvoiceNumbers(transaction)
     row = {
         **_columns(content),
+        **_calculation_columns(transaction, content),
+        "began": transaction.number,
         "id": bill_id,
         "calculated": transaction.now,
         "invoice_number": numbers.take(),

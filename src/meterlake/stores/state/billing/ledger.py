@@ -38,6 +38,7 @@ from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.postings import posting_of, select_postings
 from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.row_digests import digest_of_posting
 from meterlake.stores.state.core.tables import BILL, BILL_LINE, ENTITY, POSTING
 from meterlake.stores.state.core.transaction import Transaction
 
@@ -78,7 +79,7 @@ class BillConsumption:
 
 def post(transaction: Transaction, postings: Iterable[NewPosting]) -> list[str]:
     """Add postings, and answer their ids."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": transaction.new_id(),
             "org": transaction.org_id,
@@ -95,9 +96,12 @@ def post(transaction: Transaction, postings: Iterable[NewPosting]) -> list[str]:
             "applied": each.applied,
             "created": transaction.now,
             "created_by": transaction.author,
+            "began": transaction.number,
         }
         for each in postings
     ]
+    for row in rows:
+        row["digest"] = digest_of_posting(row)
     assert all(each["from_account"] != each["to_account"] for each in rows), rows
     assert all(not str(each["amount"]).startswith("-") for each in rows), rows
     insert_rows(transaction.connection, POSTING, rows)

@@ -9,7 +9,14 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from meterlake.model import wire
 from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import NotFound, StaleVersion, StillReferenced
-from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoKind, MemoLineItem
+from meterlake.model.memos import (
+    CarriedCredit,
+    CarriedDebit,
+    CreditLineItem,
+    DebitLineItem,
+    MemoKind,
+    MemoLineItem,
+)
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, line_id
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.reader import Reader
@@ -19,6 +26,11 @@ from meterlake.stores.state.core.transaction import Transaction
 _ENTITIES: Final[Mapping[str, type[MemoLineItem]]] = {
     each.kind.value: each for each in (CreditLineItem, DebitLineItem)
 }
+# Of those that late usage made, some lack what people have to say.
+_CARRIED: Final[Mapping[str, type[MemoLineItem]]] = {
+    each.kind.value: each for each in (CarriedCredit, CarriedDebit)
+}
+_NEEDED: Final = ("productId", "accountingProductId", "referencedLineItemId")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +160,9 @@ def _all(reader: Reader, bill_id: str, kind: MemoKind) -> Any:
 
 
 def _memo_of(row: Row[Any]) -> StoredMemo:
-    entity = _ENTITIES[row.kind].from_wire(wire.loads(row.body))
+    body = wire.loads(row.body)
+    kinds = _ENTITIES if all(name in body for name in _NEEDED) else _CARRIED
+    entity = kinds[row.kind].from_wire(body)
     record = Record(
         row.id, row.version, entity, row.created, row.created_by, row.modified, row.modified_by
     )

@@ -74,6 +74,7 @@ class BillContent:
         lines: In the order of the bill.
         draws: What it draws from commitments and balances.
         inputs: The digest of all that it was calculated from; None if nobody knows.
+        calculation_id: The calculation that it is of; None if nobody knows.
     """
 
     key: BillKey
@@ -85,6 +86,7 @@ class BillContent:
     lines: Sequence[LineContent]
     draws: Sequence[Consumption] = ()
     inputs: str | None = field(default=None, compare=False)
+    calculation_id: str | None = field(default=None, compare=False)
 
     def ends_until(self, day: date | None) -> bool:
         """Whether its service period ends on or before a day; both ends are exclusive."""

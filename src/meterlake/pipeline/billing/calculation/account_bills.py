@@ -1,0 +1,230 @@
+"""The bills of the accounts of one bucket, before anything of them is stored."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final, NamedTuple
+
+from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.billed_usage import BilledUsage
+from meterlake.model.billing import Bill, Failure
+from meterlake.model.entity import Record
+from meterlake.model.ledger import Movement
+from meterlake.model.unbilled import Unpriced
+from meterlake.pipeline.billing.bill_keys import identity_of
+from meterlake.pipeline.billing.calculation.advance import (
+    AdvanceChanges,
+)
+from meterlake.pipeline.billing.calculation.failures import unexpected_failure
+from meterlake.pipeline.billing.calculation.kept_bills import BillKeeper
+from meterlake.stages.bill import (
+    AccountLedger,
+    AccountTerms,
+    BillIdentity,
+    BillingTerms,
+    BillMaker,
+    ChosenBill,
+    InputDigests,
+    LineCredit,
+    LineCredits,
+    Movements,
+    unpriced_usage,
+)
+from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS
+from meterlake.stages.bill.terms.advance_lines import ClosedBills
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.bill_calculations import CalculationPins
+from meterlake.stores.state.billing.calculated_bills import CalculatedBill
+from meterlake.stores.state.billing.ledger import read_movements
+from meterlake.stores.state.billing.line_credits import billed_credits
+
+# Accounts whose commitments and balances are read at once.
+_READ_TOGETHER: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class AccountBills:
+    """The bills of one account as a run made them.
+
+    Attributes:
+        account: Whose they are.
+        movements: What came into and went out of its commitments and balances, as they were read.
+        credits: What people credit on lines that these may pay for, as it was read.
+        made: Its bills in their order, and why there are no others.
+        kept: Its stored bills if all of them would come out as they are; then none is made.
+        inputs: The digest of what they were made from; None if they depend on more than it has.
+    """
+
+    account: Record[Account]
+    movements: Movements
+    credits: LineCredits
+    made: tuple[Bill | Failure, ...] = ()
+    kept: tuple[CalculatedBill, ...] = ()
+    inputs: str | None = None
+
+    @property
+    def account_id(self) -> str:
+        """The id of the account."""
+        return self.account.id
+
+    @property
+    def refused(self) -> list[Failure]:
+        """Why there are no other bills."""
+        return [each for each in self.made if isinstance(each, Failure)]
+
+    @property
+    def count(self) -> int:
+        """How many bills, or refusals, there are."""
+        return len(self.made) + len(self.kept)
+
+
+class _AccountState(NamedTuple):
+    """What State has of some accounts.
+
+    Attributes:
+        movements: Of their commitments and balances, by the ids of these.
+        credited: What people credit on lines, by account.
+        stored: The bills that are made again, by account.
+    """
+
+    movements: Movements
+    credited: Mapping[str, LineCredits]
+    stored: Mapping[str, Sequence[CalculatedBill]]
+
+
+@dataclass(frozen=True, slots=True)
+class BillCalculation:
+    """The bills of a run, before anything of them is stored.
+
+    Attributes:
+        terms: What holds in the run.
+        changes: What changes of plans do to what was billed in advance.
+        usage: What was used.
+        billed: The bills that were made before.
+        closed: The bills that stay as they are.
+        pins: What they are calculated from.
+        drawn: What earlier bills draw that are stored nowhere, by the ids of sources.
+    """
+
+    stores: Stores
+    org_id: str
+    terms: BillingTerms
+    changes: AdvanceChanges
+    usage: BilledUsage
+    maker: BillMaker
+    billed: frozenset[BillIdentity]
+    closed: ClosedBills
+    pins: CalculationPins
+    drawn: Movements = field(default_factory=lambda: NO_MOVEMENTS)
+
+    def made(
+        self,
+        status: BillStatus | None = None,
+        *,
+        isolated: bool = False,
+        account_ids: Collection[str] | None = None,
+    ) -> Iterator[AccountBills]:
+        """The bills of one account after the other.
+
+        Args:
+            status: What changed bills will be, if stored ones that would come out as they are need
+                not be made; APPROVED has those made that are not. None: all are made.
+            isolated: An unexpected error fails its account alone, instead of being raised.
+            account_ids: Only the bills of these accounts; of all if None.
+        """
+        make = self._make_or_fail if isolated else self.maker.make
+        keeper = self._keeper(status)
+        accounts = (
+            each
+            for each in self.maker.accounts
+            if account_ids is None or each.account.id in account_ids
+        )
+        while some := list(islice(accounts, _READ_TOGETHER)):
+            read = self._read(some, keeper)
+            for account_terms in some:
+                ledger = self._ledger(account_terms, read)
+                stored = read.stored.get(account_terms.account.id, ())
+                found = AccountBills(account_terms.account, ledger.read, ledger.credits)
+                if kept := keeper.keep(account_terms, ledger, stored):
+                    yield replace(found, kept=kept)
+                    continue
+                made = tuple(make(account_terms, ledger))
+                inputs = keeper.digest_of(account_terms, ledger, made)
+                yield replace(found, made=made, inputs=inputs)
+
+    def _ledger(self, account_terms: AccountTerms, read: _AccountState) -> AccountLedger:
+        sources = account_terms.sources
+        own = {id_: self._movements(id_, read) for id_ in sources.ids} if sources else {}
+        return AccountLedger(own, self.closed.has, read.credited.get(account_terms.account.id, {}))
+
+    def _movements(self, source_id: str, read: _AccountState) -> Sequence[Movement]:
+        stored = read.movements.get(source_id, [])
+        return [*stored, *self.drawn[source_id]] if source_id in self.drawn else stored
+
+    def _make_or_fail(
+        self, account_terms: AccountTerms, ledger: AccountLedger
+    ) -> Sequence[Bill | Failure]:
+        try:
+            return tuple(self.maker.make(account_terms, ledger))
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is of one account
+            return (unexpected_failure(account_terms.account, error),)
+
+    def _keeper(self, status: BillStatus | None) -> BillKeeper:
+        is_usable = status is not None and not self.terms.selection.overrides.moves_periods
+        return BillKeeper(
+            digests=InputDigests(self.terms, self.maker.inputs, self.closed.until)
+            if is_usable
+            else None,
+            currencies=self.terms.currencies,
+            status=status or BillStatus.PENDING,
+            before=self.maker.before,
+            is_closed=self.closed.has,
+            with_memos=frozenset(self.changes.by_account()),
+        )
+
+    def _read(self, accounts: Sequence[AccountTerms], keeper: BillKeeper) -> _AccountState:
+        paying = {each.account.id: each.sources for each in accounts if each.sources}
+        ids = [id_ for each in paying.values() for id_ in each.ids]
+        with self.stores.state.reading(self.org_id) as reader:
+            return _AccountState(
+                read_movements(reader, ids) if ids else {},
+                read_line_credits(reader, paying) if ids else {},
+                keeper.read_stored(reader, accounts),
+            )
+
+    def count_due(self) -> int:
+        """How many bills are made at most; an account whose bills are refused counts as one."""
+        terms = self.terms
+        made_again = (each for each in self.billed if terms.may_make(each))
+        due = {key for key in made_again if key.account_id in terms.account_terms_of}
+        refused = 0
+        for each in terms.account_terms_of.values():
+            due |= {bill.key for bill in each.bills}
+            refused += bool(each.billing_blockers)
+        return len(due) + refused
+
+    def affected(self) -> Iterator[ChosenBill]:
+        """The bills until the last one of the run that changes of plans affect, but for its own."""
+        terms = self.terms
+        own = {bill.key for each in terms.account_terms_of.values() for bill in each.bills}
+        own |= {each for each in self.billed if terms.may_make(each)}
+        for each in self.changes.affected:
+            if each.key.bill_date <= terms.calendar.bill_dates[1] and each.key not in own:
+                yield each
+
+    def unpriced(self) -> list[Unpriced]:
+        """Usage that no bill charges for."""
+        return list(unpriced_usage(self.terms, self.usage.by_meter))
+
+
+def read_line_credits(reader: Reader, account_ids: Iterable[str]) -> Mapping[str, LineCredits]:
+    """What people credit on lines of bills, by the ids of their accounts."""
+    found: dict[str, dict[BillIdentity, list[LineCredit]]] = defaultdict(dict)
+    for key, credited in billed_credits(reader, account_ids).items():
+        found[key.account_id][identity_of(key)] = [LineCredit(*each) for each in credited]
+    return found
