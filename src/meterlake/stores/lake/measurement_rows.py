@@ -1,0 +1,130 @@
+"""The measurements behind a quantity, each with its file and its row in it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import duckdb
+
+from meterlake.stores.lake.connection import translate_errors
+
+# Rows are chosen before their files are looked up: of very many measurements few are shown.
+_ROWS: Final = """
+    SELECT m.*, s.name AS file
+    FROM (
+        SELECT m.uid, m.ts, m.received_at, m.source, m.row, m.part, {value} AS value{more}
+        FROM (FROM {source}) AS m
+        WHERE {where} AND ({begun}) AND m.ts < $end{only}
+        {ordered}
+    ) AS m LEFT JOIN (
+        SELECT identity, arg_min(name, attempt) AS name FROM lake.source GROUP BY identity
+    ) AS s ON s.identity = m.source
+    ORDER BY {order}"""
+IN_TIME: Final = "m.ts >= $start"
+# Of an average also what holds when the time begins.
+HOLDS_IN_TIME: Final = f"{IN_TIME} OR m.until1 > $start"
+OLDEST_FIRST: Final = "m.ts, m.uid"
+NEWEST_FIRST: Final = "m.ts DESC, m.uid DESC"
+FIRST_ROWS_FIRST: Final = "m.row, m.part, m.source"
+_AT_ONCE: Final = 1000
+# Up to which row files are read.
+_FIRST_ROWS: Final = (1_000, 100_000)
+# Sorting so many takes longer than reading the time of some of them first.
+_MANY: Final = 100_000
+# Measurements are not spread evenly over time: so many times as much of it is read.
+_SPARE: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementQuery:
+    """Which measurements are read, and in which order.
+
+    Attributes:
+        source: What is read, as SQL.
+        where: Which of them `m` are meant, whenever they are.
+        parameters: The values of both, with `start` and `end`.
+        value: SQL of the value that is shown.
+        begun: Which of those before the end count.
+        only: A further condition.
+        more: Further columns.
+        order: By what they are sorted.
+    """
+
+    source: str
+    where: str
+    parameters: Mapping[str, Any]
+    value: str = "NULL"
+    begun: str = IN_TIME
+    only: str = ""
+    more: str = ""
+    order: str = OLDEST_FIRST
+
+    def restrict(self, only: str, order: str = OLDEST_FIRST, **values: Any) -> "MeasurementQuery":
+        """The same with one more condition."""
+        parameters = {**self.parameters, **values}
+        return replace(self, only=f" AND {only}", order=order, parameters=parameters)
+
+    def narrow(self, share: float) -> "MeasurementQuery":
+        """The same for a share of the time, at its end."""
+        start, end = self.parameters["start"], self.parameters["end"]
+        part = (end - start) * min(share, 1)
+        return replace(self, parameters={**self.parameters, "start": end - part})
+
+
+def read_measurements(
+    connection: duckdb.DuckDBPyConnection, query: MeasurementQuery, limit: int
+) -> list[dict[str, Any]]:
+    """The first measurements of a query."""
+    return list(_read(connection, query, f"ORDER BY {query.order} LIMIT {int(limit)}"))
+
+
+def read_first(
+    connection: duckdb.DuckDBPyConnection, query: MeasurementQuery, limit: int, count: int
+) -> list[dict[str, Any]]:
+    """The same of a known number: of very many, those that stand first in their files.
+
+    Files have their rows in order, so that little of them is read. The newest ones are looked for
+    in a part of the time.
+
+    Args:
+        connection: Reads the lake.
+        query: Which measurements.
+        limit: How many.
+        count: How many there are about.
+    """
+    for each in _parts(query, limit, count):
+        found = read_measurements(connection, each, limit)
+        if len(found) == limit:
+            return found
+    return read_measurements(connection, query, limit)
+
+
+def _parts(query: MeasurementQuery, limit: int, count: int) -> Iterator[MeasurementQuery]:
+    """What is read first of very many measurements, since it may have enough."""
+    if count > _MANY and query.order == NEWEST_FIRST:
+        yield query.narrow(_SPARE * limit / count)
+    elif count > _MANY and query.begun == IN_TIME:
+        for row in _FIRST_ROWS:
+            yield query.restrict(f"m.row <= {row}", FIRST_ROWS_FIRST)
+
+
+def stream_measurements(
+    connection: duckdb.DuckDBPyConnection, query: MeasurementQuery
+) -> Iterator[dict[str, Any]]:
+    """All measurements of a query, one after the other."""
+    return _read(connection, query, "")
+
+
+def _read(
+    connection: duckdb.DuckDBPyConnection, query: MeasurementQuery, ordered: str
+) -> Iterator[dict[str, Any]]:
+    parts = {
+        name: getattr(query, name)
+        for name in ("source", "where", "value", "begun", "only", "more", "order")
+    }
+    with translate_errors():
+        answer = connection.execute(_ROWS.format(ordered=ordered, **parts), dict(query.parameters))
+        names = [each[0] for each in answer.description or ()]
+        while rows := answer.fetchmany(_AT_ONCE):
+            for row in rows:
+                yield dict(zip(names, row, strict=True))

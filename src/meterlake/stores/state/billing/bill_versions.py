@@ -1,0 +1,158 @@
+"""What bills said before they were made again, or deleted: kept in the transaction that changes them.
+
+A bill that is made once costs nothing here. Its content now is in its own tables; that of before is
+copied when another one takes its place.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlalchemy import insert, literal, select
+
+from meterlake.model import wire
+from meterlake.model.errors import NotFound
+from meterlake.stores.state.billing.stored_bills import (
+    BillContent,
+    BillKey,
+    LineContent,
+    line_of,
+)
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import (
+    BILL,
+    BILL_LINE,
+    BILL_VERSION,
+    BILL_VERSION_LINE,
+    InstantText,
+)
+from meterlake.stores.state.core.transaction import Transaction
+
+# Columns that a version has as its bill had them.
+_SAME: Final = (
+    *("org", *BillKey.COLUMNS, "period", "currency", "total", "body", "pins", "snapshot", "began"),
+    *("calculation_id", "ledger_at", "created", "created_by", "modified", "modified_by"),
+)
+_LINE: Final = ("sequence", "key", "body", "pins")
+
+
+@dataclass(frozen=True, slots=True)
+class BillVersion:
+    """What a bill said from one version on.
+
+    Attributes:
+        version: The version of the bill that brought it.
+        modified: When the bill was changed last while it said so.
+        ledger_at: The last transaction that its ledger has.
+        replaced: When something else took its place, or the bill was deleted; None if it still holds.
+    """
+
+    bill_id: str
+    version: int
+    content: BillContent
+    modified: datetime
+    modified_by: str
+    replaced: datetime | None = None
+    replaced_by: str | None = None
+    calculation_id: str | None = None
+    ledger_at: int = 0
+
+
+def keep_versions(transaction: Transaction, bill_ids: Iterable[str]) -> None:
+    """Keep what bills say, before something else takes its place or they are deleted."""
+    now = literal(transaction.now, InstantText())
+    more = {
+        "bill_id": BILL.c.id,
+        "version": BILL.c.content_version,
+        "ended": literal(transaction.number),
+        "replaced": now,
+        "replaced_by": literal(transaction.author),
+    }
+    head = {**{name: BILL.c[name] for name in _SAME}, **more}
+    line = {name: BILL_LINE.c[name] for name in _LINE}
+    line |= {"bill_id": BILL.c.id, "version": BILL.c.content_version}
+    for ids in chunks_of(bill_ids):
+        heads = select(*head.values()).where(BILL.c.id.in_(ids))
+        transaction.connection.execute(insert(BILL_VERSION).from_select([*head], heads))
+        lines = select(*line.values()).join_from(BILL_LINE, BILL).where(BILL.c.id.in_(ids))
+        transaction.connection.execute(insert(BILL_VERSION_LINE).from_select([*line], lines))
+
+
+def list_versions(reader: Reader, bill_id: str) -> list[BillVersion]:
+    """All that a bill said, the first version first, without lines; also of a deleted bill.
+
+    Raises:
+        NotFound: There never was such a bill.
+    """
+    past = select(BILL_VERSION).where(
+        BILL_VERSION.c.org == reader.org_id, BILL_VERSION.c.bill_id == bill_id
+    )
+    found = [
+        _version_of(row, bill_id, row.version, (), replaced=(row.replaced, row.replaced_by))
+        for row in reader.connection.execute(past.order_by(BILL_VERSION.c.version))
+    ]
+    now = reader.connection.execute(_now(reader, bill_id)).first()
+    if now is not None:
+        found.append(_version_of(now, bill_id, now.content_version, ()))
+    if not found:
+        raise NotFound("bill", bill_id)
+    return found
+
+
+def get_version(reader: Reader, bill_id: str, version: int) -> BillVersion:
+    """What a bill said at a version, with its lines.
+
+    Args:
+        reader: Where from.
+        bill_id: The bill, which may be deleted.
+        version: Any of its versions; an approval has the content of the version before it.
+
+    Raises:
+        NotFound: The bill never had this version.
+    """
+    now = reader.connection.execute(_now(reader, bill_id)).first()
+    if now is not None and now.content_version <= version <= now.version:
+        lines = select(BILL_LINE).where(BILL_LINE.c.bill_id == bill_id)
+        rows = reader.connection.execute(lines.order_by(BILL_LINE.c.sequence))
+        return _version_of(now, bill_id, now.content_version, [line_of(row) for row in rows])
+    table = BILL_VERSION.c
+    query = (
+        select(BILL_VERSION)
+        .where(table.org == reader.org_id, table.bill_id == bill_id, table.version <= version)
+        .order_by(table.version.desc())
+        .limit(1)
+    )
+    row = reader.connection.execute(query).first()
+    if row is None or (now is not None and version > now.version):
+        raise NotFound("version of the bill", f"{bill_id}/{version}")
+    line = BILL_VERSION_LINE.c
+    query = select(BILL_VERSION_LINE).where(line.bill_id == bill_id, line.version == row.version)
+    rows = reader.connection.execute(query.order_by(line.sequence))
+    lines_of_row = [line_of(each) for each in rows]
+    replaced = (row.replaced, row.replaced_by)
+    return _version_of(row, bill_id, row.version, lines_of_row, replaced=replaced)
+
+
+def _now(reader: Reader, bill_id: str) -> Any:
+    return select(BILL).where(BILL.c.org == reader.org_id, BILL.c.id == bill_id)
+
+
+def _version_of(
+    row: Any,
+    bill_id: str,
+    version: int,
+    lines: Sequence[LineContent],
+    replaced: tuple[datetime | None, str | None] = (None, None),
+) -> BillVersion:
+    content = BillContent(
+        *(BillKey.of_row(row), row.period, row.currency, Decimal(row.total)),
+        *(wire.loads(row.body), wire.loads(row.pins), lines),
+    )
+    return BillVersion(
+        *(bill_id, version, content, row.modified, row.modified_by, *replaced),
+        calculation_id=row.calculation_id,
+        ledger_at=row.ledger_at or 0,
+    )
