@@ -1,0 +1,96 @@
+"""`meterlake bill verify`: whether bills still are what comes out of what they were made from."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+from meterlake.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from meterlake.model.bill_verification import BillVerification
+    from meterlake.pipeline.billing.verify import VerifyChoice
+
+_SAID_MAX: Final = 20
+
+
+def register(app: App) -> None:
+    """Add the command."""
+    app.command(verify)
+
+
+def verify(
+    *bills: Annotated[str, Parameter(show_default=False)],
+    month: Annotated[str | None, Parameter(show_default=False)] = None,
+    all_: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Calculate bills again from what they were made from, and compare every byte.
+
+    The configuration, the ledger, locked bills and measurements are read as they were. A line that
+    somebody changed, a file that is gone, a rate or a posting that is another one is named with
+    what is stored and what comes out; it ends the command with 1. Nothing is stored.
+
+    Bills that other code made are compared by their values. Bills that a version without these pins
+    made cannot be verified until they are made again; they are counted.
+
+    Example: `meterlake bill verify --month 2026-10`
+
+    Args:
+        bills: These bills, by id.
+        month: The bills whose last day is in this month, such as 2026-10.
+        all_: All bills.
+    """
+    from meterlake.pipeline.billing.verify import verify_bills
+
+    choice = _choice(bills, month, everything=all_)
+    with options.open() as (stores, organization):
+        found = verify_bills(stores, organization.id, choice)
+    if options.json:
+        options.output.line(found.to_wire())
+    else:
+        options.output.note(_sentence(found))
+        rows = [
+            {**each.to_wire(), "bill": each.bill_id or ""} for each in found.differences[:_SAID_MAX]
+        ]
+        if rows:
+            columns = ("bill", "subject", "name", "field", "stored", "calculated")
+            options.output.rows(rows, columns)
+    if not found.is_same:
+        message = f"{len(found.differences)} differences, the first: {found.differences[0]}"
+        error_line("Different", message, json=options.json)
+    return 0 if found.is_same else 1
+
+
+def _choice(bills: tuple[str, ...], month: str | None, *, everything: bool) -> "VerifyChoice":
+    """Which bills the options mean.
+
+    Raises:
+        Invalid: They contradict each other, or one breaks a rule.
+        Required: They say nothing.
+    """
+    from meterlake.model.errors import Required
+    from meterlake.model.period import Month
+    from meterlake.pipeline.billing.verify import VerifyChoice
+
+    if month is not None and bills:
+        raise Invalid("--month", month, "absent beside ids of bills")
+    if everything and (bills or month is not None):
+        raise Invalid("--all", True, "absent beside ids of bills and --month")
+    if not (bills or month is not None or everything):
+        raise Required("ids of bills, --month or --all")
+    return VerifyChoice(
+        bill_ids=tuple(dict.fromkeys(each.lower() for each in bills)),
+        month=None if month is None else Month.parse(month),
+    )
+
+
+def _sentence(found: "BillVerification") -> str:
+    differ = len({each.bill_id for each in found.differences if each.bill_id is not None})
+    more = f", {found.other_code:,} of them by values: other code made them"
+    unpinned = f"; {len(found.unpinned):,} cannot be verified: a version without pins made them"
+    return (
+        f"{found.verified:,} bills verified{more if found.other_code else ''}, {differ:,} differ"
+        f"{unpinned if found.unpinned else ''}"
+    )

@@ -1,0 +1,330 @@
+"""Bills calculated again from what they were made from, and compared byte for byte.
+
+Bills of one calculation are verified together: what they depend on is read once, as it was, by the
+same code that made them. Only who reads is another one: a reader of the past.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement
+
+from meterlake.model import wire
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bill_verification import BillDifference, BillVerification, DifferenceSubject
+from meterlake.model.billing import Bill
+from meterlake.model.errors import NotFound
+from meterlake.model.money import plain
+from meterlake.model.period import Month
+from meterlake.model.version import calculation_digest
+from meterlake.pipeline.billing.calculation.account_bills import AccountBills, BillCalculation
+from meterlake.pipeline.billing.calculation.failures import describe_error
+from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
+from meterlake.pipeline.billing.measured_files import check_measured_files, months_of
+from meterlake.pipeline.billing.run import content_of
+from meterlake.pipeline.usage.garbage import (
+    clear_garbage,
+    rare_garbage_searches,
+    spare_what_is_there,
+)
+from meterlake.stages.bill.verification import BillTexts, LineTexts, compare_bills
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.bill_batch import BillColumns
+from meterlake.stores.state.billing.bill_calculations import CalculationPins, read_calculations
+from meterlake.stores.state.billing.bills import with_memos
+from meterlake.stores.state.billing.ledger import BillConsumption, consumption_of, corrections
+from meterlake.stores.state.billing.memo_lines import memo_lines
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
+from meterlake.stores.state.billing.verified_bills import (
+    AlteredRow,
+    BillRef,
+    BillRow,
+    altered_postings,
+    altered_versions,
+    list_refs,
+    read_rows,
+)
+from meterlake.stores.state.core.tables import BILL
+
+# Accounts whose bills are compared at once.
+_COMPARED: Final = 200
+# Of more accounts, everything that there is is looked at once.
+_MANY_ACCOUNTS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyChoice:
+    """Which bills are verified; all if nothing is said.
+
+    Attributes:
+        bill_ids: These.
+        month: Those whose last day is in it.
+        approved_since: Those that were approved from then on.
+    """
+
+    bill_ids: Sequence[str] = ()
+    month: Month | None = None
+    approved_since: datetime | None = None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """What such a bill meets."""
+        if self.bill_ids:
+            yield BILL.c.id.in_(self.bill_ids)
+        if self.month is not None:
+            yield BILL.c.period == str(self.month)
+        if self.approved_since is not None:
+            yield BILL.c.status == BillStatus.APPROVED.value
+            yield BILL.c.approved >= self.approved_since
+
+
+def verify_bills(stores: Stores, org_id: str, choice: VerifyChoice) -> BillVerification:
+    """Calculate bills again from what they were made from, and compare.
+
+    Raises:
+        NotFound: One of the bills that were named is not there.
+        Unavailable: A store failed.
+    """
+    with stores.state.reading(org_id) as reader:
+        refs = list_refs(reader, *choice.conditions())
+        known = {each.id for each in refs}
+        for id_ in choice.bill_ids:
+            if id_ not in known:
+                raise NotFound("bill", id_)
+        ids = {each.calculation_id for each in refs if each.calculation_id is not None}
+        calculations = read_calculations(reader, ids)
+    result = _Result()
+    with rare_garbage_searches():
+        for calculation_id, group in groupby(refs, key=attrgetter("calculation_id")):
+            pins = calculations.get(calculation_id)
+            if pins is None:
+                result.unpinned += [each.id for each in group]
+            else:
+                _Verification(stores, org_id, pins, list(group), result).run()
+    return result.verification()
+
+
+def verify_bill(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """The same for one bill, as the API answers.
+
+    Raises:
+        NotFound: There is no such bill.
+        Unavailable: A store failed.
+    """
+    return verify_bills(stores, org_id, VerifyChoice(bill_ids=(id,))).to_wire()
+
+
+@dataclass(slots=True)
+class _Result:
+    """What was found so far; what is wrong with something is said once of each bill."""
+
+    verified: int = 0
+    other_code: int = 0
+    unpinned: list[str] = field(default_factory=list)
+    differences: dict[tuple[object, ...], BillDifference] = field(default_factory=dict)
+    # The files that were checked.
+    files: set[str] = field(default_factory=set)
+
+    def add(self, differences: Iterable[BillDifference]) -> None:
+        for each in differences:
+            key = (each.bill_id, each.subject, each.name, each.field)
+            self.differences.setdefault(key, each)
+
+    def verification(self) -> BillVerification:
+        found = tuple(self.differences.values())
+        return BillVerification(self.verified, self.unpinned, self.other_code, found)
+
+
+class _Verification:
+    """The bills of one calculation."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        org_id: str,
+        pins: CalculationPins,
+        refs: Sequence[BillRef],
+        result: _Result,
+    ) -> None:
+        self.stores = stores
+        self.org_id = org_id
+        self.pins = pins
+        self.result = result
+        self.open = {each.id: each for each in refs}
+        self.accounts: dict[str, list[BillRef]] = defaultdict(list)
+        for each in refs:
+            self.accounts[each.account_id].append(each)
+        self.is_same_code = pins.digest == calculation_digest()
+        # By the ids of entities.
+        self.altered: dict[str, list[AlteredRow]] = {}
+
+    def run(self) -> None:
+        """Compare every bill, and say of those that could not be calculated why."""
+        count = len(self.open)
+        try:
+            self.altered = self._read_altered()
+            self._check_files()
+            self._calculate()
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever was altered, it is a finding
+            self._note_failure(error)
+        for each in self.open.values():
+            self.result.add([_absence(each, "its calculation does not make it")])
+        self.result.verified += count
+        self.result.other_code += 0 if self.is_same_code else count
+
+    def _read_altered(self) -> dict[str, list[AlteredRow]]:
+        ids = None if len(self.accounts) > _MANY_ACCOUNTS else self.accounts.keys()
+        with self.stores.past(self.pins.at).state.reading(self.org_id) as reader:
+            found = list(altered_versions(reader, ids))
+        self.result.add(map(_difference_of_version, found))
+        by_id: dict[str, list[AlteredRow]] = defaultdict(list)
+        for each in found:
+            by_id[each.id].append(each)
+        return by_id
+
+    def _check_files(self) -> None:
+        bills = ((each.bill_date, each.frequency, each.interval) for each in self.open.values())
+        source = self.stores, self.org_id, self.pins.snapshot
+        self.result.add(check_measured_files(*source, months_of(bills), self.result.files))
+
+    def _calculate(self) -> None:
+        reading = read_again(self.stores, self.org_id, self.pins, self.accounts.keys())
+        is_large = len(self.accounts) > _MANY_ACCOUNTS
+        for number in range(len(reading.accounts.buckets)):
+            if is_large:
+                spare_what_is_there()
+            # Nothing keeps the calculation: the next bucket has the memory of this one.
+            self._compare_bucket(reading.calculate(number))
+            if is_large:
+                clear_garbage()
+
+    def _compare_bucket(self, calculation: BillCalculation) -> None:
+        """Compare the bills of a bucket: those of one ledger after the other."""
+        refs = (ref for found in self.accounts.values() for ref in found)
+        for ledger_at, made in make_again(self.stores, calculation, refs):
+            while some := list(islice(made, _COMPARED)):
+                self._compare(some, ledger_at)
+
+    def _compare(self, some: Sequence[AccountBills], ledger_at: int) -> None:
+        made = [bill for each in some for bill in each.made if isinstance(bill, Bill)]
+        refused = {each.account_id: each.reason for found in some for each in found.refused}
+        own = [ref for each in some for ref in self.accounts[each.account_id]]
+        due = [ref for ref in own if ref.ledger_at == ledger_at]
+        with self.stores.state.reading(self.org_id) as reader:
+            rows = read_rows(reader, [ref.id for ref in due])
+            ids = {BillKey.of_row(row.head): id_ for id_, row in rows.items()}
+            contents = {
+                ids[content.key]: content for content in map(content_of, made) if content.key in ids
+            }
+            found = _compare_rows(reader, rows, contents, is_same_code=self.is_same_code)
+            self.result.add(found)
+            sources = {id_ for each in some for id_ in each.movements}
+            self.result.add(_altered_postings(reader, sources))
+        for id_ in contents:
+            self.open.pop(id_, None)
+            self.result.add(self._altered_of(id_, rows[id_]))
+        for ref in due:
+            if ref.id not in contents and ref.account_id in refused:
+                self.open.pop(ref.id, None)
+                self.result.add([_absence(ref, refused[ref.account_id])])
+
+    def _altered_of(self, bill_id: str, row: BillRow) -> Iterator[BillDifference]:
+        """What a bill was made from and is not what was written."""
+        for id_ in _used_ids(row.head.pins) if self.altered else ():
+            for each in self.altered.get(id_, ()):
+                yield replace(_difference_of_version(each), bill_id=bill_id)
+
+    def _note_failure(self, error: Exception) -> None:
+        reason = describe_error(error)
+        for each in self.open.values():
+            self.result.add([_absence(each, reason)])
+        self.open.clear()
+
+
+def _used_ids(pins: str) -> Iterable[str]:
+    """The ids of the entities that a bill pins; none if nobody can read that any more."""
+    try:
+        return list(wire.loads(pins)["versions"])
+    except (ValueError, LookupError, TypeError):
+        return ()
+
+
+def _compare_rows(
+    reader: Reader,
+    rows: dict[str, BillRow],
+    contents: dict[str, BillContent],
+    *,
+    is_same_code: bool,
+) -> Iterator[BillDifference]:
+    memos = memo_lines(reader, [*contents])
+    standing = consumption_of(reader, contents)
+    for id_, content in contents.items():
+        calculated = BillColumns(with_memos(content, memos.get(id_, ())))
+        stored = _stored_texts(id_, rows[id_])
+        found = _calculated_texts(id_, calculated)
+        yield from compare_bills(stored, found, is_same_code=is_same_code)
+        wanted = BillConsumption(id_, rows[id_].head.version, content.draws)
+        for each in corrections(wanted, standing.get(id_, ())):
+            amount = plain(each.amount)
+            yield BillDifference(
+                subject=DifferenceSubject.POSTING,
+                name=each.reverses or each.source_id,
+                field="amount",
+                stored=amount if each.reverses else None,
+                calculated=None if each.reverses else amount,
+                bill_id=id_,
+            )
+
+
+def _stored_texts(id_: str, row: BillRow) -> BillTexts:
+    head, lines = row.head, [LineTexts(*each) for each in row.lines]
+    return BillTexts(id_, head.period, head.currency, head.total, head.body, head.pins, lines)
+
+
+def _calculated_texts(id_: str, bill: BillColumns) -> BillTexts:
+    shown = bill.shown
+    lines = [
+        LineTexts(key, body, pins)
+        for (key, body), pins in zip(bill.lines, bill.line_pins, strict=True)
+    ]
+    head = (shown["period"], shown["currency"], shown["total"], shown["body"])
+    return BillTexts(id_, *head, str(bill.made_from["pins"]), lines)
+
+
+def _altered_postings(reader: Reader, source_ids: Collection[str]) -> Iterator[BillDifference]:
+    """The postings of sources that are not what was written."""
+    for row in altered_postings(reader, source_ids):
+        yield BillDifference(
+            subject=DifferenceSubject.POSTING,
+            name=row.id,
+            field="digest",
+            stored=row.found,
+            calculated=row.written,
+        )
+
+
+def _difference_of_version(row: AlteredRow) -> BillDifference:
+    return BillDifference(
+        subject=DifferenceSubject.ENTITY,
+        name=f"{row.kind} {row.id} version {row.version}",
+        field="digest",
+        stored=row.found,
+        calculated=row.written,
+    )
+
+
+def _absence(ref: BillRef, reason: str) -> BillDifference:
+    return BillDifference(
+        subject=DifferenceSubject.CALCULATION,
+        name=ref.id,
+        stored="the bill",
+        calculated=reason,
+        bill_id=ref.id,
+    )
