@@ -17,11 +17,18 @@ from meterlake.model.measurement import meter_table
 from meterlake.model.period import Period, aware
 from meterlake.model.quantity import SIMPLE, Pooled
 from meterlake.model.quantity_unit import quantity_unit
+from meterlake.model.sql import identifier
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import segments
 from meterlake.stages.usage.aggregate.time_weighted import lasting
 from meterlake.stores import Stores
 from meterlake.stores.lake import quantity_reads
+from meterlake.stores.lake.measurement_rows import (
+    HOLDS_IN_TIME,
+    IN_TIME,
+    MeasurementQuery,
+    read_measurements,
+)
 from meterlake.stores.lake.tables import columns_at, newest_snapshot
 from meterlake.stores.state import Reader
 
@@ -206,40 +213,36 @@ class _Explaining:
         )
         source, parameters = _source_with_pools(source, row)
         aggregation = self._as_it_was(row["aggregation_id"], row["aggregation_version"])
-        where = ""
-        segment_filter = (
-            segments.segment_filter_of(aggregation, meter.entity, columns)
-            if row["segment"]
-            else None
-        )
+        where, segment_filter = "m.account_id = $account", None
+        if row["segment"]:
+            segment_filter = segments.segment_filter_of(aggregation, meter.entity, columns)
         if segment_filter is not None:
             segment = tuple(sorted(wire.loads(row["segment"]).items()))
             source = segments.number_segments(source, [segment_filter])
             parameters |= segments.parameters([segment_filter]) | {
                 "number": segment_filter.names.index(segment) + 1
             }
-            where = " AND m.segment1 = $number"
+            where += " AND m.segment1 = $number"
         column = segments.column(meter.entity, aggregation.target_field)
-        shown = column if column in columns else None
+        value, begun = "NULL", IN_TIME
+        if column in columns:
+            value = f"m.{identifier(column)}"
+            if aggregation.aggregation is Reduce.TIME_WEIGHTED_AVERAGE:
+                source, begun = lasting(source, column, segment_filter), HOLDS_IN_TIME
         parameters |= {
             "account": row["account_id"],
             "start": row["period_start"],
             "end": row["period_end"],
-            "limit": self.wanted.limit + 1,
         }
-        begun = quantity_reads.WITHIN
-        if shown is not None and aggregation.aggregation is Reduce.TIME_WEIGHTED_AVERAGE:
-            # What holds already when the period begins counts, too.
-            source = lasting(source, shown, segment_filter)
-            begun += " OR m.until1 > $start"
-        return quantity_reads.behind(self.connection, source, shown, parameters, where, begun)
+        query = MeasurementQuery(
+            source=source, where=where, parameters=parameters, value=value, begun=begun
+        )
+        return read_measurements(self.connection, query, self.wanted.limit + 1)
 
     def _as_it_was(self, aggregation_id: str, version: int) -> Aggregation:
         """The aggregation of which the quantity is."""
-        for past in self.reader.history(Aggregation, aggregation_id):
-            if past.version == version and isinstance(past.entity, Aggregation):
-                return past.entity
-        return self.reader.get(Aggregation, aggregation_id).entity
+        found = self.reader.at_version(Aggregation, aggregation_id, version)
+        return self.reader.get(Aggregation, aggregation_id).entity if found is None else found
 
 
 def _source_with_pools(source: str, row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ SEPTEMBER = Month(2026, 9)
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(every_lake, tmp_path_factory):  # noqa: ARG001
     with a_home(tmp_path_factory.mktemp("explained")) as opened:
         price_egress(opened, aggregation={"quantityPerUnit": 4, "rounding": "UP"})
         segments = [{"region": "eu"}, {"region": "*"}]

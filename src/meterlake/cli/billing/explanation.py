@@ -1,0 +1,234 @@
+"""`meterlake bill explain`: where each number of a bill comes from, down to file and row."""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.controls import CONTROLS
+from meterlake.cli.options import INTEGER, NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+from meterlake.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from meterlake.cli.output import Output
+    from meterlake.model.bill_explanation import BillExplanation, ExplainedNumber
+    from meterlake.pipeline.billing.explanation.explain import ExplanationRequest
+    from meterlake.stores import Stores
+
+_STREAMED: Final = ("file", "row", "uid", "ts", "value")
+_COLUMNS: Final = ("file", "row", "uid", "ts", "value", "microseconds")
+Line = Annotated[str | None, Parameter(show_default=False)]
+Number = Annotated[int | None, INTEGER, Parameter(show_default=False)]
+
+
+def register(app: App) -> None:
+    """Add the command."""
+    app.command(explain)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Depth:
+    """How much of a bill is explained.
+
+    Attributes:
+        rows: How many measurements of each quantity, at most 1000; 20 where a line is explained.
+        all_: All measurements of the line, after its tree; as JSON lines with --json.
+        version: A version of the bill that is not its newest one.
+        html: Write a page to this file instead.
+    """
+
+    rows: Number = None
+    all_: Annotated[bool, Parameter(name="--all", negative="")] = False
+    version: Number = None
+    html: Annotated[Path | None, Parameter(show_default=False)] = None
+
+
+_DEPTH: Final = Depth()
+
+
+def explain(
+    bill: str,
+    line: Line = None,
+    /,
+    *,
+    depth: Depth = _DEPTH,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Show what the total of a bill follows from, number by number.
+
+    From the total down to lines, bands, units and quantities, and of a line to the SQL of its
+    quantity, its snapshot, and the measurements with file and row. Each number says how it follows
+    from those below it. The bill is calculated again from what it pins, so that later usage and
+    later prices change nothing; if something else comes out than what is stored, it is named and
+    the command ends with 1. Nothing is stored.
+
+    Example: `meterlake bill explain 2054cfc5-18df-47ce-926c-5817033073b4`
+
+    Example: `meterlake bill explain 2054cfc5-18df-47ce-926c-5817033073b4 1 --rows 100`
+
+    Args:
+        bill: Its id.
+        line: The number of a line on the bill, its id, or its description.
+    """
+    from meterlake.model.errors import NotFound
+    from meterlake.model.ids import is_id
+    from meterlake.pipeline.billing.explanation.explain import ExplanationRequest
+
+    if not is_id(bill):
+        raise NotFound("bill", bill)
+    _check(depth, line)
+    request = ExplanationRequest(bill.lower(), line, depth.version, _rows(depth, line, options))
+    differences = _explain(request, depth, options).differences
+    if differences:
+        first = " ".join(str(differences[0].get(name, "")) for name in ("subject", "name", "field"))
+        message = f"{len(differences)} differences from what is stored, the first: {first}"
+        error_line("Different", message, json=options.json)
+    return 1 if differences else 0
+
+
+def _explain(request: "ExplanationRequest", depth: Depth, options: Options) -> "BillExplanation":
+    """Print an explanation."""
+    from meterlake.pipeline.billing.explanation.explain import explain_bill
+
+    with options.open() as (stores, organization):
+        if depth.all_:
+            return _show_all(stores, organization.id, request, options)
+        explanation = explain_bill(stores, organization.id, request)
+    _show(explanation, depth, options)
+    return explanation
+
+
+def _check(depth: Depth, line: str | None) -> None:
+    from meterlake.model.bill_explanation import ROWS_SHOWN_MAX
+
+    if depth.rows is not None and not 0 <= depth.rows <= ROWS_SHOWN_MAX:
+        raise Invalid("--rows", depth.rows, f"from 0 to {ROWS_SHOWN_MAX}")
+    if depth.version is not None and depth.version < 1:
+        raise Invalid("--version", depth.version, "1 or more")
+    if depth.all_ and line is None:
+        raise Invalid("--all", True, "beside a line")
+    if depth.all_ and depth.html is not None:
+        raise Invalid("--all", True, "absent beside --html")
+
+
+def _rows(depth: Depth, line: str | None, options: Options) -> int:
+    """How many measurements are shown: none on a terminal for a whole bill, unless asked for."""
+    from meterlake.model.bill_explanation import ROWS_SHOWN
+
+    if depth.rows is not None:
+        return depth.rows
+    if depth.all_:
+        return 0
+    is_text = not options.json and depth.html is None
+    return 0 if line is None and is_text else ROWS_SHOWN
+
+
+def _show(explanation: "BillExplanation", depth: Depth, options: Options) -> None:
+    if depth.html is not None:
+        _write_page(explanation, depth.html, options.output)
+    elif options.json:
+        options.output.line(explanation.to_wire())
+    else:
+        _show_tree(explanation, options.output)
+
+
+def _write_page(explanation: "BillExplanation", path: Path, output: "Output") -> None:
+    from meterlake.stages.report.explanation_page import explanation_page
+
+    page = explanation_page(explanation).encode()
+    path.write_bytes(page)
+    output.record({"bill": explanation.bill["id"], "file": str(path), "bytes": len(page)}, "Page")
+
+
+def _show_tree(explanation: "BillExplanation", output: "Output") -> None:
+    from meterlake.cli.billing.explanation_tree import draw_tree, signs_of_terminal, visible_lines
+    from meterlake.stages.report.explained_text import NumberText
+
+    bill, root = explanation.bill, explanation.root
+    chosen = next((each for each in root.operands if each.facts["id"] == bill["line"]), None)
+    text = NumberText(bill["currency"], bill["currencyPlaces"], signs_of_terminal())
+    output.note(_title(bill))
+    if chosen is not None:
+        root = replace(root, operands=visible_lines(root, chosen.facts["lineKey"]))
+    output.note("\n".join(draw_tree(root, text)))
+    measured = [each for each in root.walk() if each.source is not None]
+    for each in measured if chosen is not None else ():
+        _show_measured(each, output)
+    if chosen is None and measured:
+        first = next(each for each in root.operands if any(n.source for n in each.walk()))
+        number = first.facts["number"]
+        output.note("")
+        output.note("The SQL, and the measurements with file and row, of a line:")
+        output.note(f"  meterlake bill explain {bill['id']} {number}")
+
+
+def _title(bill: Any) -> str:
+    last = bill["pins"]
+    same = "" if last["isSameCode"] else f", made by version {last['code']} of meterlake"
+    return (
+        f"Bill of {bill['accountCode']} of {bill['billDate']}, version {bill['version']},"
+        f" snapshot {last['snapshot']}{same}\n"
+    )
+
+
+def _show_measured(number: "ExplainedNumber", output: "Output") -> None:
+    """A quantity: the SQL that gives it, and its first measurements."""
+    facts = number.facts
+    output.note(f"\n{number.name}, snapshot {facts['snapshot']}:")
+    if facts.get("statement"):
+        output.note(f"\n{facts['statement']}")
+    if number.measurements:
+        has = number.measurements[0]
+        columns = [each for each in _COLUMNS if each in has]
+        output.rows(number.measurements, columns, "Measurements")
+    deciding = facts.get("decides", {}).get("measurements", ())
+    if deciding:
+        output.rows(deciding, _COLUMNS[:-1], f"What decides: {facts['decides']['by']}")
+    if number.more:
+        count = facts["measurementCount"]
+        text = f"The first {len(number.measurements):,} of {count:,}; --rows or --all gives more."
+        output.note(text)
+
+
+def _show_all(
+    stores: "Stores", org_id: str, request: "ExplanationRequest", options: Options
+) -> "BillExplanation":
+    """Print the tree, then all measurements: they are read while they are printed."""
+    from meterlake.pipeline.billing.explanation.explain import open_explanation
+
+    stopped: BrokenPipeError | None = None
+    with open_explanation(stores, org_id, request) as found:
+        try:
+            _show(found.explanation, _DEPTH, options)
+            if not options.json:
+                sys.stdout.write("\n" + "\t".join(_STREAMED) + "\n")
+            for each in found.stream():
+                _write_measurement(each, options)
+        except BrokenPipeError as error:
+            # It is no failure of the lake.
+            stopped = error
+    if stopped is not None:
+        raise stopped
+    return found.explanation
+
+
+def _write_measurement(found: dict[str, Any], options: Options) -> None:
+    if options.json:
+        options.output.line(found)
+        return
+    text = "\t".join(_text(found[name]) for name in _STREAMED)
+    sys.stdout.write(text.translate(CONTROLS) + "\n")
+
+
+def _text(value: Any) -> str:
+    from decimal import Decimal
+
+    from meterlake.model.money import plain
+
+    if value is None:
+        return ""
+    return plain(value) if isinstance(value, Decimal) else str(value)

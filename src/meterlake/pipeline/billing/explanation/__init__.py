@@ -1,0 +1,1 @@
+"""`bill explain`: where each number of a bill comes from."""

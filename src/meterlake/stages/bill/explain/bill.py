@@ -1,0 +1,234 @@
+"""The tree of a bill, from its total down to what its lines follow from."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber
+from meterlake.model.billing import COUNTER_TYPES, LineItemType
+from meterlake.model.charges import Charge
+from meterlake.stages.bill.charges.line_draft import FinishedLine, LineDraft
+from meterlake.stages.bill.charges.minimum_spends import MinimumBasis
+from meterlake.stages.bill.charges.overage_charges import CutUsage
+from meterlake.stages.bill.charges.pooled_usage import PoolPart
+from meterlake.stages.bill.charges.usage_credits import CreditBasis
+from meterlake.stages.bill.credits.draw_downs import SourceDraw
+from meterlake.stages.bill.credits.overage import Overage
+from meterlake.stages.bill.explain.charges import (
+    MinimumExplainer,
+    explain_charge,
+    explain_counter,
+    explain_credit,
+    explain_fee,
+    explain_memo,
+    explain_standing_charge,
+)
+from meterlake.stages.bill.explain.context import (
+    ExplainedBill,
+    line_key,
+    period_facts,
+)
+from meterlake.stages.bill.explain.draws import DrawExplainer
+from meterlake.stages.bill.explain.numbers import derive, omit_unknown, total, with_key
+from meterlake.stages.bill.explain.overage import (
+    explain_beyond,
+    explain_surcharge,
+    explain_uncovered,
+)
+from meterlake.stages.bill.explain.usage import explain_drafted_usage
+from meterlake.stages.bill.terms.advance_lines import AdvanceMemo
+from meterlake.stages.bill.terms.fees_with_plans import DueFee
+
+# The steps of the order of calculation, as the documentation numbers them.
+_STEPS: Final = {
+    LineItemType.USAGE: (1, "usage"),
+    **dict.fromkeys(COUNTER_TYPES, (2, "counters")),
+    LineItemType.STANDING_CHARGE: (3, "standing charges"),
+    LineItemType.MINIMUM_SPEND: (4, "minimum spends"),
+    LineItemType.MINIMUM_SPEND_REFUND: (4, "minimum spends"),
+    LineItemType.COMMITMENT_FEE: (5, "fees and charges"),
+    LineItemType.BALANCE_FEE: (5, "fees and charges"),
+    LineItemType.AD_HOC: (5, "fees and charges"),
+    LineItemType.USAGE_CREDIT: (6, "usage credits"),
+    LineItemType.COMMITMENT_CONSUMED: (7, "draw-downs"),
+    LineItemType.BALANCE_CONSUMED: (7, "draw-downs"),
+    LineItemType.OVERAGE_SURCHARGE: (8, "overage"),
+    LineItemType.OVERAGE_USAGE: (8, "overage"),
+    LineItemType.CREDIT_MEMO: (9, "memos"),
+    LineItemType.DEBIT_MEMO: (9, "memos"),
+    LineItemType.MANUAL_ADJUSTMENT: (9, "memos"),
+}
+
+
+def explain_total(
+    bill: ExplainedBill,
+    memos: Collection[ExplainedNumber] = (),
+    keys: Collection[str] | None = None,
+) -> ExplainedNumber:
+    """The total of a bill with all that it follows from.
+
+    Args:
+        bill: What it was made from.
+        memos: The lines that people put on it.
+        keys: The keys of the lines that are explained; the others are numbers alone. All if None.
+    """
+    explainer = LineExplainer(bill, DrawExplainer(bill))
+    lines = [
+        explainer.line(each, number)
+        if keys is None or each.line.key in keys
+        else _cite_line(each, number, bill.currency)
+        for number, each in enumerate(bill.draft.lines, start=1)
+    ]
+    return total("Total", (*lines, *memos), bill.currency, "total")
+
+
+def step_of(kind: LineItemType) -> str:
+    """The step of the order of calculation that makes lines of a type."""
+    number, title = _STEPS[kind]
+    return f"{number}. {title}"
+
+
+def line_facts(finished: FinishedLine, number: int) -> dict[str, Any]:
+    """What a line says of itself."""
+    line = finished.line
+    return omit_unknown(
+        {
+            "number": number,
+            "lineKey": line.key,
+            "type": line.type.value,
+            "description": line.description,
+            "step": step_of(line.type),
+            "servicePeriod": period_facts(line.service_period),
+            "product": None if line.product is None else line.product.code,
+            "planId": line.plan_id,
+            "quantity": line.quantity,
+            "units": line.units,
+            "unit": line.unit,
+            "child": line.members.get("childAccountCode"),
+        }
+    )
+
+
+def _cite_line(finished: FinishedLine, number: int, currency: str) -> ExplainedNumber:
+    """A line without what it follows from."""
+    return ExplainedNumber(
+        name=f"{finished.line.type} {finished.line.description}",
+        value=finished.amount,
+        unit=currency,
+        key=line_key(finished),
+        facts=line_facts(finished, number),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LineExplainer:
+    """Explains lines, those of this bill and those of others that count for it."""
+
+    bill: ExplainedBill
+    draws: DrawExplainer
+
+    def line(self, finished: FinishedLine, number: int) -> ExplainedNumber:
+        """A line of the bill as it stands there."""
+        found = self._explain_as_it_stands(finished)
+        line, currency = finished.line, self.bill.currency
+        facts = line_facts(finished, number)
+        if found.value != finished.amount:
+            facts["unexplained"] = finished.amount
+        beside = [*found.beside, *self._subtotal(finished)]
+        if isinstance(finished.draft.basis, SourceDraw):
+            beside += self.draws.explain_source(finished.draft.basis)
+        name = f"{line.type} {line.description}"
+        return replace(
+            found,
+            name=name,
+            unit=currency,
+            facts={**facts, **found.facts},
+            beside=tuple(beside),
+        )
+
+    def _explain_as_it_stands(self, finished: FinishedLine) -> ExplainedNumber:
+        drafted, cut = finished.draft, finished.draft.basis
+        if not isinstance(cut, CutUsage):
+            return with_key(self.explain_draft(drafted, line_key(finished)), line_key(finished))
+        uncovered = explain_uncovered(self.bill, self.draws, cut)
+        if drafted.type is not LineItemType.OVERAGE_USAGE:
+            before = self._explain_before_cut(cut)
+            operands = (before, uncovered)
+            return derive("covered", DerivationRule.DIFFERENCE, operands, self.bill.currency)
+        key = line_key(finished)
+        found = uncovered
+        if cut.split.slices is not None:
+            own = explain_beyond(self.bill, self.draws, cut, key)
+            found = self.bill.finish("beyond", own, _currency(drafted, self.bill))
+        # Where nothing of the line stays, it stands nowhere else.
+        return replace(with_key(found, key), beside=(self._explain_before_cut(cut),))
+
+    def _explain_before_cut(self, cut: CutUsage) -> ExplainedNumber:
+        key = line_key(cut.before)
+
+        def explain() -> ExplainedNumber:
+            return with_key(
+                self.explain_draft(cut.before.draft, key), key, "the line before it was cut"
+            )
+
+        return self.bill.explain_once(key, explain)
+
+    def _subtotal(self, finished: FinishedLine) -> list[ExplainedNumber]:
+        """The amount in the pricing currency, for the eye."""
+        line = finished.line
+        if line.currency == self.bill.currency:
+            return []
+        shown = ExplainedNumber(name="subtotal", value=line.subtotal, unit=line.currency)
+        return [shown]
+
+    def explain_draft(self, drafted: LineDraft, key: str | None = None) -> ExplainedNumber:
+        """What a drafted line comes to, in the billing currency."""
+        if key is None:
+            return self._explain_elsewhere(drafted)
+        found = self._amount(drafted, key)
+        if isinstance(drafted.basis, PoolPart) and drafted.basis.is_rounded_together:
+            return found
+        return self.bill.finish("rounded", found, _currency(drafted, self.bill))
+
+    def _explain_elsewhere(self, drafted: LineDraft) -> ExplainedNumber:
+        """What counts for the bill and stands on another one."""
+        key = self.bill.draft_key(drafted)
+        name = f"{drafted.type} {drafted.description}"
+        return self.bill.explain_once(
+            key, lambda: with_key(self.explain_draft(drafted, key), key, name)
+        )
+
+    def _amount(self, drafted: LineDraft, key: str) -> ExplainedNumber:
+        """What it comes to before that, in its own currency."""
+        basis = drafted.basis
+        if isinstance(basis, MinimumBasis):
+            is_refund = drafted.type is LineItemType.MINIMUM_SPEND_REFUND
+            return MinimumExplainer(self.bill, self.explain_draft).line(basis, is_refund=is_refund)
+        if isinstance(basis, CreditBasis):
+            return explain_credit(self.bill, basis, self.explain_draft)
+        if isinstance(basis, SourceDraw):
+            return self.draws.line(basis)
+        if isinstance(basis, Overage):
+            return explain_surcharge(self.bill, self.draws, basis)
+        explain = _BY_BASIS.get(type(basis)) or _BY_TYPE.get(drafted.type, explain_drafted_usage)
+        return explain(self.bill, drafted, key)
+
+
+# What neither other lines nor sources decide.
+_Explain = Callable[[ExplainedBill, LineDraft, str], ExplainedNumber]
+_BY_BASIS: Final[Mapping[type[Any], _Explain]] = {
+    DueFee: lambda bill, drafted, _: explain_fee(bill, drafted.basis),
+    Charge: lambda _, drafted, __: explain_charge(drafted.basis),
+    AdvanceMemo: lambda bill, drafted, _: explain_memo(bill, drafted.basis),
+}
+_BY_TYPE: Final[Mapping[LineItemType, _Explain]] = {
+    **dict.fromkeys(COUNTER_TYPES, explain_counter),
+    LineItemType.STANDING_CHARGE: lambda bill, drafted, _: explain_standing_charge(bill, drafted),
+}
+
+
+def _currency(drafted: LineDraft, bill: ExplainedBill) -> str:
+    """The currency of a draft's amount."""
+    if drafted.currency is not None:
+        return drafted.currency
+    return bill.currency if drafted.plan_period is None else drafted.plan_period.terms.currency
