@@ -64,7 +64,7 @@ def difference(
     with stores.state.reading(org_id) as reader:
         configuration = reader.configuration()
     world = World(stores, org_id, configuration, snapshot)
-    instead = _sources(world, changes)
+    instead = changed_sources(world, changes)
     found = list(_quantities(world, changes, instead))
     months = {month: set(ids) for month, ids in affected_months(world, changes).items()}
     accounts = {each for ids in months.values() for each in ids}
@@ -90,7 +90,7 @@ def billed_months(found: Iterable[Mapping[str, Any]]) -> dict[Month, set[str]]:
     return months
 
 
-def _sources(world: World, changes: Sequence[MeterChange]) -> dict[str, MeterSource]:
+def changed_sources(world: World, changes: Sequence[MeterChange]) -> dict[str, MeterSource]:
     """By meter, its measurements as they would be."""
     found = {}
     with world.lake.reader() as connection:

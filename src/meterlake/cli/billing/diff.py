@@ -1,0 +1,210 @@
+"""`meterlake bill diff` and `bill versions`: what a bill said, and why it says something else."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.amounts import AmountText
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+from meterlake.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from meterlake.cli.output import Output
+    from meterlake.model.bill_differences import BillDiff, ComparedContent, DifferencePart
+    from meterlake.pipeline.billing.differences.ends import DiffChoice
+
+Version = Annotated[int | None, Parameter(show_default=False)]
+_COLUMNS: Final = ("cause", "name", "what", "version", "who", "when", "lines", "amount=by")
+_UNDONE: Final = "undone=if undone"
+_LINE_COLUMNS: Final = ("cause", "type", "description", "before", "after", "amount=by")
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    app.command(diff)
+    app.command(versions)
+
+
+def diff(
+    bill: str,
+    *,
+    from_: Annotated[Version, Parameter(name="--from")] = None,
+    to: Version = None,
+    against: Annotated[Literal["now"] | None, Parameter(show_default=False)] = None,
+    lines: Annotated[bool, Parameter(negative="")] = False,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Say why two contents of a bill differ, cause by cause.
+
+    The causes are applied to the former content one after the other: late usage by source, changed
+    entities, rates, corrections, other bills, credits spent elsewhere, and lines of people. So
+    their parts add up to the whole exactly. "if undone" is what goes if this cause alone is undone:
+    it is another amount if later causes build on it.
+
+    Without versions, the last two contents are compared; or, if the bill had only one, that one with
+    what the bill would be now. Nothing is stored. A difference without a known cause ends the
+    command with 1.
+
+    Example: `meterlake bill diff 5d9d4a3e-0000-4000-8000-000000000000 --against now`
+
+    Args:
+        bill: The bill, by id.
+        from_: The version of the former content.
+        to: The version of the later content.
+        against: Compare with what the bill would be now.
+        lines: Show what each cause does to each line.
+    """
+    from meterlake.pipeline.billing.differences.diff import diff_bill
+
+    choice = _choice(from_, to, against)
+    with options.open() as (stores, organization):
+        found = diff_bill(stores, organization.id, bill.lower(), choice)
+        text = _DiffText(found, AmountText.read(stores, organization.id))
+    text.show(options.output, lines=lines)
+    return 0 if found.is_explained else 1
+
+
+def versions(bill: str, *, options: Options = NO_OPTIONS) -> None:
+    """List what a bill said since it was made: each content with its total, and who made it.
+
+    An approval or a lock is a version with the content of the one before it, and is not listed.
+
+    Example: `meterlake bill versions 5d9d4a3e-0000-4000-8000-000000000000`
+
+    Args:
+        bill: The bill, by id; also one that was deleted.
+    """
+    from meterlake.pipeline.billing.differences.ends import list_bill_versions
+
+    with options.open() as (stores, organization):
+        found = list_bill_versions(stores, organization.id, bill.lower())
+        amounts = AmountText.read(stores, organization.id)
+    columns = ("version", "total", "currency", "modified=made", "modifiedBy=by", "replaced", "code")
+    if not options.json:
+        found = [each | {"total": amounts.write(each["total"], each["currency"])} for each in found]
+    options.output.rows(found, columns)
+    if len(found) > 1:
+        options.output.note(f"Why do they differ? `meterlake bill diff {bill}`")
+
+
+def _choice(first: int | None, last: int | None, against: str | None) -> "DiffChoice":
+    """Which contents the options mean.
+
+    Raises:
+        Invalid: They contradict each other, or one is no version.
+    """
+    from meterlake.pipeline.billing.differences.ends import DiffChoice
+
+    if against is not None and last is not None:
+        raise Invalid("--against", against, "absent beside --to")
+    for name, version in (("--from", first), ("--to", last)):
+        if version is not None and version < 1:
+            raise Invalid(name, version, "1 or more")
+    return DiffChoice(first, last if against is None else "now")
+
+
+@dataclass(frozen=True, slots=True)
+class _DiffText:
+    """What people read of a difference."""
+
+    found: "BillDiff"
+    amounts: AmountText
+
+    def show(self, output: "Output", *, lines: bool) -> None:
+        """Print it, and what has no known cause as an error."""
+        if output.json:
+            output.line(self.found.to_wire())
+        else:
+            self._show_parts(output, lines=lines)
+        if not self.found.is_explained:
+            self._report_unexplained(json=output.json)
+
+    def _show_parts(self, output: "Output", *, lines: bool) -> None:
+        found = self.found
+        contents = " → ".join(map(self._content, (found.before, found.after)))
+        output.note(f"Bill of {found.account_code} of {found.bill_date}: {contents}")
+        if found.is_same:
+            output.note("no difference")
+            return
+        rows = [self._part_row(each) for each in found.parts]
+        undone = (_UNDONE,) if any(row["undone"] not in {"", row["amount"]} for row in rows) else ()
+        rows += [self._total_row(each) for each in found.currencies]
+        output.rows(rows, (*_COLUMNS, *undone, "currency"))
+        for text in self._shared_texts():
+            output.note(text)
+        if lines:
+            listed = [row for part in found.parts for row in self._line_rows(part)]
+            output.rows(listed, _LINE_COLUMNS, "By line")
+        else:
+            output.note(f"Line by line: `meterlake bill diff {found.bill_id} … --lines`")
+
+    def _report_unexplained(self, *, json: bool) -> None:
+        from meterlake.model.bill_differences import CauseKind
+
+        parts = [each for each in self.found.parts if each.causes[0].kind is CauseKind.UNKNOWN]
+        first = parts[0]
+        amount = self.amounts.write(first.amount, first.currency, sign=True)
+        message = f"{amount} {first.currency} has no known cause: {first.causes[0].detail}"
+        error_line("Unexplained", message, json=json)
+
+    def _content(self, content: "ComparedContent") -> str:
+        totals = content.totals.items()
+        amounts = " ".join(f"{self.amounts.write(total, code)} {code}" for code, total in totals)
+        if content.version is None:
+            return f"now, {amounts or 'no bill'}"
+        return f"version {content.version} of {_second(content.at)}, {amounts or 'no lines'}"
+
+    def _part_row(self, part: "DifferencePart") -> dict[str, Any]:
+        cause = part.causes[-1]
+        versions_ = [each for each in (cause.before, cause.after) if each is not None]
+        header = f"{len(part.lines)} + header" if part.header else part.lines and len(part.lines)
+        return {
+            "cause": cause.kind.value,
+            "name": part.name,
+            "what": cause.detail,
+            "version": " → ".join(versions_),
+            "who": cause.author or "",
+            "when": "" if cause.at is None else _second(cause.at),
+            "lines": header or "",
+            "amount": self.amounts.write(part.amount, part.currency, sign=True),
+            "undone": self._optional(part.if_undone, part.currency, sign=True),
+            "currency": part.currency,
+        }
+
+    def _total_row(self, currency: str) -> dict[str, Any]:
+        amount = self.amounts.write(self.found.whole(currency), currency, sign=True)
+        return {"cause": "whole", "amount": amount, "currency": currency}
+
+    def _shared_texts(self) -> Iterator[str]:
+        """What goes with a cause of the parts of later ones."""
+        for part in self.found.parts:
+            for each in part.shared:
+                amount = self.amounts.write(abs(each.amount), part.currency)
+                change = "less" if each.amount > 0 else "more"
+                yield f"Without {part.name}, {each.name} would add {amount} {part.currency} {change}."
+
+    def _line_rows(self, part: "DifferencePart") -> Iterator[dict[str, Any]]:
+        for each in part.lines:
+            yield {
+                "cause": part.name,
+                "type": each.type,
+                "description": each.description,
+                "before": self._optional(each.before, part.currency),
+                "after": self._optional(each.after, part.currency),
+                "amount": self.amounts.write(each.amount, part.currency, sign=True),
+            }
+
+    def _optional(self, amount: Decimal | None, currency: str, *, sign: bool = False) -> str:
+        return "" if amount is None else self.amounts.write(amount, currency, sign=sign)
+
+
+def _second(instant: datetime) -> str:
+    """An instant without fractions of a second."""
+    from meterlake.model.period import format_instant
+
+    return format_instant(instant.replace(microsecond=0))

@@ -1,0 +1,301 @@
+"""What changed between two contents of a bill, one change for each thing that can be undone."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from meterlake.model.bill_differences import CauseKind, DifferenceCause
+from meterlake.model.entity import Record
+from meterlake.model.money import plain
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.resources import BY_KIND, code_or_name
+from meterlake.pipeline.billing.differences.causes import (
+    describe_bill,
+    describe_change,
+    describe_credits,
+    describe_measurements,
+    describe_memo,
+)
+from meterlake.pipeline.billing.differences.ends import ComparedEnd
+from meterlake.pipeline.billing.differences.entities import (
+    AccountEntities,
+    EntityKey,
+    Pair,
+    rates_of,
+)
+from meterlake.stores.lake.measurement_changes import MeasurementChanges
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.bill_changes import (
+    changed_bills_between,
+    memo_authors,
+    postings_between,
+)
+from meterlake.stores.state.core.views.past_state import OF_BILL, OF_MEMO, OF_SOURCE, PastMoment
+
+# Sources whose changes are applied singly; those with fewer measurements are one change.
+SOURCES_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class BillChange:
+    """One change, and what has to be read otherwise for it.
+
+    Attributes:
+        cause: What it is called.
+        is_certain: Whether the bill is sure to read it; others are looked at together first.
+        read: What the configuration has at the later moment.
+        drawn: What the ledger has at the later moment.
+        labels: Of the lake's measurements.
+        pair: Of currencies whose rate changed.
+        memo: The key of a line of people.
+        is_selection: Whether it is what the job said.
+    """
+
+    cause: DifferenceCause
+    is_certain: bool = True
+    read: tuple[PastMoment, ...] = ()
+    drawn: tuple[PastMoment, ...] = ()
+    labels: frozenset[str] = frozenset()
+    pair: Pair | None = None
+    memo: str | None = None
+    is_selection: bool = False
+
+
+class ChangeFinder:
+    """Finds what changed between two contents, in the order in which changes are applied."""
+
+    def __init__(
+        self, reader: Reader, bill_id: str, before: ComparedEnd, after: ComparedEnd
+    ) -> None:
+        """Begin.
+
+        Args:
+            reader: The organization as it is now.
+            bill_id: The bill.
+            before: The former content.
+            after: The later one.
+        """
+        self.reader = reader
+        self.bill_id = bill_id
+        self.before = before
+        self.after = after
+
+    def find(
+        self,
+        entities: tuple[AccountEntities, AccountEntities],
+        used: Iterable[str],
+        measurements: MeasurementChanges,
+    ) -> list[BillChange]:
+        """All changes.
+
+        Args:
+            entities: Those of both contents.
+            used: The ids of the entities that one of them pins.
+            measurements: What differs in the lake.
+        """
+        former, later = entities
+        return [
+            *_usage_changes(measurements),
+            *self._entity_changes(former, later, frozenset(used)),
+            *_rate_changes(former.organization, later.organization),
+            *_corrections(measurements),
+            *self._bill_changes(former.account_ids | later.account_ids),
+            *self._credit_changes(former, later),
+            *self._memo_changes(),
+            *self._selection_changes(),
+        ]
+
+    def _entity_changes(
+        self, former: AccountEntities, later: AccountEntities, used: frozenset[str]
+    ) -> Iterator[BillChange]:
+        """One for each entity: what others refer to first, deletions last and the other way."""
+        keys = {*former.records, *later.records}
+        changed = [each for each in keys if self._differ(former, later, each)]
+        kept = sorted((each for each in changed if each in later.records), key=later.rank)
+        gone = sorted((each for each in changed if each not in later.records), key=former.rank)
+        for key in (*kept, *reversed(gone)):
+            before, after = former.records.get(key), later.records.get(key)
+            yield BillChange(
+                self._entity_cause(key, before, after),
+                is_certain=key[1] in used,
+                read=(PastMoment(*key, self.after.at),),
+                drawn=(PastMoment(*key, self.after.ledger_at),),
+            )
+
+    def _differ(self, former: AccountEntities, later: AccountEntities, key: EntityKey) -> bool:
+        before, after = former.records.get(key), later.records.get(key)
+        if before is None or after is None:
+            return True
+        # The rates are changes of their own.
+        return before.version != after.version and _without_rates(before) != _without_rates(after)
+
+    def _entity_cause(
+        self, key: EntityKey, before: Record[Any] | None, after: Record[Any] | None
+    ) -> DifferenceCause:
+        kind, id_ = key
+        record = after or before
+        assert record is not None, key
+        author, at = record.modified_by, record.modified
+        if after is None:
+            [*_, last] = self.reader.history(BY_KIND[kind].entity, id_)
+            author, at = last.author, last.valid_from
+        return DifferenceCause(
+            kind=CauseKind.ENTITY,
+            name=f"{kind} {code_or_name(record)}",
+            id=id_,
+            detail=describe_change(before, after),
+            before=None if before is None else str(before.version),
+            after=None if after is None else str(after.version),
+            author=author,
+            at=at,
+        )
+
+    def _bill_changes(self, account_ids: frozenset[str]) -> Iterator[BillChange]:
+        """Other bills that were made, changed, locked or deleted; and this one."""
+        first, last = min(self.before.at, self.after.at), self.after.ledger_at
+        for each in changed_bills_between(self.reader, account_ids, first, last):
+            yield BillChange(
+                describe_bill(each, self.bill_id),
+                is_certain=False,
+                read=(PastMoment(OF_BILL, each.id, self.after.at),),
+                drawn=(PastMoment(OF_BILL, each.id, self.after.ledger_at),),
+            )
+
+    def _credit_changes(
+        self, former: AccountEntities, later: AccountEntities
+    ) -> Iterator[BillChange]:
+        """What came into and went out of balances and commitments, but for this bill's draws."""
+        bounds = sorted((self.before.ledger_at, self.after.ledger_at))
+        ids = former.source_ids | later.source_ids
+        found = postings_between(self.reader, ids, *bounds)
+        names = {id_: record for e in (former, later) for (_, id_), record in e.records.items()}
+        for source_id, postings in found.items():
+            others = [each for each in postings if each.bill_id != self.bill_id]
+            if others:
+                yield BillChange(
+                    describe_credits(names[source_id], others),
+                    drawn=(PastMoment(OF_SOURCE, source_id, self.after.ledger_at),),
+                )
+
+    def _memo_changes(self) -> Iterator[BillChange]:
+        """Lines that people put on the bill, changed or took away.
+
+        A line counts for what sources pay only from the next calculation on.
+        """
+        before, after = self.before, self.after
+        authors = memo_authors(self.reader, self.bill_id)
+        for key in dict.fromkeys((*before.memos, *after.memos, *before.credited, *after.credited)):
+            lines = [(each.memos.get(key), each.credited.get(key)) for each in (before, after)]
+            if [_numberless(each) for each in lines[0]] != [_numberless(each) for each in lines[1]]:
+                cause = describe_memo(key, *(shown or known for shown, known in lines))
+                author, at = authors.get(key, (None, None))
+                yield BillChange(
+                    replace(cause, author=author, at=at),
+                    memo=key,
+                    drawn=(PastMoment(OF_MEMO, key, self.after.ledger_at),),
+                )
+
+    def _selection_changes(self) -> Iterator[BillChange]:
+        before, after = self.before.selection, self.after.selection
+        if before == after:
+            return
+        said = [each.overrides.to_wire() for each in (before, after)]
+        names = dict.fromkeys((*said[0], *said[1]))
+        changed = [each for each in names if said[0].get(each) != said[1].get(each)]
+        detail = f"the job said something else: {', '.join(changed)}" if changed else ""
+        cause = DifferenceCause(
+            kind=CauseKind.JOB,
+            name="settings of the job" if changed else "bills of the job",
+            detail=detail or "the job made other bills of the account together",
+        )
+        yield BillChange(cause, is_selection=True)
+
+
+def _usage_changes(found: MeasurementChanges) -> Iterator[BillChange]:
+    """What sources brought, in the order in which they were received."""
+    ordered = sorted(
+        found.sources.items(),
+        key=lambda item: (
+            item[1].received_at is not None and item[1].received_at.timestamp(),
+            item[1].name,
+            item[0],
+        ),
+    )
+    by_size = sorted(ordered, key=lambda item: -sum(found.counts[item[0]]))
+    single = {label for label, _ in by_size[:SOURCES_MAX]}
+    for label, source in ordered:
+        if label in single:
+            cause = DifferenceCause(
+                kind=CauseKind.USAGE,
+                name=source.name,
+                id=source.identity,
+                detail=describe_measurements(*found.counts[label]),
+                at=source.received_at,
+            )
+            yield BillChange(cause, labels=frozenset({label}))
+    others = [label for label, _ in ordered if label not in single]
+    if others:
+        came, went = (sum(found.counts[each][side] for each in others) for side in (0, 1))
+        cause = DifferenceCause(
+            kind=CauseKind.USAGE,
+            name=f"{len(others):,} more sources",
+            detail=describe_measurements(came, went),
+        )
+        yield BillChange(cause, labels=frozenset(others))
+
+
+def _corrections(found: MeasurementChanges) -> Iterator[BillChange]:
+    """What backfills changed, in the order in which they were done."""
+    labels = [each for each in found.counts if each not in found.sources]
+    known = found.backfills
+    for label in sorted(
+        labels, key=lambda each: (each in known and known[each].at.timestamp(), each)
+    ):
+        done = known.get(label)
+        counted = describe_measurements(*found.counts[label])
+        reason = f", {done.reason!r}" if done and done.reason else ""
+        cause = DifferenceCause(
+            kind=CauseKind.CORRECTION,
+            name=f"backfill {done.id if done else label.partition(':')[2]}",
+            id=done.id if done else None,
+            detail=f"{done.mode} {_DONE[done.action.value]}{reason}: {counted}"
+            if done
+            else counted,
+            author=done and done.author,
+            at=done and done.at,
+        )
+        yield BillChange(cause, labels=frozenset({label}))
+
+
+_DONE: Final = {"apply": "applied", "revert": "reverted"}
+
+
+def _rate_changes(
+    before: Record[OrganizationConfig], after: Record[OrganizationConfig]
+) -> Iterator[BillChange]:
+    former, later = rates_of(before.entity), rates_of(after.entity)
+    for pair in sorted({*former, *later}):
+        rates = former.get(pair), later.get(pair)
+        if rates[0] == rates[1]:
+            continue
+        cause = DifferenceCause(
+            kind=CauseKind.RATE,
+            name=f"{pair[0]} to {pair[1]}",
+            detail="rate of the organization",
+            before=None if rates[0] is None else plain(rates[0].multiplier),
+            after=None if rates[1] is None else plain(rates[1].multiplier),
+            author=after.modified_by,
+            at=after.modified,
+        )
+        yield BillChange(cause, pair=pair)
+
+
+def _without_rates(record: Record[Any]) -> Any:
+    if isinstance(record.entity, OrganizationConfig):
+        return record.entity.model_copy(update={"currency_conversions": ()})
+    return record.entity
+
+
+def _numberless(line: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A line without its place on the bill."""
+    return line and {name: value for name, value in line.items() if name != "sequenceNumber"}
