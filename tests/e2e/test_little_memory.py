@@ -37,6 +37,7 @@ def home(tmp_path_factory):
         yield Home(stores, org_id, Clock())
 
 
+@pytest.mark.slow
 def test_quantities_of_millions_of_rows_are_right(home):
     aggregate(home.stores, home.org_id, Month(2026, 9))
     found = home.query(
@@ -47,6 +48,7 @@ def test_quantities_of_millions_of_rows_are_right(home):
     assert found == [(Decimal(ROWS), 2), (Decimal(sum(range(1000)) * (ROWS // 1000)), 2)]
 
 
+@pytest.mark.slow
 def test_a_query_spills(home):
     statement = "SELECT uid, region FROM egress ORDER BY region DESC, uid LIMIT 3 OFFSET 1500000"
     with query(home.stores, home.org_id, statement) as answer:
@@ -56,6 +58,7 @@ def test_a_query_spills(home):
     assert [region for _, region in rows] == names
 
 
+@pytest.mark.slow
 def test_what_cannot_spill_is_told_and_the_home_works_on(home):
     statement = "SELECT length(string_agg(repeat(region, 100), ',')) FROM egress"
     with (

@@ -1,7 +1,9 @@
 """The bills that a change of stored measurements touches, with what they would come to."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from meterlake.model.accounts import Account
@@ -9,12 +11,12 @@ from meterlake.model.billing import Bill
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.money import plain
+from meterlake.model.money import EXACT, ZERO, plain
 from meterlake.model.period import Month
 from meterlake.model.version import code_version
-from meterlake.pipeline.billing.advance import read_advance_changes
 from meterlake.pipeline.billing.bill_keys import identity_of
-from meterlake.pipeline.billing.calculation import billed_parts
+from meterlake.pipeline.billing.calculation.advance import read_advance_changes
+from meterlake.pipeline.billing.calculation.reading import billed_parts
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
 from meterlake.pipeline.usage.usage_configuration import read_with
@@ -66,7 +68,7 @@ def affected_bills(
             ]
         if not stored:
             continue
-        before, after = (_totals(world, month, stored, using) for using in (UNCHANGED, instead))
+        before, after = (_make_bills(world, month, stored, using) for using in (UNCHANGED, instead))
         for each in stored:
             key = _identity(each)
             yield {
@@ -77,22 +79,50 @@ def affected_bills(
                 "locked": each.locked,
                 "currency": each.content.currency,
                 "billed": plain(each.content.total),
-                "before": before.get(key),
-                "after": after.get(key),
+                "before": _total(before.get(key)),
+                "after": _total(after.get(key)),
+                "amounts": list(_amounts(before.get(key), after.get(key))),
             }
+
+
+def _total(bill: Bill | None) -> str | None:
+    return None if bill is None else plain(bill.total)
+
+
+def _amounts(before: Bill | None, after: Bill | None) -> Iterator[dict[str, Any]]:
+    """What the lines of a bill come to by product and type, as far as that changes."""
+    if before is None or after is None:
+        return
+    was, would_be = _sums(before), _sums(after)
+    for key in sorted(was.keys() | would_be.keys()):
+        sides = was.get(key, ZERO), would_be.get(key, ZERO)
+        if sides[0] != sides[1]:
+            yield {
+                **dict(zip(("product", "lineItemType"), key, strict=True)),
+                **dict(zip(("before", "after"), map(plain, sides), strict=True)),
+                "difference": plain(EXACT.subtract(sides[1], sides[0])),
+            }
+
+
+def _sums(bill: Bill) -> dict[tuple[str, str], Decimal]:
+    found: dict[tuple[str, str], Decimal] = defaultdict(lambda: ZERO)
+    for line in bill.lines:
+        key = line.product.code if line.product else "", line.type.value
+        found[key] = EXACT.add(found[key], line.converted_subtotal)
+    return found
 
 
 def _identity(bill: StoredBill) -> BillIdentity:
     return identity_of(bill.content.key)
 
 
-def _totals(
+def _make_bills(
     world: World,
     month: Month,
     stored: Iterable[StoredBill],
     instead: Mapping[str, MeterSource],
-) -> dict[BillIdentity, str]:
-    """What the bills would come to now; an account that cannot be billed has no total."""
+) -> dict[BillIdentity, Bill]:
+    """The bills as they would be now; an account that cannot be billed has none."""
     billed = {_identity(each) for each in stored}
     try:
         selection = BillSelection(month, account_ids={each.account_id for each in billed})
@@ -110,9 +140,7 @@ def _totals(
         made = list(make_bills(terms, usage, provenance, billed, _movements(world, terms)))
     except Invalid:
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
-    return {
-        BillIdentity.of_bill(each): plain(each.total) for each in made if isinstance(each, Bill)
-    }
+    return {BillIdentity.of_bill(each): each for each in made if isinstance(each, Bill)}
 
 
 def _memos(world: World, selection: BillSelection) -> Mapping[str, Sequence[AdvanceMemo]]:

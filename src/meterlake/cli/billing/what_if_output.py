@@ -1,0 +1,294 @@
+"""How `meterlake bill what-if` shows amounts: a table, files, and a picture."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from heapq import nlargest
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
+
+from cyclopts import CycloptsError, Parameter
+
+from meterlake.cli.files import open_target
+from meterlake.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from meterlake.cli.output import Output
+    from meterlake.model.bill_what_if import AmountChange, AmountTotal, Movers, WhatIfSummary
+    from meterlake.pipeline.billing.what_if import WhatIf
+
+File = Annotated[Path | None, Parameter(show_default=False)]
+# Rows of the table for people: those that change most.
+_SHOWN_MAX: Final = 40
+_NAMED_MAX: Final = 5
+_BARS_MAX: Final = 5
+# Rows of a group of a Parquet file.
+_GROUP: Final = 50_000
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class WhatIfForm:
+    """How amounts are shown.
+
+    Attributes:
+        format: The table has the largest changes; csv, parquet and json have all.
+        output: The file to write; without it, they are printed.
+        picture: Draw who pays more and who pays less into this SVG file.
+        by_month: Add amounts up by month, too.
+    """
+
+    format: Literal["table", "csv", "parquet", "json"] = "table"
+    output: File = None
+    picture: File = None
+    by_month: Annotated[bool, Parameter(negative="", show_default=False)] = False
+
+
+TABLE: Final = WhatIfForm()
+
+
+def check_form(form: WhatIfForm, *, json: bool) -> None:
+    """Refuse what contradicts itself, before anything is calculated.
+
+    Raises:
+        Invalid: An option makes no sense beside the others.
+    """
+    if json and form.format not in {"table", "json"}:
+        raise CycloptsError(msg=f"--json and --format {form.format} exclude each other")
+    is_table = form.format == "table" and not json
+    if form.output is not None and is_table:
+        raise Invalid("--output", str(form.output), "beside --format csv, parquet or json")
+    if form.format == "parquet" and form.output is None and sys.stdout.isatty():
+        raise CycloptsError(msg="--format parquet needs --output: a terminal cannot show it")
+    for name, path in (("--output", form.output), ("--picture", form.picture)):
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise Invalid(name, str(path), "a file in a folder that exists")
+
+
+def show_comparison(found: "WhatIf", form: WhatIfForm, output: "Output") -> None:
+    """Calculate a comparison and show it."""
+    from meterlake.model.bill_what_if import Movers
+
+    movers, summary = Movers(), found.summary
+    is_table = form.format == "table" and not output.json
+    with output.counting("months", found.parts) as advance:
+        changes = _watched(found.changes(advance), movers)
+        shown = nlargest(_SHOWN_MAX, filter(_is_change, changes), key=_size) if is_table else []
+        if not is_table:
+            _write(form, changes, summary, output)
+    if form.picture is not None:
+        _draw(form.picture, summary, movers)
+    if is_table:
+        _show(shown, summary, movers, output)
+    if is_table or form.output is not None:
+        _show_notes(summary, form, output)
+
+
+def _watched(changes: "Iterable[AmountChange]", movers: "Movers") -> "Iterator[AmountChange]":
+    for each in changes:
+        movers.note(each)
+        yield each
+
+
+def _is_change(change: "AmountChange") -> bool:
+    return change.before != change.after
+
+
+def _size(change: "AmountChange") -> Decimal:
+    return change.difference.copy_abs()
+
+
+# ---- all amounts, for programs ------------------------------------------------------------------
+
+
+def _write(
+    form: WhatIfForm, changes: "Iterable[AmountChange]", summary: "WhatIfSummary", output: "Output"
+) -> None:
+    with open_target(form.output) as stream:
+        if form.format == "csv":
+            _write_csv(stream, changes, form)
+        elif form.format == "parquet":
+            _write_parquet(stream, changes, form)
+        else:
+            _write_json(stream, changes, summary)
+    if form.output is not None and output.json:
+        output.line({"type": "summary", "file": str(form.output), **summary.to_wire()})
+
+
+def _columns(form: WhatIfForm) -> list[str]:
+    key = ["account", "accountId", "product", "productName", "lineItemType", "currency"]
+    months = ["month"] if form.by_month else []
+    return [*key, *months, "before", "after", "difference"]
+
+
+def _write_csv(stream: BinaryIO, changes: "Iterable[AmountChange]", form: WhatIfForm) -> None:
+    from meterlake.model.money import plain
+    from meterlake.stages.decode.csv_lines import csv_lines
+
+    columns = _columns(form)
+
+    def rows() -> Iterator[list[str]]:
+        yield columns
+        for each in changes:
+            row = each.to_wire()
+            cells = (row[name] for name in columns)
+            yield [plain(cell) if isinstance(cell, Decimal) else cell for cell in cells]
+
+    stream.writelines(line.encode() for line in csv_lines(rows()))
+
+
+def _write_parquet(stream: BinaryIO, changes: "Iterable[AmountChange]", form: WhatIfForm) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    columns = _columns(form)
+    amounts = {"before", "after", "difference"}
+    # As many decimals as a currency may have.
+    kinds = {True: pa.decimal128(38, 5), False: pa.string()}
+    schema = pa.schema([(name, kinds[name in amounts]) for name in columns])
+    rows = (each.to_wire() for each in changes)
+    with ParquetWriter(stream, schema, compression="zstd") as writer:
+        while some := list(islice(rows, _GROUP)):
+            writer.write_table(pa.Table.from_pylist(some, schema=schema))
+
+
+def _write_json(
+    stream: BinaryIO, changes: "Iterable[AmountChange]", summary: "WhatIfSummary"
+) -> None:
+    from meterlake.model import wire
+
+    amounts = ({"type": "amount", **each.to_wire()} for each in changes)
+    stream.writelines(wire.dumps(each) + b"\n" for each in amounts)
+    stream.write(wire.dumps({"type": "summary", **summary.to_wire()}) + b"\n")
+
+
+# ---- what people see ----------------------------------------------------------------------------
+
+
+def _draw(path: Path, summary: "WhatIfSummary", movers: "Movers") -> None:
+    from meterlake.stages.report.movers_picture import PictureText, draw_movers
+    from meterlake.stores.files.durable import write_durably
+
+    text = PictureText("Who would pay more, who less", f"{_months(summary)}, {_accounts(summary)}")
+    picture = draw_movers(text, summary.totals, movers.by_currency())
+    with write_durably(path.absolute()) as temporary:
+        temporary.write_text(picture, "utf-8")
+
+
+def _months(summary: "WhatIfSummary") -> str:
+    first, last = summary.months
+    return f"Bills of {first}" if first == last else f"Bills of {first} to {last}"
+
+
+def _accounts(summary: "WhatIfSummary") -> str:
+    return f"{summary.accounts:,} account{'' if summary.accounts == 1 else 's'}"
+
+
+def _show(
+    shown: "Sequence[AmountChange]", summary: "WhatIfSummary", movers: "Movers", output: "Output"
+) -> None:
+    from meterlake.cli import tables
+
+    if shown:
+        columns = (
+            *("account", "product", "lineItemType=line type", *(_month_column(shown))),
+            *("before", "after", "difference", "currency"),
+        )
+        output.rows([_row(each) for each in sorted(shown)], columns, "Amounts that change")
+    rest = summary.rows_changed - len(shown)
+    if rest > 0:
+        output.note(f"{rest:,} smaller changes are not shown; --format csv has all amounts\n")
+    totals = [_total_row(code, each) for code, each in sorted(summary.totals.items())]
+    if totals:
+        output.rows(totals, ("currency", "before", "after", "difference", "change"), "Totals")
+    for code, found in movers.by_currency().items():
+        rows = [*found.rising[:_BARS_MAX], *reversed(found.falling[:_BARS_MAX])]
+        if rows:
+            title = f"{found.more:,} pay more, {found.less:,} pay less ({code})"
+            tables.show_changes([(each.account, each.difference) for each in rows], title)
+            output.note("")
+
+
+def _month_column(shown: "Sequence[AmountChange]") -> tuple[str, ...]:
+    return ("month",) if any(each.key.month for each in shown) else ()
+
+
+def _row(change: "AmountChange") -> dict[str, Any]:
+    row = change.to_wire()
+    amounts = _digits(change.before, change.after, change.difference)
+    return row | dict(zip(("before", "after", "difference"), amounts, strict=True))
+
+
+def _total_row(currency: str, total: "AmountTotal") -> dict[str, Any]:
+    from meterlake.cli.tables import Digits
+
+    amounts = _digits(total.before, total.after, total.difference)
+    share = ""
+    if total.before:
+        share = f"{total.difference / total.before.copy_abs() * 100:+,.2f} %"
+    return {
+        "currency": currency,
+        **dict(zip(("before", "after", "difference"), amounts, strict=True)),
+        "change": Digits(share),
+    }
+
+
+def _digits(before: Decimal, after: Decimal, difference: Decimal) -> "list[str]":
+    """Amounts with as many decimals as any of them has, and the difference with its sign."""
+    from meterlake.cli.tables import Digits
+
+    places = max(0, *(-int(each.as_tuple().exponent) for each in (before, after, difference)))
+    return [
+        *(Digits(f"{each:,.{places}f}") for each in (before, after)),
+        Digits(f"{difference:+,.{places}f}" if difference else f"{difference:,.{places}f}"),
+    ]
+
+
+def _show_notes(summary: "WhatIfSummary", form: WhatIfForm, output: "Output") -> None:
+    for note in _notes(summary):
+        output.note(note)
+    for path in (form.output, form.picture):
+        if path is not None:
+            output.note(f"written: {path}")
+
+
+def _notes(summary: "WhatIfSummary") -> Iterator[str]:
+    """What there is to know, in sentences."""
+    entities = f"{summary.changed:,} changed entit{'y' if summary.changed == 1 else 'ies'}"
+    changed = entities if summary.backfill is None else f"backfill {summary.backfill} as if applied"
+    yield f"{_months(summary)}: {_accounts(summary)}, {changed}. Nothing was stored."
+    if summary.added_accounts:
+        yield f"Also calculated, as parents: {_listed(summary.added_accounts)}."
+    if summary.left_out:
+        named = [f"{e.account} in {e.month} ({e.side}): {e.reason}" for e in summary.not_priced]
+        yield f"Left out of both sides, as they cannot be billed: {_listed(named, '; ')}."
+    before, after = (summary.unpriced[side] for side in ("before", "after"))  # type: ignore[index]
+    if before != after:
+        yield f"Usage that no bill charges for: {before:,} entries before, {after:,} after."
+    if summary.earlier:
+        yield (
+            f"{summary.earlier:,} open bills of earlier months would be made again, too: begin with"
+            " their month to see them."
+        )
+    yield from _notes_on_stored(summary)
+
+
+def _notes_on_stored(summary: "WhatIfSummary") -> Iterator[str]:
+    stored = summary.stored
+    unequal = stored.differing + stored.calculated_no_more
+    if unequal:
+        ids = _listed(stored.different)
+        yield (
+            f"{unequal:,} stored bills differ from what is called before, which is calculated with"
+            f" the configuration and the usage of now: {ids}. Look at one:"
+            f" meterlake bill diff {stored.different[0]} --against now"
+        )
+    if stored.missing:
+        yield f"{stored.missing:,} bills of these months are not made yet."
+
+
+def _listed(names: Sequence[str], between: str = ", ") -> str:
+    rest = len(names) - _NAMED_MAX
+    return between.join(names[:_NAMED_MAX]) + (f" and {rest:,} more" if rest > 0 else "")

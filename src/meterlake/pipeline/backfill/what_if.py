@@ -1,0 +1,85 @@
+"""What a staged backfill would do to bills, line type by line type, before it is applied."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from meterlake.model.accounts import Account
+from meterlake.model.backfill import Backfill
+from meterlake.model.errors import Conflict, Invalid
+from meterlake.model.period import Month
+from meterlake.pipeline.backfill.difference import changed_sources
+from meterlake.pipeline.backfill.impact import MeterChange, affected_months, with_parents
+from meterlake.pipeline.backfill.lifecycle import open_staged
+from meterlake.pipeline.backfill.priced import World
+from meterlake.pipeline.billing.what_if import WhatIf, WhatIfChoice, compare_history
+from meterlake.stages.bill import months_billed_with
+from meterlake.stores import Stores
+
+
+class BackfillChoice(NamedTuple):
+    """What is compared of a backfill.
+
+    Attributes:
+        id: That of the backfill.
+        months: The first and the last one; those that it touches if None.
+        accounts: Only these accounts, by code or id; those that it touches if None.
+        by_month: Whether amounts are added up by month, too.
+    """
+
+    id: str
+    months: tuple[Month, Month] | None = None
+    accounts: Sequence[str] | None = None
+    by_month: bool = False
+
+
+@contextmanager
+def compare_backfill(stores: Stores, org_id: str, choice: BackfillChoice) -> Iterator[WhatIf]:
+    """Calculate bills of the lake as it is, and as it would be with a staged backfill.
+
+    Raises:
+        NotFound: There is no such backfill or account.
+        Conflict: It is not staged, changes no measurements, or is out of date.
+        Invalid: The months are none.
+        Busy: Another process works on it.
+        Unavailable: A store failed.
+    """
+    with open_staged(stores, org_id, choice.id) as (backfill, changes):
+        if not changes:
+            raise Conflict(
+                f"backfill {choice.id!r} changes no measurements: bills stay as they are"
+            )
+        configuration = stores.state.configuration(org_id)
+        world = World(stores, org_id, configuration, backfill.snapshot)
+        touched = _touched_months(world, backfill, changes)
+        months = choice.months or (min(touched), max(touched))
+        chosen = WhatIfChoice(
+            *months,
+            accounts=choice.accounts or _known_accounts(world, touched),
+            instead=changed_sources(world, changes),
+            snapshot=backfill.snapshot,
+            by_month=choice.by_month,
+        )
+        with compare_history(stores, org_id, chosen) as found:
+            found.summary.backfill = backfill.id
+            yield found
+
+
+def _touched_months(
+    world: World, backfill: Backfill, changes: Sequence[MeterChange]
+) -> Mapping[Month, Collection[str]]:
+    """The months of the bills that may come out otherwise, and the accounts in each."""
+    found = {month: set(ids) for month, ids in affected_months(world, changes).items()}
+    accounts = {id_ for ids in found.values() for id_ in ids}
+    # What holds until the next value is measured differs in later months, too.
+    for name in backfill.summary.get("months", ()):
+        with suppress(Invalid):
+            found.setdefault(Month.parse(name), set()).update(accounts)
+    return months_billed_with(world.configuration, found)
+
+
+def _known_accounts(world: World, touched: Mapping[Month, Collection[str]]) -> list[str]:
+    """The accounts of these months that there are, with their parents."""
+    known = {each.id for each in world.configuration.all(Account)}
+    ids = {id_ for found in touched.values() for id_ in found}
+    return sorted(with_parents(world.configuration, sorted(ids & known)))
