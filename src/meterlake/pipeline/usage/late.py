@@ -30,6 +30,7 @@ from meterlake.stores.lake import late as found_late
 from meterlake.stores.lake.late import Closed
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.billed_periods import OldestBill, billed_periods, oldest_bills
+from meterlake.stores.state.billing.late_usage.findings import settled_until
 from meterlake.stores.state.core.auto_accounts import account_ids
 
 QUANTITIES: Final = "quantities"
@@ -99,7 +100,7 @@ def late(stores: Stores, org_id: str) -> list[Late]:
             configuration = cycles_configuration(reader)
             closed.add_runs([_run_of(configuration, each) for each in runs], connection)
             closed.add_bills(
-                [_billed_runs(configuration, each) for each in billed], reader, connection
+                [billed_run(configuration, each) for each in billed], reader, connection
             )
         rows = found_late.late(connection, closed.rows, list(meters))
     codes: dict[str, str] = {}
@@ -133,7 +134,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Billed:
+class BilledRun:
     """The bills of a period that anything came after; instants are naive UTC.
 
     Attributes:
@@ -156,13 +157,14 @@ def _run_of(configuration: Configuration, run: Mapping[str, Any]) -> _Run:
     return _Run(frequency, name, run["snapshot"], run["computed_at"], cycles)
 
 
-def _billed_runs(configuration: Configuration, oldest: OldestBill) -> _Billed:
+def billed_run(configuration: Configuration, oldest: OldestBill) -> BilledRun:
+    """The time over which the bills of a period reach."""
     # Bills of every frequency are named by the month in which they end.
     cycles = _cycles(configuration, BillingFrequency.MONTHLY, oldest.period)
     month = Month.parse(oldest.period)
     calendar = BillingCalendar(configuration, month)
     starts = (*_longest(calendar, oldest, month), *_of_plans(calendar))
-    return _Billed(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
+    return BilledRun(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
 
 
 def _longest(calendar: BillingCalendar, billed: OldestBill, month: Month) -> Iterator[datetime]:
@@ -241,7 +243,7 @@ class _Closed:
 
     def add_bills(
         self,
-        periods: Sequence[_Billed],
+        periods: Sequence[BilledRun],
         reader: Reader,
         connection: duckdb.DuckDBPyConnection,
     ) -> None:
@@ -251,11 +253,13 @@ class _Closed:
             name, frequency, _ = periods[n].oldest
             number = self._number(BILLS, frequency, name)
             account_ids = {account_id for found in by_table.values() for account_id in found}
-            for bill in billed_periods(reader, name, frequency, account_ids):
+            bills = list(billed_periods(reader, name, frequency, account_ids))
+            settled = settled_until(reader, [each.bill_id for each in bills])
+            for bill in bills:
                 if bill.end <= bill.made:
                     start, end = naive(bill.start), naive(bill.end)
-                    row = Closed(number, None, bill.account_id, start, end, bill.snapshot)
-                    self.rows.append(row)
+                    snapshot = max(bill.snapshot, settled.get(bill.bill_id, 0))
+                    self.rows.append(Closed(number, None, bill.account_id, start, end, snapshot))
 
     def _number(self, closed_by: str, frequency: str, period: str) -> int:
         self.periods.append(Late(closed_by, frequency, period))

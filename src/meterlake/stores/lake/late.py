@@ -69,6 +69,23 @@ _LATE: Final = """
         AND (c.account_id = late.account_id OR c.account_id IS NULL AND NOT EXISTS (
             FROM closed_periods o WHERE o.closed = c.closed AND o.account_id = late.account_id))
     GROUP BY ALL"""
+# The same by what brought them, and nothing that came after another snapshot.
+_LATE_BY_SOURCE: Final = """
+    WITH late AS (
+        SELECT m.account_id, m.ts, m.received_at, m.source, least(m.snapshot_id, s.came) AS came
+        FROM lake.{table} AS m JOIN late_sources s ON m.source = s.identity
+        WHERE m.snapshot_id > $snapshot AND m.ts >= $start AND m.ts < $end
+    )
+    SELECT c.closed, late.source, count(*) AS measurements,
+        min(late.received_at) AS first_received, max(late.received_at) AS last_received
+    FROM late JOIN closed_periods c
+        ON late.came > c.snapshot AND late.came <= $until
+        AND late.ts >= c.period_start AND late.ts < c.period_end
+        AND c.account_id = late.account_id
+    GROUP BY ALL"""
+_NAMES: Final = """
+    SELECT identity, arg_max(name, attempt) AS name
+    FROM lake.source WHERE identity IN (SELECT unnest($identities)) GROUP BY identity"""
 
 
 def runs(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
@@ -99,9 +116,46 @@ def late(
     Returns:
         By table: `closed`, account id, measurements, first and last receipt.
     """
+    return _late_rows(connection, closed, tables, _LATE, {})
+
+
+def late_by_source(
+    connection: duckdb.DuckDBPyConnection, closed: Sequence[Closed], tables: list[str], until: int
+) -> dict[str, list[tuple[Any, ...]]]:
+    """What came after the periods of accounts were closed, by what brought it.
+
+    Args:
+        connection: Reads the lake.
+        closed: The periods, all with accounts.
+        tables: The tables of the meters.
+        until: What came after this snapshot is left out.
+
+    Returns:
+        By table: `closed`, the identity of the source, measurements, first and last receipt.
+    """
+    return _late_rows(connection, closed, tables, _LATE_BY_SOURCE, {"until": until})
+
+
+def source_names(
+    connection: duckdb.DuckDBPyConnection, identities: Sequence[str]
+) -> dict[str, str]:
+    """What people call sources, by their identities."""
+    with translate_errors():
+        rows = connection.execute(_NAMES, {"identities": list(identities)}).fetchall()
+    return {identity: name or identity for identity, name in rows}
+
+
+def _late_rows(
+    connection: duckdb.DuckDBPyConnection,
+    closed: Sequence[Closed],
+    tables: list[str],
+    query: str,
+    values: Mapping[str, Any],
+) -> dict[str, list[tuple[Any, ...]]]:
     if not closed:
         return {}
     bounds = {
+        **values,
         "snapshot": min(each.snapshot for each in closed),
         "start": min(each.period_start for each in closed),
         "end": max(each.period_end for each in closed),
@@ -113,7 +167,7 @@ def late(
             return {}
         with temporary_table(connection, "late_sources", _SOURCE, sources):
             return {
-                table: _late(connection, closed, table, bounds)
+                table: _late(connection, closed, table, query, bounds)
                 for table in tables
                 if table in present
             }
@@ -123,8 +177,9 @@ def _late(
     connection: duckdb.DuckDBPyConnection,
     closed: Sequence[Closed],
     table: str,
+    query: str,
     bounds: Mapping[str, Any],
 ) -> list[tuple[Any, ...]]:
     about = [each for each in closed if each.table in {None, table}]
     with temporary_table(connection, "closed_periods", _CLOSED, about):
-        return connection.execute(_LATE.format(table=identifier(table)), bounds).fetchall()
+        return connection.execute(query.format(table=identifier(table)), bounds).fetchall()

@@ -1,0 +1,38 @@
+"""Late usage of bills over HTTP."""
+
+from typing import Any, Final
+
+from meterlake.api.bills import RESOURCE
+from meterlake.api.call import Call
+from meterlake.api.entities import page
+from meterlake.api.operations import ORGANIZATION, Operation
+from meterlake.pipeline.access.access import visible
+from meterlake.pipeline.billing.late_usage.lists import list_page
+
+PAGE_MAX: Final = 100
+_RETRIEVE: Final = "config:retrieve"
+
+
+async def _list(call: Call) -> Any:
+    """One page, without the late usage of bills that whoever asks may not see."""
+    query = call.query
+    account_id, month = query.text("accountId"), query.text("period")
+    found = await call.run(
+        list_page,
+        call.stores,
+        call.org_id,
+        page(call, PAGE_MAX),
+        period=month,
+        account_id=None if account_id is None else account_id.lower(),
+        status=query.text("status"),
+    )
+    to, state = (_RETRIEVE, RESOURCE), call.stores.state
+    found["data"] = await call.run(
+        visible, state, call.org_id, call.permissions, to, found["data"], "billId"
+    )
+    return found
+
+
+OPERATIONS: Final = (
+    Operation("ListLateUsage", "GET", f"{ORGANIZATION}/lateusage", _RETRIEVE, RESOURCE, _list),
+)

@@ -1,0 +1,245 @@
+"""`meterlake late`: what came after its period was closed, and what was done about it."""
+
+from collections import defaultdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.amounts import AmountText
+from meterlake.cli.configuration import AUTHOR
+from meterlake.cli.options import NO_OPTIONS, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from meterlake.cli.output import Output
+    from meterlake.model.late_usage import LateUsage
+    from meterlake.pipeline.usage.late import Late
+    from meterlake.stores import Stores
+
+Text = Annotated[str | None, Parameter(show_default=False)]
+Accounts = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name=["--account", "--accounts"], negative="", show_default=False, consume_multiple=True
+    ),
+]
+_SOURCES_MAX: Final = 2
+# What people read of a status.
+_DONE: Final = {
+    "OPEN": "to be decided",
+    "RECALCULATED": "made again",
+    "CARRIED": "carried",
+    "WAITING": "waits",
+    "REPORTED": "reported",
+    "UNCHANGED": "nothing to do",
+    "FAILED": "failed",
+}
+
+
+def register(app: App) -> None:
+    """Add the command."""
+    app.command(late)
+
+
+def late(
+    *,
+    month: Text = None,
+    account: Accounts = (),
+    apply: Annotated[bool, Parameter(negative="")] = False,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """List what came late for closed periods, and what was done about it.
+
+    The first table has the late usage of bills: what brought it, by how much the bill differs, and
+    what was done by the organization's policy for late usage. Scheduled billing finds it and
+    applies the policy; --apply does that now. The second table has the closed periods that are
+    still to be aggregated or billed again.
+
+    With --json, the lines of the first table have the `type` lateUsage.
+
+    Example: `meterlake late`
+
+    Example: `meterlake late --month 2026-09 --account acme`
+
+    Args:
+        month: Only bills whose last day is in this month, such as 2026-09, and its periods.
+        account: Only these accounts, by code.
+        apply: Look for late usage now, and do what the policy says.
+    """
+    from meterlake.model.period import Month
+
+    period = None if month is None else str(Month.parse(month))
+    with options.open() if apply else options.looked_at() as (stores, organization):
+        if apply:
+            _apply(stores, organization.id)
+        found, periods = _find_late(stores, organization.id, period, account)
+        amounts = AmountText.read(stores, organization.id)
+    if options.json:
+        _print_lines(found, periods, options.output)
+    else:
+        _show(found, periods, amounts, options.output)
+
+
+def _find_late(
+    stores: "Stores", org_id: str, period: str | None, accounts: "Sequence[str]"
+) -> "tuple[Sequence[LateUsage], Sequence[Late]]":
+    """The late usage of bills; and the closed periods with late measurements that it lacks."""
+    from meterlake.pipeline.billing.late_usage.lists import list_late
+    from meterlake.pipeline.usage.late import late as look
+
+    found = list_late(stores, org_id, period=period, account_codes=accounts or None)
+    known = {(each.period, each.account_code) for each in found if each.is_open}
+    periods = [
+        each
+        for each in look(stores, org_id)
+        if (period is None or each.period == period)
+        and (not accounts or each.accounts.intersection(accounts))
+        and not _is_known(each, known)
+    ]
+    return found, periods
+
+
+def _print_lines(found: "Iterable[LateUsage]", periods: "Iterable[Late]", output: "Output") -> None:
+    for each in found:
+        output.line({"type": "lateUsage", **each.to_wire()})
+    for period in periods:
+        output.line(period.to_wire())
+
+
+def _show(
+    found: "Sequence[LateUsage]",
+    periods: "Sequence[Late]",
+    amounts: AmountText,
+    output: "Output",
+) -> None:
+    if not found and not periods:
+        output.note("Nothing came late for a closed period.")
+    if found:
+        show_late_usage(found, amounts, output)
+    if periods:
+        show_late(periods, output)
+
+
+def _is_known(late: "Late", known: "Collection[tuple[str, str]]") -> bool:
+    """Whether all late usage of the bills of a period is in the first table as open."""
+    return late.closed_by == "bills" and all((late.period, each) in known for each in late.accounts)
+
+
+def _apply(stores: "Stores", org_id: str) -> None:
+    from meterlake.model.bill_jobs import NO_DAYS, BillOrder
+    from meterlake.pipeline.billing.jobs import bill_order
+
+    bill_order(stores, org_id, BillOrder(days=NO_DAYS, late_usage=True), AUTHOR)
+
+
+def show_late_usage(found: "Sequence[LateUsage]", amounts: AmountText, output: "Output") -> None:
+    """Print the late usage of bills as a table, and what can be done about what is open."""
+    columns = (
+        *("account", "period", "billDate=bill date", "came=what came", "when", "measurements"),
+        *("difference", "currency", "done", "where"),
+    )
+    output.rows([_row(each, amounts) for each in found], columns, "Late usage of bills")
+    for sentence in _next_steps(found, amounts):
+        output.note(sentence)
+
+
+def _row(late: "LateUsage", amounts: AmountText) -> dict[str, Any]:
+    amount = late.difference
+    return {
+        "account": late.account_code,
+        "period": late.period,
+        "billDate": late.bill_date,
+        "came": _sources(late),
+        "when": min(each.first for each in late.sources).replace(microsecond=0),
+        "measurements": late.measurements,
+        "difference": None if amount is None else amounts.write(amount, late.currency, sign=True),
+        "currency": late.currency,
+        "done": _DONE[late.status.value],
+        "where": _where(late),
+    }
+
+
+def _sources(late: "LateUsage") -> str:
+    names = list(
+        dict.fromkeys(
+            f"backfill {each.id[:8]}: {each.name}" if each.kind == "backfill" else each.name
+            for each in late.sources
+        )
+    )
+    shown = ", ".join(names[:_SOURCES_MAX])
+    more = len(names) - _SOURCES_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _where(late: "LateUsage") -> str:
+    if late.new_version is not None:
+        return f"version {late.new_version} of the bill"
+    dates = sorted({str(each) for each in late.carriers.values()})
+    memos = [each for each in late.lines if each.memo_id is not None]
+    if memos:
+        lines = "memo" if len(memos) == 1 else f"{len(memos)} memos"
+        return f"{lines} on the bill of {', '.join(dates) or 'a deleted bill'}"
+    return late.reason or ""
+
+
+def _next_steps(found: "Iterable[LateUsage]", amounts: AmountText) -> "Iterator[str]":
+    """What is open, and the next command to type."""
+    open_: dict[str, list[LateUsage]] = defaultdict(list)
+    for each in found:
+        if each.is_open:
+            open_[each.status.value].append(each)
+    for status, late in open_.items():
+        yield f"{_STATES[status]}: {len(late):,}{_together(late, amounts)}."
+        yield from _steps(status, late)
+
+
+def _together(late: "Iterable[LateUsage]", amounts: AmountText) -> str:
+    """What differences come to in each currency; nothing of those that nobody has compared yet."""
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for each in late:
+        if each.difference is not None:
+            sums[each.currency] += each.difference
+    text = ", ".join(
+        f"{amounts.write(total, code, sign=True)} {code}" for code, total in sorted(sums.items())
+    )
+    return f", together {text}" if text else ""
+
+
+def _steps(status: str, late: "Sequence[LateUsage]") -> "Iterator[str]":
+    if status == "OPEN":
+        yield "  Next: meterlake late --apply"
+    if status == "REPORTED":
+        # A reason is there only if the bill cannot be made again.
+        unlocked = next((each.bill_id for each in late if each.reason is None), None)
+        if unlocked is not None:
+            yield f"  To make a bill again that is not locked: meterlake bill --recalculate {unlocked}"
+        yield "  To carry all of it forward: lateUsage: CARRY_FORWARD in organizationConfig,"
+        yield "  then meterlake late --apply"
+
+
+_STATES: Final = {
+    "OPEN": "To be decided",
+    "WAITING": "Waiting for a later bill of their accounts",
+    "REPORTED": "On no bill",
+    "FAILED": "Could not be compared",
+}
+
+
+def show_late(found: "Sequence[Late]", output: "Output") -> None:
+    """Print the closed periods that late measurements touch as a table."""
+    rows = [
+        {
+            **each.to_wire(),
+            "accounts": len(each.accounts),
+            "firstReceived": each.first_received and each.first_received.replace(microsecond=0),
+            "lastReceived": each.last_received and each.last_received.replace(microsecond=0),
+        }
+        for each in found
+    ]
+    columns = (
+        *("period", "closedBy=closed by", "meters", "accounts", "measurements"),
+        *("firstReceived=first received", "lastReceived=last received"),
+    )
+    output.rows(rows, columns, "Late for closed periods")

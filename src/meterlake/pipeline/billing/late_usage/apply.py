@@ -1,0 +1,195 @@
+"""The policy of late usage as a job applies it.
+
+Three steps, each of which whoever goes on may take again: what came late is found and written down;
+unlocked bills are made again, if that is the policy; then one transaction for each bill decides
+what becomes of the rest. It reads what memos carry already, so a difference is carried once,
+whatever is killed when.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from meterlake.model.failpoint import mark_step
+from meterlake.model.late_usage import (
+    LateSource,
+    LateSourceKind,
+    LateUsage,
+    LateUsageStatus,
+    merge_sources,
+)
+from meterlake.model.organization import LateUsagePolicy
+from meterlake.pipeline.billing.batches import END_THE_RUN
+from meterlake.pipeline.billing.calculation.failures import unexpected_reason
+from meterlake.pipeline.billing.late_usage.comparison import LateComparison, compare_with_usage
+from meterlake.pipeline.billing.late_usage.decision import store_decision
+from meterlake.pipeline.billing.late_usage.findings import LateSearch, find_late_usage
+from meterlake.pipeline.billing.late_usage.policy import LateRules
+from meterlake.pipeline.billing.run import BillResult, BillRun, make_bills_again
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.late_usage.decisions import changed_since_carried
+from meterlake.stores.state.billing.late_usage.findings import LateFinding, note_late_usage
+from meterlake.stores.state.billing.late_usage.late_bills import (
+    LateBill,
+    late_bills_by_id,
+    next_pending_bill,
+)
+from meterlake.stores.state.billing.late_usage.lists import undecided_late_usage
+
+AUTHOR: Final = "late usage"
+_log: Final = logging.getLogger("meterlake.worker")
+# Bills that are compared together.
+_COMPARED: Final = 1000
+
+
+def apply_late_policy(
+    run: BillRun, result: BillResult, account_ids: Collection[str] | None = None
+) -> None:
+    """Find late usage of closed periods, and do about it what the organization has chosen.
+
+    Args:
+        run: Of the job that does it.
+        result: What the job came to, to which bills are added that are made again.
+        account_ids: Only bills of these accounts; of all if None.
+
+    Raises:
+        Unavailable: A store failed; run it again.
+    """
+    _Application(run, LateRules.read(run, result), account_ids).apply()
+
+
+@dataclass(frozen=True, slots=True)
+class _Application:
+    run: BillRun
+    rules: LateRules
+    account_ids: Collection[str] | None
+    # The ids of the bills that were made again.
+    again: set[str] = field(default_factory=set)
+
+    @property
+    def snapshot(self) -> int:
+        """What is known of the lake."""
+        return self.rules.result.snapshot
+
+    def apply(self) -> None:
+        self._note_findings()
+        mark_step("late.found")
+        if self.rules.policy is LateUsagePolicy.RECALCULATE:
+            self._make_again()
+            mark_step("late.made_again")
+        self._decide_all()
+
+    def _note_findings(self) -> None:
+        run = self.run
+        search = LateSearch(
+            run.stores, run.org_id, self.snapshot, self.rules.closed_on, self.account_ids
+        )
+        findings: dict[str, LateFinding] = {}
+        for each in (*find_late_usage(search), *self._find_changed()):
+            known = findings.get(each.bill.id)
+            if known is not None:
+                each = replace(known, sources=merge_sources(known.sources, each.sources))  # noqa: PLW2901
+            findings[each.bill.id] = each
+        if findings:
+            with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
+                run.watch.store(transaction, 0)
+                note_late_usage(transaction, list(findings.values()))
+
+    def _find_changed(self) -> list[LateFinding]:
+        """Bills that were made again after memos carried something of them."""
+        run, now = self.run, self.run.stores.now()
+        with run.stores.state.reading(run.org_id) as reader:
+            changed = changed_since_carried(reader, self.account_ids)
+        found = []
+        for bill, until in changed:
+            name = f"the bill itself, version {bill.content_version}"
+            source = LateSource(LateSourceKind.BILL, bill.id, name, None, now, now)
+            found.append(LateFinding(bill, until, until, [source]))
+        return found
+
+    def _make_again(self) -> None:
+        """Make the unlocked bills of late usage again."""
+        with self.run.stores.state.reading(self.run.org_id) as reader:
+            late = undecided_late_usage(reader, self.account_ids)
+            found = late_bills_by_id(reader, {each.bill_id for each in late})
+        ids = [each.id for each in found.values() if not self.rules.is_closed_bill(each)]
+        if ids:
+            make_bills_again(self.run, ids, self.rules.result)
+            self.again.update(ids)
+
+    def _decide_all(self) -> None:
+        """Decide what is due, and then what could not be, because memos came onto its bill."""
+        left = self._decide_due()
+        while left:
+            again = self._decide_due(left)
+            if len(again) >= len(left):
+                return
+            left = again
+
+    def _decide_due(self, ids: Collection[str] | None = None) -> set[str]:
+        """Decide late usage, of these ids or all; the ids of that whose bill became another."""
+        with self.run.stores.state.reading(self.run.org_id) as reader:
+            late = [
+                each
+                for each in undecided_late_usage(reader, self.account_ids)
+                if each.until <= self.snapshot and (ids is None or each.id in ids)
+            ]
+            found = late_bills_by_id(reader, {each.bill_id for each in late})
+            chosen = [each for each in late if self._is_due(reader, each, found.get(each.bill_id))]
+        left: set[str] = set()
+        for start in range(0, len(chosen), _COMPARED):
+            left |= self._decide_some(chosen[start : start + _COMPARED], found)
+        return left
+
+    def _is_due(self, reader: Reader, late: LateUsage, bill: LateBill | None) -> bool:
+        """Whether there is something to decide, or to decide anew."""
+        if late.status in {LateUsageStatus.OPEN, LateUsageStatus.FAILED} or bill is None:
+            return True
+        if bill.content_version != late.bill_version:
+            return True
+        carries = self.rules.carries(late)
+        if late.status is LateUsageStatus.WAITING and carries:
+            return next_pending_bill(reader, bill.key, self.rules.closed_until) is not None
+        # Of what waits or is reported under another policy, something else becomes.
+        was_carried = late.status is LateUsageStatus.WAITING
+        return carries != was_carried or bill.id in self.again
+
+    def _decide_some(self, late: Sequence[LateUsage], found: dict[str, LateBill]) -> set[str]:
+        """Decide late usage; the ids of that whose bill is not the one that was compared."""
+        run, left = self.run, set[str]()
+        there = {each.bill_id: found[each.bill_id] for each in late if each.bill_id in found}
+        compared = {
+            each.bill.id: each
+            for each in compare_with_usage(
+                *(run.stores, run.org_id, list(there.values()), self.snapshot),
+                fresh={id_ for id_, each in there.items() if self._is_fresh(each)},
+            )
+        }
+        for each in late:
+            if not self._decide_one(each, compared.get(each.bill_id)):
+                left.add(each.id)
+            mark_step("late.decided")
+        return left
+
+    def _decide_one(self, late: LateUsage, comparison: LateComparison | None) -> bool:
+        """Decide late usage; False if its bill is not the one that was compared."""
+        try:
+            return self._store_decision(late, comparison)
+        except END_THE_RUN:
+            raise
+        except Exception as error:
+            if comparison is None:
+                raise
+            _log.error("late usage of bill %s: an unexpected error", late.bill_id, exc_info=error)
+            failed = LateComparison(comparison.bill, failure=unexpected_reason(error))
+            return self._store_decision(late, failed)
+
+    def _store_decision(self, late: LateUsage, comparison: LateComparison | None) -> bool:
+        run = self.run
+        with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
+            run.watch.store(transaction, 0)
+            return store_decision(transaction, self.rules, late, comparison)
+
+    def _is_fresh(self, bill: LateBill) -> bool:
+        return bill.id in self.again and self.rules.find_refusal(bill.account_id) is None

@@ -1,0 +1,248 @@
+"""Finds the bills of closed periods that came to lack usage, or to have too much, and what did that.
+
+Usage comes late by sources that are committed after a bill was made; backfills bring it, change it
+and take it away. Which bills are looked at closely is a little too much rather than too little:
+what each of them comes to is calculated.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import duckdb
+
+from meterlake.model.backfill import Action, BackfillSpec
+from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.errors import Unavailable
+from meterlake.model.late_usage import LateSource, LateSourceKind, merge_sources
+from meterlake.model.lock_date import is_closed
+from meterlake.model.measurement import meter_table
+from meterlake.model.period import aware, naive
+from meterlake.model.pricing import Pricing
+from meterlake.pipeline.usage.late import billed_run
+from meterlake.pipeline.usage.usage_configuration import cycles_configuration
+from meterlake.stores import Stores
+from meterlake.stores.lake.backfill_rows import retracted_rows, rows_by_account
+from meterlake.stores.lake.backfill_steps import DoneStep, steps_since
+from meterlake.stores.lake.late import Closed, late, late_by_source, source_names
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.account_families import read_families
+from meterlake.stores.state.billing.billed_periods import OldestBill
+from meterlake.stores.state.billing.late_usage.findings import LateFinding, looked_until
+from meterlake.stores.state.billing.late_usage.late_bills import (
+    LateBill,
+    oldest_calculated,
+    read_late_bills,
+)
+from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.core.tables import BILL
+from meterlake.stores.state.ingest.backfills import Backfills
+
+# Before everything that was ever measured.
+_EVER: Final = datetime(1900, 1, 1)  # noqa: DTZ001 - the lake's instants are naive UTC
+_ALWAYS: Final = datetime(9999, 1, 1)  # noqa: DTZ001 - the same
+
+
+@dataclass(frozen=True, slots=True)
+class LateSearch:
+    """Which bills are looked at.
+
+    Attributes:
+        snapshot: What came to the lake after it is left out.
+        closed_on: Bills until this bill date are closed, beside those that are locked.
+        account_ids: Only bills of these accounts; of all if None.
+    """
+
+    stores: Stores
+    org_id: str
+    snapshot: int
+    closed_on: date
+    account_ids: Collection[str] | None = None
+
+
+class _Reach(NamedTuple):
+    """What a step of a backfill may have changed; instants are naive UTC.
+
+    Attributes:
+        accounts: How many measurements it changed of which accounts; None if of any.
+    """
+
+    step: DoneStep
+    start: datetime
+    end: datetime
+    accounts: Mapping[str, int] | None
+    name: str
+
+    def touches(self, family: Collection[str], start: datetime, end: datetime) -> bool:
+        """Whether it may have changed what accounts used in a time."""
+        is_theirs = self.accounts is None or any(each in self.accounts for each in family)
+        return is_theirs and self.start < end and start < self.end
+
+    def source(self, family: Collection[str]) -> LateSource:
+        """The step as what brought late usage of a family of accounts."""
+        counted = None
+        if self.accounts is not None:
+            counted = sum(self.accounts.get(each, 0) for each in family) or None
+        at = self.step.done_at
+        return LateSource(LateSourceKind.BACKFILL, self.step.backfill, self.name, counted, at, at)
+
+
+def find_late_usage(search: LateSearch) -> list[LateFinding]:
+    """Find the closed bills that something was late for since it was looked for last.
+
+    Raises:
+        Unavailable: A store failed.
+    """
+    stores = search.stores
+    with (
+        stores.state.reading(search.org_id) as reader,
+        stores.lake(search.org_id).reader() as connection,
+    ):
+        groups = oldest_calculated(reader, search.snapshot)
+        if not groups:
+            return []
+        return list(_Search(search, reader, connection, groups).find())
+
+
+@dataclass
+class _Search:
+    search: LateSearch
+    reader: Reader
+    connection: duckdb.DuckDBPyConnection
+    groups: Sequence[OldestBill]
+    families: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @cached_property
+    def tables(self) -> list[str]:
+        """The tables of all meters."""
+        return [meter_table(each.id) for each in self.reader.all(Meter)]
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Whether usage of any time before may count for a bill."""
+        averages = (each.entity.aggregation for each in self.reader.all(Aggregation))
+        return Reduce.TIME_WEIGHTED_AVERAGE in averages or any(
+            each.entity.tiers_span_plan for each in self.reader.all(Pricing)
+        )
+
+    @cached_property
+    def reaches(self) -> list[_Reach]:
+        """What backfills may have changed since the oldest bill."""
+        since = min(each.snapshot for each in self.groups)
+        steps = steps_since(self.connection, since, self.search.snapshot)
+        backfills = Backfills(self.search.stores.state, self.search.org_id)
+        found = ((step, backfills.find(step.backfill)) for step in steps)
+        return [
+            self._reach(step, backfill.spec, backfill.summary)
+            for step, backfill in found
+            if backfill
+        ]
+
+    def _reach(self, step: DoneStep, spec: BackfillSpec, summary: Mapping[str, object]) -> _Reach:
+        done = "applied" if step.action is Action.APPLY else "reverted"
+        name = f"{step.mode.value}, {done}"
+        if spec.window is not None:
+            gone, came = (summary.get(f"measurements{each}", 0) for each in ("Gone", "Came"))
+            name += f" ({gone} gone, {came} came)"
+            window = naive(spec.window.start), naive(spec.window.end)
+            return _Reach(step, *window, dict.fromkeys(spec.accounts, 0) or None, name)
+        version = step.snapshot if step.action is Action.APPLY else step.made
+        try:
+            found = rows_by_account(self.connection, retracted_rows(spec), version)
+        except Unavailable:
+            found = {}
+        if not found:
+            # The snapshot is not kept any more: it may have been anything.
+            return _Reach(step, _EVER, _ALWAYS, None, name)
+        first = min(each.first for each in found.values())
+        # The end is exclusive.
+        end = max(each.last for each in found.values()) + datetime.resolution
+        counts = {id_: each.measurements for id_, each in found.items()}
+        return _Reach(step, first, end, counts, name)
+
+    def find(self) -> Iterator[LateFinding]:
+        configuration = cycles_configuration(self.reader)
+        for group in self.groups:
+            run = billed_run(configuration, group)
+            start = _EVER if self.is_wide else run.start
+            yield from self._find_in(group, start, run.end)
+
+    def _find_in(self, group: OldestBill, start: datetime, end: datetime) -> Iterator[LateFinding]:
+        """The late usage of the bills of one period."""
+        time = Closed(0, None, None, start, end, group.snapshot)
+        counted = late(self.connection, [time], self.tables)
+        changed = {account_id for rows in counted.values() for _, account_id, *_ in rows}
+        steps = [
+            each
+            for each in self.reaches
+            if each.step.made > group.snapshot and each.start < end and start < each.end
+        ]
+        if not changed and not steps:
+            return
+        bills = list(self._bills(group, changed, steps))
+        until = looked_until(self.reader, [each.id for each in bills])
+        since = {each.id: max(each.snapshot or 0, until.get(each.id, 0)) for each in bills}
+        sources = self._sources(bills, since, changed)
+        for number, bill in enumerate(bills):
+            found = [*sources.get(number, ()), *self._steps(bill, since[bill.id], steps)]
+            if found:
+                merged = merge_sources((), found)
+                yield LateFinding(bill, since[bill.id], self.search.snapshot, merged)
+
+    def _bills(
+        self, group: OldestBill, changed: Iterable[str], steps: Sequence[_Reach]
+    ) -> Iterator[LateBill]:
+        """The closed bills of a period whose accounts, or their relatives, something changed for."""
+        self._add_families({*changed, *(id_ for each in steps for id_ in each.accounts or ())})
+        is_any = any(each.accounts is None for each in steps)
+        closed_until = closed_before(self.reader)
+        of_group = (BILL.c.period == group.period, BILL.c.frequency == group.frequency)
+        for bill in read_late_bills(self.reader, *of_group, BILL.c.snapshot.is_not(None)):
+            is_past = bill.key.bill_date <= self.search.closed_on
+            closed = is_past or is_closed(bill.key.bill_date, closed_until, locked=bill.locked)
+            known = is_any or bill.account_id in self.families
+            if closed and known and self._is_chosen(bill.account_id):
+                self._add_families([bill.account_id])
+                yield bill
+
+    def _is_chosen(self, account_id: str) -> bool:
+        chosen = self.search.account_ids
+        return chosen is None or account_id in chosen
+
+    def _add_families(self, account_ids: Iterable[str]) -> None:
+        missing = [each for each in account_ids if each not in self.families]
+        self.families |= read_families(self.reader, missing)
+
+    def _sources(
+        self, bills: Sequence[LateBill], since: Mapping[str, int], changed: Collection[str]
+    ) -> dict[int, list[LateSource]]:
+        """The sources that brought something for bills, by the numbers of these."""
+        rows = [
+            Closed(number, None, account_id, *self._time(bill), since[bill.id])
+            for number, bill in enumerate(bills)
+            for account_id in self.families[bill.account_id]
+            if account_id in changed
+        ]
+        counted = late_by_source(self.connection, rows, self.tables, self.search.snapshot)
+        identities = {identity for found in counted.values() for _, identity, *_ in found}
+        names = source_names(self.connection, sorted(identities)) if identities else {}
+        sources: dict[int, list[LateSource]] = {}
+        for found in counted.values():
+            for number, identity, count, first, last in sorted(found):
+                name = names.get(identity, identity)
+                source = LateSource(
+                    *(LateSourceKind.SOURCE, identity, name, count, aware(first), aware(last))
+                )
+                sources.setdefault(number, []).append(source)
+        return sources
+
+    def _time(self, bill: LateBill) -> tuple[datetime, datetime]:
+        return _EVER if self.is_wide else naive(bill.start), naive(bill.end)
+
+    def _steps(self, bill: LateBill, since: int, steps: Sequence[_Reach]) -> Iterator[LateSource]:
+        family = self.families[bill.account_id]
+        for each in steps:
+            if each.step.made > since and each.touches(family, *self._time(bill)):
+                yield each.source(family)

@@ -1,0 +1,88 @@
+"""Late usage of bills as people and programs ask for it."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import date
+
+from meterlake.model.errors import Invalid
+from meterlake.model.late_usage import LateUsage, LateUsageStatus
+from meterlake.model.period import Month
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.late_usage.late_bills import late_bills_by_id
+from meterlake.stores.state.billing.late_usage.lists import list_late_usage
+from meterlake.stores.state.core import account_names
+from meterlake.stores.state.core.pages import Page
+
+_ALL = 1000
+
+
+def list_late(
+    stores: Stores,
+    org_id: str,
+    *,
+    period: str | None = None,
+    account_codes: Collection[str] | None = None,
+) -> list[LateUsage]:
+    """All late usage of bills, by bill date, with the dates of the bills that carry it.
+
+    Raises:
+        NotFound: There is no such account.
+        Unavailable: State cannot be reached.
+    """
+    with stores.state.reading(org_id) as reader:
+        ids = None if account_codes is None else account_names.ids_of(reader, account_codes)
+        found: list[LateUsage] = []
+        page: Page | None = Page(_ALL)
+        while page is not None:
+            some, token = list_late_usage(reader, page, period=period, account_ids=ids)
+            found += some
+            page = Page(_ALL, token) if token else None
+        shown = with_carriers(reader, found)
+    return sorted(shown, key=lambda each: (each.bill_date, each.account_code, each.found))
+
+
+def with_carriers(reader: Reader, found: Sequence[LateUsage]) -> list[LateUsage]:
+    """Late usage with the dates of the bills that carry it, as far as they are there."""
+    ids = {line.memo_bill_id for each in found for line in each.lines if line.memo_bill_id}
+    dates = {id_: bill.key.bill_date for id_, bill in late_bills_by_id(reader, ids).items()}
+    return [replace(each, carriers=_dates_of(each, dates)) for each in found]
+
+
+def _dates_of(late: LateUsage, dates: dict[str, date]) -> dict[str, date]:
+    ids: Iterable[str] = (line.memo_bill_id for line in late.lines if line.memo_bill_id)
+    return {id_: dates[id_] for id_ in ids if id_ in dates}
+
+
+def _check_month(period: str) -> None:
+    try:
+        Month.parse(period)
+    except Invalid as error:
+        raise Invalid("period", period, error.args[2]) from error
+
+
+def list_page(
+    stores: Stores,
+    org_id: str,
+    page: Page,
+    *,
+    period: str | None = None,
+    account_id: str | None = None,
+    status: str | None = None,
+) -> Document:
+    """One page of late usage, the newest first.
+
+    Raises:
+        Invalid: There is no such status or month, or the token is none that a list gave.
+    """
+    if period is not None:
+        _check_month(period)
+    known = [each.value for each in LateUsageStatus]
+    if status is not None and status not in known:
+        raise Invalid("status", status, f"one of {', '.join(known)}")
+    chosen = None if status is None else LateUsageStatus(status)
+    ids = None if account_id is None else [account_id]
+    with stores.state.reading(org_id) as reader:
+        found, token = list_late_usage(reader, page, period=period, account_ids=ids, status=chosen)
+    return envelope([each.to_wire() for each in found], token)

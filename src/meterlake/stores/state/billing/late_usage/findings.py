@@ -1,0 +1,104 @@
+"""What came late for bills: found, and written down."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, func, insert, select, update
+
+from meterlake.model.late_usage import LateSource, LateUsageStatus, merge_sources
+from meterlake.stores.state.billing.late_usage.late_bills import LateBill
+from meterlake.stores.state.billing.late_usage.rows import (
+    read_undecided_rows,
+    sources_from_text,
+    sources_to_text,
+)
+from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE
+from meterlake.stores.state.billing.stored_bills import BillKey
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class LateFinding:
+    """Late usage of a bill that was found just now.
+
+    Attributes:
+        since: What came after this snapshot of the lake.
+        until: It was looked for until this one.
+    """
+
+    bill: LateBill
+    since: int
+    until: int
+    sources: Sequence[LateSource]
+
+
+def looked_until(reader: Reader, bill_ids: Collection[str]) -> dict[str, int]:
+    """Until which snapshot late usage of bills was looked for; only those that had some."""
+    found: dict[str, int] = {}
+    for ids in chunks_of(bill_ids):
+        query = (
+            select(LATE_USAGE.c.bill_id, func.max(LATE_USAGE.c.until))
+            .where(LATE_USAGE.c.org == reader.org_id, LATE_USAGE.c.bill_id.in_(ids))
+            .group_by(LATE_USAGE.c.bill_id)
+        )
+        found |= {id_: int(until) for id_, until in reader.connection.execute(query)}
+    return found
+
+
+def settled_until(reader: Reader, bill_ids: Collection[str]) -> dict[str, int]:
+    """Until which snapshot bills have, or memos carry, all that came late for them."""
+    found = looked_until(reader, bill_ids)
+    for row in read_undecided_rows(reader, list(found)):
+        found.pop(row.bill_id, None)
+    return found
+
+
+def note_late_usage(transaction: Transaction, findings: Sequence[LateFinding]) -> int:
+    """Write down what was found, unless somebody did so meanwhile; how many rows changed.
+
+    What comes after something that is still undecided is added to it.
+    """
+    known = looked_until(transaction, [each.bill.id for each in findings])
+    new = [each for each in findings if known.get(each.bill.id, each.since) <= each.since]
+    undecided = {
+        row.bill_id: row for row in read_undecided_rows(transaction, [each.bill.id for each in new])
+    }
+    for each in new:
+        row = undecided.get(each.bill.id)
+        if row is None:
+            _insert(transaction, each)
+        else:
+            _extend(transaction, row, each)
+    return len(new)
+
+
+def _insert(transaction: Transaction, finding: LateFinding) -> None:
+    bill, key = finding.bill, finding.bill.key
+    row = {
+        "id": transaction.new_id(),
+        "org": transaction.org_id,
+        "bill_id": bill.id,
+        **{name: getattr(key, name) for name in BillKey.COLUMNS},
+        "period": bill.period,
+        "currency": bill.currency,
+        "since": finding.since,
+        "until": finding.until,
+        "status": LateUsageStatus.OPEN.value,
+        "bill_version": bill.content_version,
+        "sources": sources_to_text(finding.sources),
+        "found": transaction.now,
+    }
+    transaction.connection.execute(insert(LATE_USAGE), row)
+
+
+def _extend(transaction: Transaction, row: Row[Any], finding: LateFinding) -> None:
+    values = {
+        "until": finding.until,
+        "status": LateUsageStatus.OPEN.value,
+        "sources": sources_to_text(merge_sources(sources_from_text(row.sources), finding.sources)),
+    }
+    one = update(LATE_USAGE).where(LATE_USAGE.c.id == row.id)
+    transaction.connection.execute(one.values(**values))

@@ -1,0 +1,116 @@
+"""Stored bills, as far as late usage asks about them."""
+
+from collections.abc import Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import case, func, literal, select
+
+from meterlake.stores.state.billing.billed_periods import OldestBill
+from meterlake.stores.state.billing.stored_bills import BillKey
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import BILL
+from meterlake.stores.state.jobs import JOB
+
+_BILL_COLUMNS: Final = (
+    *("id", *BillKey.COLUMNS, "period", "currency", "total", "locked"),
+    *("content_version", "calculation_id", "ledger_at", "calculated"),
+)
+# A job that a bill came out of unchanged has read more than what the bill was made from.
+_READ_UNTIL: Final = case((JOB.c.snapshot > BILL.c.snapshot, JOB.c.snapshot), else_=BILL.c.snapshot)
+
+
+class LateBill(NamedTuple):
+    """A stored bill, as far as it tells what is late for it.
+
+    Attributes:
+        snapshot: What the lake had when it was calculated last, also if it came out the same.
+        content_version: The version that its content is of.
+        calculated: When it came out so the last time.
+        start: The first instant of its service period.
+        end: The exclusive end of that.
+    """
+
+    id: str
+    key: BillKey
+    period: str
+    currency: str
+    total: Decimal
+    locked: bool
+    snapshot: int | None
+    content_version: int
+    calculation_id: str | None
+    ledger_at: int
+    calculated: datetime | None
+    start: datetime
+    end: datetime
+
+    @property
+    def account_id(self) -> str:
+        """Whose it is."""
+        return self.key.account_id
+
+
+def read_late_bills(reader: Reader, *conditions: Any) -> list[LateBill]:
+    """The bills that meet all conditions, by bill date."""
+    columns = [BILL.c[name] for name in _BILL_COLUMNS]
+    starts = member_text(BILL.c.body, literal("startDateTimeUTC")).label("starts")
+    ends = member_text(BILL.c.body, literal("endDateTimeUTC")).label("ends")
+    query = (
+        select(*columns, starts, ends, _READ_UNTIL.label("read_until"))
+        .outerjoin(JOB, JOB.c.id == BILL.c.job_id)
+        .where(BILL.c.org == reader.org_id, *conditions)
+    )
+    rows = reader.connection.execute(query.order_by(BILL.c.bill_date, BILL.c.id))
+    return [_late_bill_of(row) for row in rows]
+
+
+def _late_bill_of(row: Any) -> LateBill:
+    """A bill from its row."""
+    return LateBill(
+        *(row.id, BillKey.of_row(row), row.period, row.currency, Decimal(row.total), row.locked),
+        *(row.read_until, row.content_version, row.calculation_id, row.ledger_at or 0),
+        row.calculated,
+        *(datetime.fromisoformat(row.starts), datetime.fromisoformat(row.ends)),
+    )
+
+
+def oldest_calculated(reader: Reader, before: int) -> list[OldestBill]:
+    """The periods with bills that were calculated last from a snapshot before another one."""
+    oldest = func.min(_READ_UNTIL)
+    query = (
+        select(BILL.c.period, BILL.c.frequency, oldest)
+        .outerjoin(JOB, JOB.c.id == BILL.c.job_id)
+        .where(BILL.c.org == reader.org_id)
+        .group_by(BILL.c.period, BILL.c.frequency)
+        .having(oldest < before)
+        .order_by(BILL.c.period, BILL.c.frequency)
+    )
+    return [OldestBill(*row) for row in reader.connection.execute(query)]
+
+
+def late_bills_by_id(reader: Reader, ids: Iterable[str]) -> dict[str, LateBill]:
+    """Some bills by their ids; those that are deleted are not in it."""
+    return {
+        each.id: each
+        for chunk in chunks_of(ids)
+        for each in read_late_bills(reader, BILL.c.id.in_(chunk))
+    }
+
+
+def next_pending_bill(reader: Reader, key: BillKey, closed_until: date | None) -> LateBill | None:
+    """The first later bill of the same kind that nobody approved or locked; None if there is none."""
+    conditions = [
+        BILL.c.account_id == key.account_id,
+        BILL.c.grouping_key == key.grouping_key,
+        BILL.c.bill_date > key.bill_date,
+        BILL.c.status == "PENDING",
+        BILL.c.locked.is_(False),
+    ]
+    if closed_until is not None:
+        conditions.append(BILL.c.bill_date > closed_until)
+    found = read_late_bills(reader, *conditions)
+    return min(found, key=lambda each: each.key.rank, default=None)

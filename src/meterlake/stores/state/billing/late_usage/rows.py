@@ -1,0 +1,95 @@
+"""Late usage from and to the rows of its tables."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlalchemy import Row, select
+
+from meterlake.model import wire
+from meterlake.model.late_usage import (
+    UNDECIDED,
+    LateLine,
+    LateSource,
+    LateUsage,
+    LateUsageStatus,
+)
+from meterlake.model.money import plain
+from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE, LATE_USAGE_LINE
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.reader import Reader
+
+# Of rows that something may still be done about.
+UNDECIDED_STATUSES: Final = tuple(each.value for each in UNDECIDED)
+
+
+def read_undecided_rows(reader: Reader, bill_ids: Collection[str]) -> Iterator[Row[Any]]:
+    """The rows of some bills that something may still be done about."""
+    for ids in chunks_of(bill_ids):
+        query = select(LATE_USAGE).where(
+            LATE_USAGE.c.org == reader.org_id,
+            LATE_USAGE.c.bill_id.in_(ids),
+            LATE_USAGE.c.status.in_(UNDECIDED_STATUSES),
+        )
+        yield from reader.connection.execute(query)
+
+
+def from_rows(reader: Reader, rows: Sequence[Row[Any]]) -> list[LateUsage]:
+    """Late usage of its rows, with its lines."""
+    lines: dict[str, list[LateLine]] = defaultdict(list)
+    table = LATE_USAGE_LINE.c
+    for ids in chunks_of([row.id for row in rows]):
+        query = select(LATE_USAGE_LINE).where(table.late_usage_id.in_(ids))
+        query = query.order_by(table.late_usage_id, table.position)
+        for row in reader.connection.execute(query):
+            lines[row.late_usage_id].append(_line_of(row))
+    return [_late_usage_of(row, lines[row.id]) for row in rows]
+
+
+def _late_usage_of(row: Row[Any], lines: Sequence[LateLine]) -> LateUsage:
+    return LateUsage(
+        id=row.id,
+        bill_id=row.bill_id,
+        account_id=row.account_id,
+        period=row.period,
+        bill_date=row.bill_date,
+        currency=row.currency,
+        since=row.since,
+        until=row.until,
+        status=LateUsageStatus(row.status),
+        bill_version=row.bill_version,
+        sources=sources_from_text(row.sources),
+        difference=None if row.difference is None else Decimal(row.difference),
+        lines=lines,
+        new_version=row.new_version,
+        reason=row.reason,
+        found=row.found,
+        decided=row.decided,
+    )
+
+
+def line_to_row(id: str, position: int, line: LateLine) -> dict[str, Any]:
+    """The row of a line of late usage."""
+    amounts = {"amount": plain(line.amount), "memo_amount": None}
+    if line.memo_amount is not None:
+        amounts["memo_amount"] = plain(line.memo_amount)
+    return {**line._asdict(), **amounts, "late_usage_id": id, "position": position}
+
+
+def _line_of(row: Row[Any]) -> LateLine:
+    columns = row._asdict()
+    found = {name: columns[name] for name in LateLine._fields}
+    for name in ("amount", "memo_amount"):
+        found[name] = None if found[name] is None else Decimal(found[name])
+    return LateLine(**found)
+
+
+def sources_to_text(sources: Iterable[LateSource]) -> str:
+    """Sources as a row has them."""
+    return wire.dumps_sorted([each.to_wire() for each in sources])
+
+
+def sources_from_text(text: str) -> tuple[LateSource, ...]:
+    """The sources of a row."""
+    return tuple(map(LateSource.from_wire, wire.loads(text)))

@@ -1,0 +1,54 @@
+"""The tables of late usage: what came after bills were made, and which memos carry it."""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
+
+from meterlake.stores.state.core.tables import METADATA, DayText, InstantText
+
+# The late usage of a bill: one row that something may be done about, and those of before.
+LATE_USAGE: Final = Table(
+    "late_usage",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    # Of a bill that may be deleted by now: its key is what it has in common with the next one.
+    Column("bill_id", String(36), nullable=False),
+    Column("account_id", String(36), nullable=False),
+    Column("bill_date", DayText, nullable=False),
+    Column("frequency", String(20), nullable=False),
+    Column("interval", Integer, nullable=False),
+    Column("grouping_key", String(36), nullable=False),
+    Column("period", String(40), nullable=False),
+    Column("currency", String(80), nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("bill_version", Integer, nullable=False),
+    Column("sources", Text, nullable=False),
+    Column("difference", Text),
+    Column("new_version", Integer),
+    Column("reason", Text),
+    Column("found", InstantText, nullable=False),
+    Column("decided", InstantText),
+    Index("late_usage_bill", "org", "bill_id"),
+    Index("late_usage_account", "org", "account_id", "bill_date"),
+    Index("late_usage_status", "org", "status"),
+)
+
+# By how much each line of the bill differs. What a memo carries is never carried again.
+LATE_USAGE_LINE: Final = Table(
+    "late_usage_line",
+    METADATA,
+    Column("late_usage_id", String(36), ForeignKey("late_usage.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("line_id", String(36)),
+    Column("description", Text, nullable=False),
+    Column("amount", Text, nullable=False),
+    Column("memo_bill_id", String(36)),
+    Column("memo_id", String(36)),
+    Column("memo_amount", Text),
+    Column("memo_currency", String(80)),
+    Index("late_usage_line_memo", "memo_bill_id"),
+)

@@ -1,0 +1,238 @@
+"""The law of late usage: all bills, memos included, and what is open, are the price of known usage.
+
+Usage comes in time or late, is retracted and brought back; bills are made by the schedule and by
+hand, approved, locked, deleted and made anew; the policy changes. The model knows no bills: it has
+the measurements that are there, and a price.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from meterlake.model.backfill import BackfillSpec, Mode
+from meterlake.model.bill_jobs import BillOrder
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.errors import Conflict
+from meterlake.model.late_usage import LateUsageStatus
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month
+from meterlake.pipeline.backfill import lifecycle
+from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.late_usage.lists import list_late
+from meterlake.pipeline.billing.schedule import order_of_run
+from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from meterlake.stores.state.billing import bills
+from tests.bills import price_egress, subscribe
+from tests.homes import HEADER, Home, a_home, configure, csv_row
+from tests.laws import examples
+
+ACCOUNTS = ("acme", "bolt")
+POLICIES = ("CARRY_FORWARD", "RECALCULATE", "REPORT")
+BEGIN, END = datetime(2026, 8, 20, tzinfo=UTC), datetime(2026, 11, 20, tzinfo=UTC)
+MONTHS = (Month(2026, 8), Month(2026, 9), Month(2026, 10))
+STANDING, FREE_FROM = 31, 100
+
+
+def price(usage):
+    """What a month costs: 1 a unit up to 100, nothing beyond, and 31."""
+    return STANDING + min(usage, FREE_FROM)
+
+
+class LateUsageMachine(RuleBasedStateMachine):
+    """A home, and a model of what was used."""
+
+    home: Home
+    # The measurements of each file: account, month, units; and the backfill that retracted it.
+    files: dict[str, tuple[str, str, int]]
+    retracted: dict[str, str]
+    policy: str
+
+    @initialize(policy=st.sampled_from(POLICIES))
+    def begin(self, policy):
+        self.folder = Path(tempfile.mkdtemp(prefix="meterlake-late-"))
+        self.opened = a_home(self.folder / "home")
+        self.home = self.opened.__enter__()
+        price_egress(self.home)
+        subscribe(self.home, *ACCOUNTS, start="2026-08-01T00:00:00Z")
+        self.home.clock.time = BEGIN
+        self.files, self.retracted = {}, {}
+        self.choose(policy)
+
+    def choose(self, policy):
+        wanted = {"daysBeforeBillDue": 14, "lateUsage": policy}
+        configure(self.home.stores, self.home.org_id, organizationConfig=wanted)
+        self.policy = policy
+
+    @rule(policy=st.sampled_from(POLICIES))
+    def change_the_policy(self, policy):
+        self.choose(policy)
+
+    @rule(days=st.sampled_from([1, 3, 11, 31]))
+    def let_time_pass(self, days):
+        self.home.clock.time = min(self.home.clock.time + timedelta(days=days), END)
+
+    @rule(
+        account=st.sampled_from(ACCOUNTS),
+        month=st.sampled_from(MONTHS),
+        units=st.integers(1, 90),
+    )
+    def ingest(self, account, month, units):
+        day = datetime(month.year, month.month, 3, 10, tzinfo=UTC)
+        if day > self.home.clock():
+            return
+        name = f"f{len(self.files)}"
+        row = csv_row(name, units, account, ts=day.isoformat())
+        self.home.ingest(f"{name}.csv", HEADER + row)
+        self.files[name] = (account, str(month), units)
+
+    @precondition(lambda self: self.files.keys() - self.retracted.keys())
+    @rule(data=st.data())
+    def retract(self, data):
+        name = data.draw(st.sampled_from(sorted(self.files.keys() - self.retracted.keys())))
+        query = f"SELECT identity FROM lake.source WHERE name = '{name}.csv'"
+        [(identity,)] = self.home.query(query)
+        spec = BackfillSpec(Mode.RETRACT, reason="a law", source=identity)
+        stores, org_id = self.home.stores, self.home.org_id
+        made = lifecycle.start(stores, org_id, lifecycle.Order(spec, "ann"))
+        lifecycle.apply(stores, org_id, made.id, "ann")
+        self.retracted[name] = made.id
+
+    @precondition(lambda self: self.retracted)
+    @rule(data=st.data())
+    def revert(self, data):
+        name = data.draw(st.sampled_from(sorted(self.retracted)))
+        try:
+            lifecycle.revert(self.home.stores, self.home.org_id, self.retracted[name], "ann")
+        except Conflict:
+            return
+        del self.retracted[name]
+
+    @rule(month=st.sampled_from(MONTHS))
+    def bill_by_hand(self, month):
+        self.make(BillOrder(days=month))
+
+    def make(self, order):
+        assert bill_order(self.home.stores, self.home.org_id, order).failures == []
+
+    def stored(self):
+        with self.home.stores.state.reading(self.home.org_id) as reader:
+            return {each.id: each for each in bills.of_period(reader)}
+
+    @precondition(lambda self: self.stored())
+    @rule(data=st.data(), locks=st.booleans())
+    def approve(self, data, locks):
+        found = sorted(id_ for id_, each in self.stored().items() if not each.locked)
+        if not found:
+            return
+        id_ = data.draw(st.sampled_from(found))
+        with self.home.stores.state.transaction(self.home.org_id, "ann") as transaction:
+            bills.set_status(transaction, id_, BillStatus.APPROVED)
+            if locks:
+                bills.lock(transaction, id_)
+
+    @precondition(lambda self: self.stored())
+    @rule(data=st.data())
+    def delete_and_make_anew(self, data):
+        found = {id_: each for id_, each in self.stored().items() if not each.locked}
+        if not found:
+            return
+        id_ = data.draw(st.sampled_from(sorted(found)))
+        with self.home.stores.state.transaction(self.home.org_id, "ann") as transaction:
+            bills.remove(transaction, id_)
+        self.make(BillOrder(days=Month.parse(found[id_].content.period)))
+
+    @rule()
+    def schedule(self):
+        """Then all that is known is billed, carried or open."""
+        with self.home.stores.state.reading(self.home.org_id) as reader:
+            [record] = reader.all(OrganizationConfig)
+        self.make(order_of_run(record.entity, self.home.clock()))
+        self.home.clock.advance(minutes=1)
+        self.check()
+
+    def check(self):
+        """All bills, memos included, are the price of known usage; but for what is open."""
+        billed, expected = self.sums()
+        for late in self.open_ones():
+            assert late.difference is not None
+            billed[late.account_code] += late.difference
+        assert billed == expected
+
+    def sums(self):
+        """What is billed, and the price of the usage that is known, of each account."""
+        used = defaultdict(int)
+        for name, (account, month, units) in self.files.items():
+            if name not in self.retracted:
+                used[account, month] += units
+        billed, expected = defaultdict(Decimal), defaultdict(Decimal)
+        for each in self.stored().values():
+            account = each.content.body["accountCode"]
+            billed[account] += each.content.total
+            expected[account] += price(used[account, each.content.period])
+        return billed, expected
+
+    def open_ones(self):
+        """What is on no bill; nothing but what waits for one if late usage is carried."""
+        found = [each for each in list_late(self.home.stores, self.home.org_id) if each.is_open]
+        if self.policy == "CARRY_FORWARD":
+            assert {each.status for each in found} <= {LateUsageStatus.WAITING}
+        return found
+
+    def carry_all(self):
+        """With an open bill of each account, all is carried: bills alone are the price."""
+        self.choose("CARRY_FORWARD")
+        self.home.clock.time = max(self.home.clock.time, END) + timedelta(days=31)
+        self.schedule()
+        assert self.open_ones() == []
+        billed, expected = self.sums()
+        assert billed == expected
+
+    def teardown(self):
+        if not hasattr(self, "opened"):
+            return
+        try:
+            # Not after a failure: it would hide it.
+            if sys.exc_info()[0] is None:
+                self.carry_all()
+            found = verify_bills(self.home.stores, self.home.org_id, VerifyChoice())
+            assert found.differences == ()
+        finally:
+            self.opened.__exit__(None, None, None)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def run(count, steps):
+    limits = settings(
+        max_examples=count,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        # A step takes half a second: making a failure shorter would take an hour.
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    )
+    run_state_machine_as_test(LateUsageMachine, settings=limits)
+
+
+@pytest.mark.slow
+def test_a_few_steps_leave_bills_that_are_the_price_of_known_usage():
+    run(1, 5)
+
+
+@pytest.mark.slow
+def test_bills_with_memos_and_what_is_open_are_the_price_of_known_usage():
+    run(examples(8), 25)
