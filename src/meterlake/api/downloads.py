@@ -28,6 +28,10 @@ _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
 }
 
+_OF_PAGES: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
+)
+
 
 async def link(call: Call, download: Download, lifetime_s: float) -> str:
     """The whole URL of a link, where whoever asks reaches this server."""
@@ -73,6 +77,13 @@ def file_response(stores: Stores, download: Download) -> Response:
         raise NotFound("file", download.name, " any more") from None
     headers = {**_HEADERS, "Content-Disposition": _disposition(download.name), **_length(info)}
     return StreamingResponse(content, headers=headers, media_type=download.media_type)
+
+
+def content_response(name: str, media_type: str, data: bytes) -> Response:
+    """What was made for this answer alone; a page may show itself, and do nothing else."""
+    policy = {"Content-Security-Policy": _OF_PAGES} if media_type == "text/html" else {}
+    headers = {**_HEADERS, **policy, "Content-Disposition": _disposition(name)}
+    return Response(data, headers=headers, media_type=media_type)
 
 
 def _blocks(stream: BinaryIO) -> Iterator[bytes]:

@@ -1,0 +1,385 @@
+"""Statement jobs: asked for over the API, due when a bill is approved, and run by one engine.
+
+An attempt writes its files under keys of its own. In one transaction with the end of the job they
+take the place of the bill's older ones: so a bill has a whole statement, or the one of before.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from meterlake.model.access import SYSTEM
+from meterlake.model.bill_statements import (
+    KIND,
+    StatementFormat,
+    StatementJobFilters,
+    StatementJobRequest,
+    StatementOrder,
+    StatementsBatchJobRequest,
+)
+from meterlake.model.catalog import Meter
+from meterlake.model.errors import (
+    Busy,
+    Invalid,
+    MeterlakeError,
+    NotFound,
+    StaleVersion,
+    TooManyJobs,
+    Unavailable,
+)
+from meterlake.model.failpoint import mark_step
+from meterlake.model.problems import read
+from meterlake.pipeline.config.entities import Document
+from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
+from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.statements.content import ReadBill, read_bill, read_content
+from meterlake.pipeline.statements.files import file_download, put_files, remove_files
+from meterlake.stores import Stores
+from meterlake.stores.downloads import Download
+from meterlake.stores.state import Job, JobStatus, Reader, Transaction
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bill_statements import (
+    NO_FILES,
+    Files,
+    StatementFile,
+    calculation_times,
+    put_statement,
+    statement_files,
+)
+from meterlake.stores.state.billing.statement_jobs import (
+    current_files,
+    job_document,
+    note_job_event,
+    of_bill,
+    submit_statement,
+)
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.jobs import JobFilters, count_jobs, finish_job
+
+# Of jobs that wait or run, those of approved bills included.
+UNFINISHED_MAX: Final = 1000
+_OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
+_STATUSES: Final = {each.value: each for each in JobStatus if each is not JobStatus.AWAITING_FILE}
+_RETRY_S: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class StatementJobView:
+    """A job as the API shows it, and what its links lead to.
+
+    Attributes:
+        downloads: The files that it made and that its bill has still.
+    """
+
+    document: Document
+    downloads: Mapping[StatementFormat, Download]
+
+    @property
+    def bill_id(self) -> str:
+        """The bill that it is about."""
+        return str(self.document["billId"])
+
+
+def create(stores: Stores, org_id: str, author: str, document: Any) -> StatementJobView:
+    """Make the job of a statement; a worker runs it.
+
+    Raises:
+        Invalid: A field is broken, or the bill or a meter does not exist.
+        TooManyJobs: As many jobs as may be are unfinished.
+    """
+    request = read(StatementJobRequest, document)
+    order = _order(request.bill_id, request)
+    return _submit(stores, org_id, author, [("billId", order)])[0]
+
+
+def create_batch(stores: Stores, org_id: str, author: str, document: Any) -> list[StatementJobView]:
+    """Make the jobs of statements of several bills: all of them, or none.
+
+    Raises:
+        Invalid: A field is broken, or a bill or a meter does not exist.
+        TooManyJobs: As many jobs as may be are unfinished.
+    """
+    request = read(StatementsBatchJobRequest, document)
+    ids = dict.fromkeys(request.bill_ids)
+    orders = [(f"billIds[{n}]", _order(each, request)) for n, each in enumerate(ids)]
+    return _submit(stores, org_id, author, orders)
+
+
+def _order(
+    bill_id: str, request: StatementJobRequest | StatementsBatchJobRequest
+) -> StatementOrder:
+    filters = request.filters or StatementJobFilters()
+    meter_ids = tuple(dict.fromkeys(filters.meter_ids or ()))
+    return StatementOrder(bill_id, csv=bool(request.include_csv_format), meter_ids=meter_ids)
+
+
+def _submit(
+    stores: Stores, org_id: str, author: str, orders: Sequence[tuple[str, StatementOrder]]
+) -> list[StatementJobView]:
+    with stores.state.transaction(org_id, author) as transaction:
+        _refuse_too_many(transaction, len(orders))
+        for field, order in orders:
+            _expect(transaction, field, order)
+        jobs = [submit_statement(transaction, order) for _, order in orders]
+        found = _views(transaction, jobs)
+    mark_step("statement.submitted")
+    return found
+
+
+def _refuse_too_many(transaction: Transaction, more: int) -> None:
+    filters = JobFilters(statuses=_OPEN)
+    unfinished = count_jobs(transaction.connection, transaction.org_id, KIND, filters)
+    if unfinished + more > UNFINISHED_MAX:
+        raise TooManyJobs("statement jobs", UNFINISHED_MAX, _RETRY_S)
+
+
+def _expect(reader: Reader, field: str, order: StatementOrder) -> None:
+    """The bill and the meters exist.
+
+    Raises:
+        Invalid: One does not.
+    """
+    if not calculation_times(reader, [order.bill_id]):
+        raise Invalid(field, order.bill_id, "the id of an existing Bill")
+    for number, id_ in enumerate(order.meter_ids):
+        try:
+            reader.get(Meter, id_)
+        except NotFound:
+            rule = "the id of an existing Meter"
+            raise Invalid(f"filters.meterIds[{number}]", id_, rule) from None
+
+
+@dataclass(frozen=True, slots=True)
+class StatementJobFilter:
+    """Which jobs are listed: one of the three says it.
+
+    Attributes:
+        active: Whether only those are listed that have not ended; None if it says nothing.
+    """
+
+    active: bool | None = None
+    status: str | None = None
+    bill_id: str | None = None
+
+    def to_filters(self, org_id: str) -> JobFilters:
+        """The same as a condition.
+
+        Raises:
+            Invalid: None says it, or several do, or the status is none.
+        """
+        given = {
+            "active": None if self.active is None else str(self.active).lower(),
+            "status": self.status,
+            "billId": self.bill_id,
+        }
+        named = {name: value for name, value in given.items() if value is not None}
+        if len(named) != 1:
+            shown = ", ".join(f"{name}={value}" for name, value in named.items()) or None
+            raise Invalid("filters", shown, "exactly one of active, status and billId")
+        if self.bill_id is not None:
+            return of_bill(org_id, self.bill_id)
+        if self.status is not None:
+            if self.status not in _STATUSES:
+                raise Invalid("status", self.status, f"one of {', '.join(_STATUSES)}")
+            return JobFilters(statuses=(_STATUSES[self.status],))
+        return JobFilters(statuses=_OPEN) if self.active else JobFilters()
+
+
+def list_jobs(
+    stores: Stores, org_id: str, wanted: StatementJobFilter, page: Page
+) -> tuple[list[StatementJobView], str | None]:
+    """One page of jobs, the newest first, and the token of the next page.
+
+    Raises:
+        Invalid: The filters are not exactly one, the status is none, or the token is none.
+    """
+    jobs, token = stores.state.jobs.page(org_id, KIND, wanted.to_filters(org_id), page)
+    with stores.state.reading(org_id) as reader:
+        return _views(reader, jobs), token
+
+
+def get_job(stores: Stores, org_id: str, id: str) -> StatementJobView:
+    """One job.
+
+    Raises:
+        NotFound: The organization has no such job.
+    """
+    job = stores.state.jobs.find(org_id, id, KIND)
+    with stores.state.reading(org_id) as reader:
+        return _views(reader, [job])[0]
+
+
+def _views(reader: Reader, jobs: Sequence[Job]) -> list[StatementJobView]:
+    ids = {StatementOrder.from_wire(each.parameters).bill_id for each in jobs}
+    files, times = statement_files(reader, ids), calculation_times(reader, ids)
+    found = []
+    for job in jobs:
+        bill_id = StatementOrder.from_wire(job.parameters).bill_id
+        own = files.get(bill_id, NO_FILES)
+        downloads = {
+            format_: file_download(file) for format_, file in own.items() if file.job_id == job.id
+        }
+        found.append(StatementJobView(job_document(job, own, times.get(bill_id)), downloads))
+    return found
+
+
+def cancel(stores: Stores, org_id: str, id: str) -> StatementJobView:
+    """End a job that waits, or have the one that runs stop.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has ended.
+    """
+    before = stores.state.jobs.find(org_id, id, KIND)
+    job = stores.state.jobs.cancel(org_id, id, KIND)
+    if job.status is JobStatus.CANCELLED:
+        with stores.state.transaction(org_id, job.author or SYSTEM) as transaction:
+            note_job_event(transaction, job, before)
+    elif job.lease_until is not None and job.lease_until <= stores.now():
+        # Nobody else hears of it. If this fails, whoever takes the job ends it.
+        with suppress(MeterlakeError):
+            run_statement_job(stores, id)
+    return get_job(stores, org_id, id)
+
+
+def ensure_statement(stores: Stores, org_id: str, author: str, order: StatementOrder) -> Files:
+    """The files of a bill, made here and now unless it has them already, as the bill is.
+
+    If this process dies, a worker finishes the job.
+
+    Raises:
+        NotFound: There is no such bill.
+        Invalid: The statement has too many rows.
+        Unavailable: A store failed; do it again.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        bill = bills.get(transaction, order.bill_id)
+        found = current_files(transaction, order)
+        if found is not None:
+            return found
+        snapshot = bill.content.pins["snapshot"]
+        job = submit_statement(transaction, order, snapshot, begun=True)
+    mark_step("statement.submitted")
+    with running(stores.state.jobs, stores.state.jobs.get(job.id)) as attempt:
+        return _run_to_end(stores, attempt, lambda: False)
+
+
+def read_statement(stores: Stores, org_id: str, bill_id: str, format: StatementFormat) -> Download:
+    """The statement that a bill has, perhaps of an earlier calculation.
+
+    Raises:
+        NotFound: There is no such bill, or it has none of the format.
+    """
+    with stores.state.reading(org_id) as reader:
+        bills.get(reader, bill_id)
+        file = statement_files(reader, [bill_id]).get(bill_id, NO_FILES).get(format)
+    if file is None:
+        hint = "; a statement job makes it"
+        raise NotFound(f"{format.upper()} statement of bill", bill_id, hint)
+    return file_download(file)
+
+
+def run_statement_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Files:
+    """Run a job to its end, also one whose executor died; the files that it made.
+
+    Args:
+        stores: The home's stores.
+        job_id: The job.
+        stop: Whether to stop between two lines; the job then waits for the next worker.
+
+    Raises:
+        NotFound: There is no such job, or its bill was deleted.
+        Invalid: The job makes no statement, or the statement has too many rows.
+        Busy: Somebody works on it, or it has ended; or the worker stops.
+        Cancelled: It was cancelled.
+        GivenUp: Its process died too often.
+        Unavailable: The world failed; the job waits to be run again.
+    """
+    job = stores.state.jobs.get(job_id)
+    if job.kind != KIND:
+        raise Invalid("job", job_id, f"a statement job, not {job.kind}")
+    job = stores.state.jobs.take(job_id, _snapshot(stores, job))
+    mark_step("statement.taken")
+    with running(stores.state.jobs, job) as attempt:
+        return _run_to_end(stores, attempt, stop)
+
+
+def _snapshot(stores: Stores, job: Job) -> int | None:
+    """The snapshot that the bill was made from; it stays while the job runs."""
+    bill_id = StatementOrder.from_wire(job.parameters).bill_id
+    with stores.state.reading(job.org_id) as reader, suppress(NotFound):
+        snapshot: int = bills.get(reader, bill_id).content.pins["snapshot"]
+        return snapshot
+    return None
+
+
+def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> Files:
+    try:
+        attempt.begin()
+        return _carry_out(stores, attempt, stop)
+    except (Busy, Unavailable):
+        attempt.leave()
+        raise
+    except Exception as error:
+        _fail(stores, attempt.job, error)
+        raise
+    except BaseException:
+        # A signal, whoever raises what for it: the process ends, the job does not.
+        attempt.leave()
+        raise
+
+
+def _carry_out(stores: Stores, attempt: Attempt, stop: Stop) -> Files:
+    job = attempt.job
+    order = StatementOrder.from_wire(job.parameters)
+
+    def check() -> None:
+        attempt.check()
+        if stop():
+            raise Busy(f"statement job {job.id!r}", "the worker stops; the next one goes on")
+
+    with stores.state.reading(job.org_id) as reader:
+        found = read_bill(reader, order.bill_id)
+    content = read_content(stores, job.org_id, found, order, check)
+    files = put_files(stores, job, content, found.calculated)
+    mark_step("statement.put")
+    try:
+        attempt.go_on()
+        replaced = _store(stores, job, found, files)
+    except MeterlakeError:
+        remove_files(stores, [each.key for each in files])
+        raise
+    mark_step("statement.finished")
+    remove_files(stores, replaced)
+    return {each.format: each for each in files}
+
+
+def _store(stores: Stores, job: Job, read: ReadBill, files: Sequence[StatementFile]) -> list[str]:
+    """Have the files take the place of those that the bill has; where the latter are."""
+    bill_id = read.bill.id
+    before = stores.state.jobs.get(job.id)
+    with stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
+        # It may have changed meanwhile without a calculation; if it is gone, so is the job's work.
+        outdated = not read.says_the_same(bills.get(transaction, bill_id))
+        older = statement_files(transaction, [bill_id]).get(bill_id, NO_FILES)
+        for each in files:
+            put_statement(transaction, replace(each, outdated=outdated, made=transaction.now))
+        job.result = {"files": {each.format.value: each.sha256 for each in files}}
+        finish_job(transaction.connection, job, transaction.now)
+        note_job_event(transaction, job, before)
+    return [older[each.format].key for each in files if each.format in older]
+
+
+def _fail(stores: Stores, job: Job, error: BaseException) -> None:
+    """Write down that a job came to nothing; if another attempt has it, that one does."""
+    status = JobStatus.CANCELLED if isinstance(error, Cancelled) else JobStatus.FAILED
+    known = isinstance(error, MeterlakeError)
+    text = str(error) if known else f"{type(error).__name__}: {error}"
+    before = stores.state.jobs.get(job.id)
+    with (
+        suppress(StaleVersion),
+        stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction,
+    ):
+        finish_job(transaction.connection, job, transaction.now, error=text, status=status)
+        note_job_event(transaction, job, before)

@@ -1,0 +1,181 @@
+"""The statement of a bill as JSON: the bill, its lines, and the usage behind each.
+
+All numbers that are added up are texts, so that no reader rounds them. The same bill and the same
+definition give the same bytes. `docs/statement.schema.json` is the schema of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.period import Period, format_instant
+from meterlake.model.statement_content import (
+    AggregatedUsage,
+    StatementContent,
+    StatementLine,
+    StatementRow,
+)
+
+LAYOUT: Final = "meterlake.statement.1"
+Document = dict[str, Any]
+
+_OF_BILL: Final = (
+    *("id", "sequentialInvoiceNumber", "accountId", "accountCode"),
+    *("billDate", "dueDate", "externalInvoiceDate", "startDate", "endDate"),
+    *("startDateTimeUTC", "endDateTimeUTC", "billingFrequency", "billFrequencyInterval"),
+    *("timezone", "purchaseOrderNumber", "currency"),
+)
+_OF_LINE: Final = (
+    *("id", "sequenceNumber", "lineItemType", "description"),
+    *("productId", "productCode", "productName", "accountingProductCode"),
+    *("planId", "planGroupId", "contractId", "meterId", "aggregationId"),
+    *("compoundAggregationId", "pricingId", "counterId", "chargeId", "commitmentId", "balanceId"),
+    *("childAccountId", "childAccountCode", "segment"),
+    *("referencedBillId", "referencedLineItemId", "reasonId"),
+    *("servicePeriodStartDate", "servicePeriodEndDate"),
+)
+_NUMBERS: Final = ("quantity", "units")
+_AMOUNTS: Final = ("subtotal", "conversionRate", "convertedSubtotal")
+
+
+def write_statement(content: StatementContent) -> bytes:
+    """The statement as JSON."""
+    return wire.dumps(statement_document(content)) + b"\n"
+
+
+def statement_document(content: StatementContent) -> Document:
+    """The statement as a document."""
+    found: Document = {
+        "layout": LAYOUT,
+        "bill": _bill(content),
+        "definition": _definition(content),
+    }
+    if content.meter_ids:
+        found["filters"] = {"meterIds": list(content.meter_ids)}
+        found["omitted"] = _omitted(content.omitted)
+    prices = bool(content.layout.include_price_per_unit)
+    found["lines"] = [_line(each, prices=prices) for each in content.lines]
+    return found
+
+
+def _bill(content: StatementContent) -> Document:
+    named = {"accountName": content.account_name, "total": _text(content.bill["billTotal"])}
+    return _present({**_chosen(content.bill, _OF_BILL), **named})
+
+
+def _definition(content: StatementContent) -> Document:
+    record, layout = content.definition, content.layout
+    return _present(
+        {
+            "id": record and record.id,
+            "version": record and record.version,
+            "name": layout.name,
+            "aggregationFrequency": layout.aggregation_frequency.value,
+            "includePricePerUnit": bool(layout.include_price_per_unit),
+            "generateSlimStatements": bool(layout.generate_slim_statements),
+        }
+    )
+
+
+def _omitted(lines: Iterable[Mapping[str, Any]]) -> Document:
+    """How many lines are not shown, and what they come to: so the rest adds up to the total."""
+    amounts = [Decimal(each["convertedSubtotal"]) for each in lines]
+    with exact():
+        return {"lines": len(amounts), "convertedSubtotal": plain(sum(amounts, ZERO))}
+
+
+def _line(line: StatementLine, *, prices: bool) -> Document:
+    body = line.body
+    found = _chosen(body, _OF_LINE)
+    found |= {name: _text(body[name]) for name in _NUMBERS}
+    found["unit"] = body["unit"]
+    if prices:
+        found["pricePerUnit"] = _text(body["averageUnitPrice"])
+    found["currency"] = body["currency"]
+    found |= {name: _text(body[name]) for name in _AMOUNTS}
+    if bands := body.get("usagePerPricingBand"):
+        found["bands"] = [_band(each, prices=prices) for each in bands]
+    if line.usage_of is not None:
+        found["usageOf"] = line.usage_of
+    if line.usage:
+        found["usage"] = [_usage(each) for each in line.usage]
+    return _present(found)
+
+
+def _band(band: Mapping[str, Any], *, prices: bool) -> Document:
+    names = {
+        "lowerLimit": "lowerLimit",
+        "quantity": "bandQuantity",
+        "units": "bandUnits",
+        **({"unitPrice": "unitPrice", "fixedPrice": "fixedPrice"} if prices else {}),
+        "subtotal": "bandSubtotal",
+        "convertedSubtotal": "convertedBandSubtotal",
+    }
+    return {name: _text(band[member]) for name, member in names.items()}
+
+
+def _usage(usage: AggregatedUsage) -> Document:
+    return _present(
+        {
+            "meterId": usage.meter_id,
+            "meterCode": usage.meter_code,
+            "aggregationName": usage.aggregation_name,
+            "aggregationCode": usage.aggregation_code,
+            "aggregation": usage.kind.value,
+            "targetField": usage.field,
+            "additive": usage.is_additive,
+            "quantity": _number(usage.quantity),
+            "restQuantity": _number(rest_of(usage)),
+            "rows": [_row(each) for each in usage.rows],
+        }
+    )
+
+
+def rest_of(usage: AggregatedUsage) -> Decimal | None:
+    """What the filters of dimensions leave out of a quantity; None if nothing says so."""
+    if not (usage.filtered and usage.is_additive) or usage.quantity is None:
+        return None
+    with exact():
+        return usage.quantity - sum((each.quantity or ZERO for each in usage.rows), ZERO)
+
+
+def _row(row: StatementRow) -> Document:
+    found: Document = {
+        **_times(row.period),
+        "dimensions": dict(row.dimensions),
+        "measurements": row.measurements,
+        "quantity": _number(row.quantity),
+    }
+    if row.measures:
+        found["measures"] = measures_of(row)
+    return found
+
+
+def _times(period: Period) -> Document:
+    return {"start": format_instant(period.start), "end": format_instant(period.end)}
+
+
+def measures_of(row: StatementRow) -> Document:
+    """The measures of a row as texts, by field and aggregation."""
+    return {
+        field: {name: _number(value) for name, value in values.items()}
+        for field, values in row.measures.items()
+    }
+
+
+def _number(value: Decimal | None) -> str | None:
+    return None if value is None else plain(value)
+
+
+def _text(value: Any) -> str:
+    return plain(Decimal(value))
+
+
+def _chosen(document: Mapping[str, Any], names: Iterable[str]) -> Document:
+    return {name: document[name] for name in names if document.get(name) is not None}
+
+
+def _present(document: Document) -> Document:
+    return {name: value for name, value in document.items() if value is not None}

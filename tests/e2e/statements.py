@@ -1,0 +1,74 @@
+"""A process that makes statements of bills, and what must be the same whoever dies over it."""
+
+import hashlib
+from typing import Any
+
+from meterlake.model.bill_statements import KIND, StatementFormat, StatementOrder
+from meterlake.model.period import Month
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.events.events import EventFilters, list_events
+from meterlake.pipeline.statements.files import forget_files, read_file
+from meterlake.pipeline.statements.jobs import create, ensure_statement
+from meterlake.pipeline.statements.round import run_waiting
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bill_statements import statement_files
+from meterlake.stores.state.core.pages import Page
+from tests.bills import price_egress, subscribe, use
+from tests.homes import Home
+
+SEPTEMBER = Month(2026, 9)
+
+
+def prepared(home: Home) -> None:
+    """A home with a bill whose statement as JSON is of an earlier calculation."""
+    price_egress(home)
+    subscribe(home, "acme")
+    use(home, ("1", "acme", 40))
+    bill(home.stores, home.org_id, SEPTEMBER)
+    ensure_statement(home.stores, home.org_id, "test", StatementOrder(_bill_id(home)))
+    use(home, ("2", "acme", "2.5"))
+    home.clock.advance(hours=1)
+    bill(home.stores, home.org_id, SEPTEMBER)
+
+
+def _bill_id(home: Home) -> str:
+    with home.stores.state.reading(home.org_id) as reader:
+        [found] = bills.of_period(reader)
+    return found.id
+
+
+def _files(home: Home) -> dict[str, str]:
+    """The digests of the bill's files by format; each is as it was written down."""
+    bill_id, found = _bill_id(home), {}
+    with home.stores.state.reading(home.org_id) as reader:
+        files = statement_files(reader, [bill_id]).get(bill_id, {})
+    for format_, file in files.items():
+        found[format_.value] = hashlib.sha256(read_file(home.stores, file)).hexdigest()
+        assert found[format_.value] == file.sha256
+    return found
+
+
+def made(home: Home) -> dict[str, Any]:
+    """Have the statement made by a job, as the API and a worker do."""
+    stores, org_id = home.stores, home.org_id
+    seen, known = _files(home), stores.state.jobs.recent(org_id, KIND)
+    # Later than whoever died over it: its lease has ended.
+    home.clock.advance(days=30 + sum(job.attempt for job in known))
+    if len(known) == 1:
+        body = {"billId": _bill_id(home), "includeCsvFormat": True}
+        create(stores, org_id, "test", body)
+    failed = [error for _, error in run_waiting(stores, org_id) if error]
+    lost = forget_files(stores, org_id)
+    names = list_events(stores, org_id, EventFilters(), Page(100, None))["data"]
+    return {
+        "seen": seen,
+        "files": _files(home),
+        "failed": len(failed),
+        "lost": lost,
+        "objects": len(list(stores.objects.list(f"statements/{org_id}/"))),
+        "formats": len(StatementFormat),
+        "jobs": [job.status.value for job in stores.state.jobs.recent(org_id, KIND)],
+        "events": sorted(
+            each["eventName"] for each in names if "statementjob" in each["eventName"]
+        ),
+    }
