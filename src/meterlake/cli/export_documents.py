@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -25,6 +25,7 @@ from meterlake.model.queries import (
 from meterlake.model.rules.queries import check_dates, check_question
 from meterlake.pipeline.config.entities import id_of
 from meterlake.pipeline.config.months import month_named, month_text
+from meterlake.pipeline.home.closing import Closing, ClosingStep
 from meterlake.stages.export.exported_columns import (
     BILLS,
     FOCUS,
@@ -35,6 +36,7 @@ from meterlake.stages.export.exported_columns import (
     operational,
 )
 from meterlake.stores import Stores
+from meterlake.stores.objects.location import split_url
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -173,9 +175,32 @@ def resolve_export(stores: Stores, org_id: str, options: ExportOptions) -> Expor
     )
 
 
+def resolve_closing_exports(
+    closing: Closing, format: str, to: str | None
+) -> dict[ClosingStep, ExportRequest]:
+    """What is exported of a month that is closed, by step.
+
+    Args:
+        closing: The closing.
+        format: `csv`, `jsonl` or `parquet`.
+        to: A folder or a bucket; the home's exports if None.
+
+    Raises:
+        Invalid: It cannot be exported there.
+    """
+    words = ExportOptions(source="operational", format=format, to=to)
+    usage = replace(words, source="usage", month=str(closing.month))
+    chosen = {ClosingStep.EXPORT_USAGE: usage, ClosingStep.EXPORT_OPERATIONAL: words}
+    return {
+        step: resolve_export(closing.stores, closing.org_id, each) for step, each in chosen.items()
+    }
+
+
 def _check_written(options: ExportOptions) -> None:
     if options.to is not None and _NO_FOLDER.match(options.to):
         raise Invalid("--to", options.to, "a folder, s3://bucket/prefix or gs://bucket/prefix")
+    if options.to is not None and "://" in options.to:
+        split_url(options.to, "--to")
     if options.spreadsheet and options.format != Format.CSV.value:
         raise Invalid("--spreadsheet", True, f"absent where --format is {options.format}")
     if options.month is not None and options.types and not _DATED.intersection(options.types):

@@ -1,0 +1,106 @@
+"""`meterlake bill document`: a bill as a page or as a PDF; `bill template`: what to change about it."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.files import write_file
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.model.errors import Invalid, NotFound, Required
+
+Format = Literal["pdf", "html", "json"]
+Usage = Literal["auto", "day", "week", "month", "total", "none"]
+OptionalPath = Annotated[Path | None, Parameter(show_default=False)]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    app.command(document)
+    app.command(template)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class DocumentChoice:
+    """How a document is made.
+
+    Attributes:
+        format: How it is written.
+        to: The file to write; without it, the document is printed.
+        template: A template of your own, or a folder with bill.html and bill.typ.
+        fonts: A folder with fonts, beside those of packages.
+        usage: How finely the appendix shows usage; auto: none in long bills.
+    """
+
+    format: Format = "pdf"
+    to: OptionalPath = None
+    template: OptionalPath = None
+    fonts: OptionalPath = None
+    usage: Usage = "auto"
+
+
+_NO_CHOICE: Final = DocumentChoice()
+
+
+def document(
+    bill: str, /, *, choice: DocumentChoice = _NO_CHOICE, options: Options = NO_OPTIONS
+) -> int:
+    """Write a bill as people get it: a PDF, a page, or as JSON what templates are given.
+
+    The same bill gives the same bytes. A bill whose numbers do not add up is refused. One that is
+    not approved is a draft and says so.
+
+    Example: `meterlake bill document 2054cfc5-18df-47ce-926c-5817033073b4 --to bill.pdf`
+
+    Args:
+        bill: The id of the bill.
+    """
+    from meterlake.model.bill_document import AppendixDetail, DocumentFormat
+    from meterlake.model.ids import is_id
+    from meterlake.pipeline.documents.bill import make_document, options_of
+
+    if not is_id(bill):
+        raise NotFound("bill", bill)
+    if choice.to is None and choice.format == "pdf" and sys.stdout.isatty():
+        raise Required("--to")
+    id_, format_, detail = bill.lower(), DocumentFormat(choice.format), AppendixDetail(choice.usage)
+    with options.open() as (stores, organization):
+        found = options_of(
+            stores.settings, organization.code, format_, choice.template, choice.fonts
+        )
+        made = make_document(stores, organization.id, id_, format_, detail, found)
+    if choice.to is None:
+        sys.stdout.buffer.write(made.data)
+        sys.stdout.flush()
+        return 0
+    write_file(choice.to, made.data)
+    shown = {"bill": id_, "format": choice.format, "file": str(choice.to), "bytes": len(made.data)}
+    options.output.record(shown, "Document")
+    return 0
+
+
+def template(folder: Path, /, *, options: Options = NO_OPTIONS) -> int:
+    """Write meterlake's own templates into a folder, to be changed there.
+
+    Then `meterlake bill document BILL --template FOLDER` uses them.
+
+    Example: `meterlake bill template ./templates`
+
+    Args:
+        folder: The folder; it is made if there is none. A file that is there stays as it is.
+    """
+    from meterlake.pipeline.documents.render import own_templates
+
+    found = {folder / name: data for name, data in own_templates().items()}
+    for path in found:
+        if path.exists():
+            raise Invalid("folder", str(folder), f"a folder without {path.name}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, data in found.items():
+        write_file(path, data)
+    rows = [{"file": str(path), "bytes": len(data)} for path, data in found.items()]
+    options.output.rows(rows, ("file", "bytes"), "Templates")
+    return 0

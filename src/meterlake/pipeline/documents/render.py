@@ -1,0 +1,223 @@
+"""A document through a template: a page by Jinja2, a PDF by Typst, in a process with limits."""
+
+import json
+import re
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from importlib.util import find_spec
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any, Final
+
+from meterlake.model.bill_document import BillDocument, DocumentFormat
+from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, Unavailable
+from meterlake.pipeline.documents import render_process
+from meterlake.pipeline.documents.fonts import FAMILIES, font_folders
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+_SUFFIXES: Final = {DocumentFormat.HTML: ".html", DocumentFormat.PDF: ".typ"}
+_ENGINES: Final = {DocumentFormat.HTML: "jinja", DocumentFormat.PDF: "typst"}
+_NAME: Final = "bill"
+MEMORY: Final = 4 << 30
+# Tags lead readers of screens through a PDF. They make a long one fifteen times as large.
+TAGGED_MAX: Final = 500
+# So many documents are made at once, each of which may take that much memory.
+_AT_ONCE: Final = BoundedSemaphore(2)
+# A wall clock may run this much longer than the processor.
+_WAIT: Final = 3
+# What Typst says of a text that no font has, and where it says something.
+_NO_GLYPH: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
+_AT: Final = re.compile(r"┌─ (?:\S*/)?([^/\s]+):(\d+):(\d+)")
+_ESCAPE: Final = re.compile(r"\\u\{([0-9a-f]+)\}")
+_SHOWN_MAX: Final = 500
+# Nothing of the machine's own settings, and a proxy that nobody has: no download can begin.
+_ENVIRONMENT: Final = {
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:1"),
+    **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:1"),
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "PYTHONUTF8": "1",
+    # Each thread of a machine with many cores would take memory of the limit for itself.
+    "RAYON_NUM_THREADS": "2",
+    "MALLOC_ARENA_MAX": "2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """How documents are made.
+
+    Attributes:
+        template: A file, or a folder with `bill.html` and `bill.typ`; meterlake's own if None.
+        fonts: A folder with more fonts.
+        seconds: Of the processor, that one document may take.
+    """
+
+    template: Path | None = None
+    fonts: Path | None = None
+    seconds: int = 60
+
+
+def render_document(
+    document: BillDocument, format: DocumentFormat, options: RenderOptions
+) -> bytes:
+    """A document in a format: the same bytes for the same document, template and fonts.
+
+    Raises:
+        BadTemplate: The template cannot be used.
+        NoGlyph: No font has a character.
+        NotAvailable: What makes a PDF is not installed.
+        Unavailable: The process failed.
+    """
+    if format is DocumentFormat.JSON:
+        return json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
+    template = find_template(format, options.template)
+    job = {
+        "engine": _ENGINES[format],
+        "document": document,
+        "template": str(template),
+        "root": str(template.parent),
+        "nowhere": str(TEMPLATES / "packages"),
+        "fonts": font_folders(options.fonts) if format is DocumentFormat.PDF else [],
+        "families": FAMILIES,
+        "timestamp": _timestamp(document),
+        "tags": _count_rows(document) <= TAGGED_MAX,
+        "seconds": options.seconds,
+        "memory": MEMORY,
+    }
+    with _AT_ONCE:
+        found = _run(job, template, options.seconds)
+    if found.returncode == render_process.MISTAKE:
+        raise _mistake(json.loads(found.stdout), template, document)
+    if found.returncode != 0:
+        raise _end(found, template, options.seconds)
+    return found.stdout
+
+
+def own_templates() -> dict[str, bytes]:
+    """Meterlake's own templates by the names of their files."""
+    paths = (TEMPLATES / template_name(each) for each in _SUFFIXES)
+    return {each.name: each.read_bytes() for each in paths}
+
+
+def template_name(format: DocumentFormat) -> str:
+    """How the file of a template is called in its folder."""
+    return f"{_NAME}{_SUFFIXES[format]}"
+
+
+def find_template(format: DocumentFormat, chosen: Path | None) -> Path:
+    """The file of a template.
+
+    Raises:
+        Invalid: There is no such file, or it is for another format.
+    """
+    suffix = _SUFFIXES[format]
+    if chosen is None:
+        return TEMPLATES / template_name(format)
+    path = chosen / template_name(format) if chosen.is_dir() else chosen
+    if not path.is_file():
+        raise Invalid("template", str(path), "a file that exists")
+    if path.suffix != suffix:
+        rule = f"a file whose name ends with {suffix}, for {format}"
+        raise Invalid("template", str(path), rule)
+    return path.resolve()
+
+
+def _count_rows(document: BillDocument) -> int:
+    lines = sum(len(each["lines"]) for each in document["sections"])
+    usages = (one for each in document["usage"]["lines"] for one in each["usages"])
+    return lines + sum(len(each["rows"]) for each in usages)
+
+
+def _timestamp(document: BillDocument) -> int:
+    """The time that a PDF says it is of: the date of the bill, since no clock decides bytes."""
+    day = date.fromisoformat(document["bill"]["date"])
+    return int(datetime.combine(day, time(), UTC).timestamp())
+
+
+def _run(job: dict[str, Any], template: Path, seconds: int) -> "subprocess.CompletedProcess[bytes]":
+    packages = {
+        str(Path(each).parent)
+        for name in ("typst", "jinja2", "markupsafe")
+        if (spec := find_spec(name)) is not None
+        for each in spec.submodule_search_locations or ()
+    }
+    command = [sys.executable, "-S", "-E", "-s", "-B", render_process.__file__]
+    environment = {**_ENVIRONMENT, "METERLAKE_RENDER_PATH": json.dumps(sorted(packages))}
+    try:
+        return subprocess.run(  # noqa: S603 - our own file, by our own interpreter
+            command,
+            input=json.dumps(job).encode(),
+            capture_output=True,
+            timeout=_WAIT * seconds,
+            env=environment,
+            cwd="/",
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _too_slow(template, seconds) from None
+    except OSError as error:
+        raise Unavailable("the process that makes documents", str(error)) from error
+
+
+def _too_slow(template: Path, seconds: int) -> BadTemplate:
+    return BadTemplate(template.name, f"the document was not made within {seconds} s")
+
+
+def _end(
+    found: "subprocess.CompletedProcess[bytes]", template: Path, seconds: int
+) -> BadTemplate | Unavailable:
+    """What an unexpected end of the process means."""
+    text = found.stderr.decode("utf-8", "replace").strip()
+    if found.returncode < 0 and -found.returncode in _OUT_OF_TIME:
+        return _too_slow(template, seconds)
+    if "MemoryError" in text or "memory allocation" in text or found.returncode == -_ABORTED:
+        return BadTemplate(template.name, f"it needs more than {MEMORY >> 30} GiB of memory")
+    last = text.splitlines()[-1] if text else f"it ended with {found.returncode}"
+    return Unavailable("the process that makes documents", last[:_SHOWN_MAX])
+
+
+_OUT_OF_TIME: Final = (9, 24)
+_ABORTED: Final = 6
+
+
+def _mistake(mistake: dict[str, Any], template: Path, document: BillDocument) -> Exception:
+    if "jinja" in mistake:
+        file, line = mistake.get("file") or template.name, mistake.get("line")
+        where = f"{file}, line {line}" if line else file
+        return BadTemplate(where, mistake["jinja"][:_SHOWN_MAX])
+    text = mistake["typst"]
+    missing = _NO_GLYPH.search(text)
+    if missing is not None:
+        return _no_glyph(missing[1], document)
+    at = _AT.search(text)
+    where = f"{at[1]}, line {at[2]}" if at else template.name
+    reason = text.split("\n", 1)[0].removeprefix("error: ")
+    return BadTemplate(where, reason[:_SHOWN_MAX])
+
+
+def _no_glyph(text: str, document: BillDocument) -> NoGlyph:
+    """The character that no font has, and where the document has it."""
+    shown = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+    field = next((path for path, value in _texts(document) if shown in value), "the template")
+    names = ", ".join(
+        f"U+{ord(each):04X} {unicodedata.name(each, '')}".strip() for each in shown[:4]
+    )
+    remedy = "`--fonts FOLDER` (METERLAKE_DOCUMENT_FONTS) names a folder with more fonts"
+    return NoGlyph(field, f"{shown!r} ({names})", remedy)
+
+
+def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """All texts of a document with their paths."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from _texts(each, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _texts(each, f"{path}[{number}]")

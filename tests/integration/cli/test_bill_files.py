@@ -1,0 +1,116 @@
+"""`meterlake bill statement` and `bill document`: printed, or written into a file."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from meterlake.cli import run
+from tests.bills import a_home_to_bill
+from tests.document_world import pages_of
+from tests.statement_world import SEPTEMBER, bill_ids
+
+NOBODY = "5d9d4a3e-0000-4000-8000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    from meterlake.pipeline.billing.jobs import bill
+
+    with a_home_to_bill(tmp_path_factory.mktemp("statement")) as found:
+        bill(found.stores, found.org_id, SEPTEMBER)
+        yield found
+
+
+@pytest.fixture
+def at(home):
+    return ["--home", str(home.stores.home)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["one"], 1, "no bill 'one'"),
+        ([NOBODY], 1, f"no bill '{NOBODY}'"),
+        ([NOBODY, "--format", "pdf"], 2, "format"),
+        ([], 2, "BILL"),
+    ],
+)
+def test_what_is_no_bill_or_no_format_is_refused(at, capsys, arguments, code, error):
+    assert run(["bill", "statement", *arguments, *at]) == code
+    captured = capsys.readouterr()
+    assert error in captured.err
+    assert captured.out == ""
+
+
+def test_a_folder_is_no_file(home, at, tmp_path, capsys):
+    bill_id = bill_ids(home)[0]
+    for path in (tmp_path, tmp_path / "none" / "file"):
+        assert run(["bill", "statement", bill_id, "--to", str(path), *at]) == 1
+        assert "a file in a folder that exists" in capsys.readouterr().err
+
+
+def test_a_statement_is_printed_in_both_formats_and_written_into_a_file(home, at, tmp_path, capsys):
+    bill_id = bill_ids(home)[0]
+    assert run(["bill", "statement", bill_id, *at]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["bill"]["id"] == bill_id
+
+    assert run(["bill", "statement", bill_id, "--format", "csv", *at]) == 0
+    printed = capsys.readouterr().out
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert {row["billId"] for row in rows} == {bill_id}
+
+    path = tmp_path / "file.csv"
+    arguments = ["--format", "csv", "--to", str(path), "--json", *at]
+    assert run(["bill", "statement", bill_id, *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == len(printed)
+    assert path.read_text() == printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["one"], 1, "no bill 'one'"),
+        ([NOBODY, "--format", "json"], 1, f"no bill '{NOBODY}'"),
+        ([NOBODY, "--format", "csv"], 2, "format"),
+        ([NOBODY, "--usage", "hour"], 2, "usage"),
+        ([], 2, "BILL"),
+    ],
+)
+def test_a_document_of_no_bill_or_no_format_is_refused(at, capsys, arguments, code, error):
+    assert run(["bill", "document", *arguments, *at]) == code
+    captured = capsys.readouterr()
+    assert error in captured.err
+    assert captured.out == ""
+
+
+def test_a_document_is_printed_or_written(home, at, tmp_path, capsysbinary):
+    bill_id = bill_ids(home)[0]
+    assert run(["bill", "document", bill_id, "--format", "json", *at]) == 0
+    document = json.loads(capsysbinary.readouterr().out)
+    assert document["bill"]["id"] == bill_id
+    path = tmp_path / "bill.pdf"
+    assert run(["bill", "document", bill_id, "--to", str(path), "--json", *at]) == 0
+    told = json.loads(capsysbinary.readouterr().out)
+    assert told == {
+        "bill": bill_id,
+        "format": "pdf",
+        "file": str(path),
+        "bytes": path.stat().st_size,
+    }
+    assert document["totals"]["total"] in pages_of(path.read_bytes())[0]
+
+
+def test_templates_are_copied_changed_and_used(home, at, tmp_path, capsysbinary):
+    bill_id, folder = bill_ids(home)[0], tmp_path / "own"
+    assert run(["bill", "template", str(folder)]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["bill.html", "bill.typ"]
+    assert run(["bill", "template", str(folder)]) == 1
+    assert b"a folder without bill.html" in capsysbinary.readouterr().err
+
+    arguments = ["bill", "document", bill_id, "--format", "html", "--template", str(folder), *at]
+    (folder / "bill.html").write_text("{{ bill.id }}")
+    assert run(arguments) == 0
+    assert capsysbinary.readouterr().out == bill_id.encode()
