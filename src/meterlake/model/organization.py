@@ -48,6 +48,14 @@ class StatementAutoGenerateMode(StrEnum):
     JSON_AND_CSV = "JSON_AND_CSV"
 
 
+class LateUsagePolicy(StrEnum):
+    """What scheduled billing does about usage that comes after the bill of its period."""
+
+    RECALCULATE = "RECALCULATE"
+    CARRY_FORWARD = "CARRY_FORWARD"
+    REPORT = "REPORT"
+
+
 class TimePeriodUnit(StrEnum):
     """The unit of the grace period before a bill approves itself."""
 
@@ -127,6 +135,13 @@ class OrganizationConfig(Entity):
     allow_overlapping_plans: Flag = False
     bill_prefix: Text | None = None
     sequence_start_number: Annotated[Ordinal, Field(le=10**15)] | None = None
+    late_usage: LateUsagePolicy = LateUsagePolicy.REPORT
+    review_unpriced_usage: Flag = True
+    review_missing_bills: Flag = True
+    review_total_percent: NonNegative = Decimal(50)
+    review_total_periods: Annotated[Integer, Field(ge=1, le=36)] = 6
+    review_rejected_rows: Annotated[Integer, Field(ge=0)] = 0
+    review_files: tuple[Annotated[Text, Field(min_length=1, max_length=200)], ...] = ()
 
 
 # The settings that decide when periods begin and end.

@@ -22,7 +22,8 @@ from meterlake.stores.state.jobs import JobFilters
 AUTHOR: Final = "auto-approval"
 # Bills of one transaction: other writers of State wait for as long as it takes.
 _BATCH: Final = 200
-# As many jobs are asked at once whether something was wrong with a bill.
+# As many jobs are asked at once whether something was wrong with a bill. The newest one is asked
+# first, alone: mostly it is the one that made the bills.
 JOBS_AT_ONCE: Final = 100
 _ONE_DAY: Final = timedelta(days=1)
 
@@ -40,7 +41,7 @@ def approve_due(stores: Stores, org_id: str) -> int:
     if not found:
         return 0
     if not stores.settings.approve_held_bills:
-        held = _Held(stores, org_id)
+        held = HeldAccounts(stores, org_id)
         found = [each for each in found if not held.is_held(each)]
     ids = [each.id for each in found]
     for start in range(0, len(ids), _BATCH):
@@ -80,7 +81,7 @@ class _Verdict(NamedTuple):
         return self.job_id == bill.job_id or _is_about(self.order, bill)
 
 
-class _Held:
+class HeldAccounts:
     """What the newest jobs say of the accounts that they were about."""
 
     def __init__(self, stores: Stores, org_id: str) -> None:
@@ -104,15 +105,16 @@ class _Held:
 
 
 def _read_verdicts(stores: Stores, org_id: str) -> Iterator[_Verdict]:
-    complete, token = JobFilters(statuses=(JobStatus.COMPLETE,)), None
+    complete, page = JobFilters(statuses=(JobStatus.COMPLETE,)), Page(1)
     while True:
-        jobs, token = stores.state.jobs.page(org_id, KIND, complete, Page(JOBS_AT_ONCE, token))
+        jobs, token = stores.state.jobs.page(org_id, KIND, complete, page)
         for job in jobs:
             with suppress(Required):  # Of an older version.
                 order = BillOrder.from_wire(job.parameters)
                 yield _Verdict(job.id, order, frozenset(job.result.get(HELD, ())))
         if token is None:
             return
+        page = Page(JOBS_AT_ONCE, token)
 
 
 def _is_about(order: BillOrder, bill: WaitingBill) -> bool:

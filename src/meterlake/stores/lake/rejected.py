@@ -6,7 +6,7 @@ reason of its last try. It is mended when a try was not rejected.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
@@ -52,6 +52,17 @@ _SELECT: Final = f"""{ITEMS}
 SELECT item.*, s.delivery, s.received_at, s.format
 FROM item JOIN lake.source s ON s.identity = item.identity AND s.attempt = item.attempt"""
 
+
+_COUNT_OPEN: Final = f"""{ITEMS}, dated AS (
+    SELECT item.reason, s.received_at,
+        regexp_extract_all(item.original, '[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}') AS days
+    FROM item JOIN lake.source s ON s.identity = item.identity AND s.attempt = item.attempt
+    WHERE item.status = 'open'
+)
+SELECT reason, count(*) FROM dated
+WHERE CASE WHEN len(days) = 0 THEN received_at >= $1
+    ELSE len(list_filter(days, day -> day BETWEEN $2 AND $3)) > 0 END
+GROUP BY reason ORDER BY reason"""
 
 # Whether there are any: what they have become since costs more than most commands.
 ANY: Final = "SELECT true FROM lake.rejected LIMIT 1"
@@ -205,6 +216,26 @@ def ever_rejected(connection: duckdb.DuckDBPyConnection, places: Iterable[RowRef
     with temporary_table(connection, "wanted", _PLACE, list(places)):
         rows = connection.execute(query).fetchall()
     return {RowRef(*row) for row in rows}
+
+
+def count_open(
+    connection: duckdb.DuckDBPyConnection, first: date, last: date, received_from: datetime
+) -> dict[str, int]:
+    """How many rows of some days wait to be mended, by reason.
+
+    A row is of the days that its text names; one that names no day at all is counted if it came
+    since an instant.
+
+    Args:
+        connection: To the lake.
+        first: The first day.
+        last: The last day.
+        received_from: The instant, aware.
+    """
+    if connection.execute(ANY).fetchone() is None:
+        return {}
+    rows = connection.execute(_COUNT_OPEN, [naive(received_from), str(first), str(last)])
+    return dict(rows.fetchall())
 
 
 def meters(connection: duckdb.DuckDBPyConnection) -> set[str]:

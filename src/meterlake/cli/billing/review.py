@@ -1,0 +1,60 @@
+"""`meterlake bill review`: what somebody should look at before the bills of a month are approved."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meterlake.cli.output import Output
+    from meterlake.model.bill_review import ReviewFinding
+
+
+def register(app: App) -> None:
+    """Add the command."""
+    app.command(review)
+
+
+def review(
+    *,
+    month: Annotated[str, Parameter(name="--month")],
+    options: Options = NO_OPTIONS,
+) -> int:
+    """List what is open before the bills of a month are approved, one line each.
+
+    These are: files that are expected and have not come, rejected rows of the month, usage that
+    came after its bill, usage without a price, accounts that cannot be billed, bills that are
+    missing, and totals that are far from the median of earlier ones. The organization's
+    configuration says which of them count. The month is billed once more, and nothing is stored.
+
+    It ends with 1 if anything is open.
+
+    Example: `meterlake bill review --month 2026-10`
+
+    Args:
+        month: Such as 2026-10; or `last` or `current`.
+    """
+    from meterlake.pipeline.config.months import month_named
+    from meterlake.pipeline.home.bill_review import review_bills
+
+    with options.open() as (stores, organization):
+        meant = month_named(stores, organization.id, month)
+        found = review_bills(stores, organization.id, meant)
+    show_review(found, options.output)
+    if not found:
+        options.output.note(f"Nothing is open: the bills of {meant} may be approved.")
+    return 1 if found else 0
+
+
+def show_review(found: "Sequence[ReviewFinding]", output: "Output") -> None:
+    """Print what is open, one line each."""
+    if output.json:
+        for each in found:
+            output.line({"type": "open", **each.to_wire()})
+        return
+    if found:
+        rows = [each.to_wire() for each in found]
+        output.rows(rows, ("kind=open", "subject", "detail", "command=look closer"), "Open")

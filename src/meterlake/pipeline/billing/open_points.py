@@ -1,0 +1,69 @@
+"""What is open about bills that somebody approves: counted from what is stored."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final
+
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bill_review import ReviewKind
+from meterlake.model.money import exact
+from meterlake.model.organization import OrganizationConfig
+from meterlake.pipeline.billing.approval import HeldAccounts
+from meterlake.stores import Stores
+from meterlake.stores.state.billing.auto_approval import WaitingBill, bills_to_approve
+from meterlake.stores.state.billing.bill_lists import BillFilters
+from meterlake.stores.state.billing.bill_totals import BillTotals, read_bill_totals
+from meterlake.stores.state.billing.late_usage.lists import count_undecided
+
+_ONE_DAY: Final = timedelta(days=1)
+# Of more bills than these nothing is counted: `meterlake bill review` has time for it.
+_BILLS_MAX: Final = 10_000
+
+
+def describe_open_points(stores: Stores, org_id: str, filters: BillFilters) -> str:
+    """What is open about the bills that filters mean and that wait for approval; empty if nothing.
+
+    It bills nothing again: usage without a price and accounts that failed are those of the job that
+    billed them last. `meterlake bill review` looks closer.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    waiting = replace(filters, status=BillStatus.PENDING, locked=False)
+    with stores.state.reading(org_id) as reader:
+        found = bills_to_approve(reader, waiting, _BILLS_MAX)
+        [record] = reader.all(OrganizationConfig)
+        counts = Counter({ReviewKind.LATE_USAGE: count_undecided(reader, [e.id for e in found])})
+        if record.entity.review_total_percent and found:
+            first, last = min(e.bill_date for e in found), max(e.bill_date for e in found)
+            accounts, own = {e.account_id for e in found}, {e.id for e in found}
+            periods = record.entity.review_total_periods
+            totals = read_bill_totals(reader, first, last + _ONE_DAY, periods, accounts)
+            counts[ReviewKind.TOTAL_JUMPED] = sum(
+                each.bill_id in own and has_jumped(each, record.entity.review_total_percent)
+                for each in totals
+            )
+    if record.entity.review_unpriced_usage:
+        held = HeldAccounts(stores, org_id)
+        counts[ReviewKind.UNPRICED_USAGE] = sum(map(held.is_held, found))
+    return _sentence(counts, found)
+
+
+def _sentence(counts: Counter[ReviewKind], bills: Sequence[WaitingBill]) -> str:
+    told = [f"{count} {kind.value}" for kind, count in sorted(counts.items()) if count]
+    months = sorted({f"{each.bill_date - _ONE_DAY:%Y-%m}" for each in bills})
+    if not told:
+        return ""
+    return f"open: {', '.join(told)} (meterlake bill review --month {months[-1]})"
+
+
+def has_jumped(bill: BillTotals, percent: Decimal) -> bool:
+    """Whether a bill is further from the median of those before it than so many percent of it."""
+    if not bill.earlier:
+        return False
+    usual = bill.usual
+    with exact():
+        return abs(bill.total - usual) * 100 > abs(usual) * percent

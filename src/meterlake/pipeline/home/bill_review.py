@@ -1,0 +1,273 @@
+"""What is open before the bills of a month are approved: `meterlake bill review`."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final, Self
+
+from meterlake.model.bill_jobs import BillOrder
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bill_review import ReviewFinding, ReviewKind
+from meterlake.model.billing import Bill, Failure
+from meterlake.model.late_usage import UNDECIDED, LateUsage
+from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, zone
+from meterlake.model.unbilled import Uncovered, Unpriced
+from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
+from meterlake.pipeline.billing.late_usage.lists import list_late
+from meterlake.pipeline.billing.open_points import has_jumped
+from meterlake.pipeline.billing.run import BillResult
+from meterlake.pipeline.home.expected_files import missing_files
+from meterlake.pipeline.usage.late import BILLS, Late, late
+from meterlake.stages.bill import BillIdentity, selections_of
+from meterlake.stores import Stores
+from meterlake.stores.lake.rejected import count_open
+from meterlake.stores.state.billing.bill_totals import BillTotals, read_bill_totals
+from meterlake.stores.state.core.account_names import by_id
+
+_ONE_DAY: Final = timedelta(days=1)
+_MONTH: Final = "{month}"
+# What nobody has to look at: usage that a filter leaves out on purpose.
+_INTENDED: Final = (Uncovered.FILTERED,)
+
+
+@dataclass(slots=True)
+class RunOutcome:
+    """What billing a month came to, as far as somebody should look at it.
+
+    Attributes:
+        missing: The bills that would be made, and that there are not.
+    """
+
+    unpriced: list[Unpriced] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    missing: list[Bill] = field(default_factory=list)
+
+
+def review_bills(stores: Stores, org_id: str, month: Month) -> list[ReviewFinding]:
+    """What is open before the bills of a month are approved, as the organization's settings say.
+
+    The month is billed once more without storing anything: accounts that cannot be billed and
+    usage without a price are those of now, whenever somebody billed it.
+
+    Raises:
+        NotFound: There is no such organization.
+        Unavailable: A store failed.
+    """
+    review = _BillReview.open(stores, org_id, month)
+    return review.findings(review.calculate())
+
+
+def review_result(
+    stores: Stores, org_id: str, month: Month, result: BillResult
+) -> list[ReviewFinding]:
+    """What is open after the bills of a month were made; see `review_bills`."""
+    found = RunOutcome(result.unpriced, result.failures)
+    return _BillReview.open(stores, org_id, month).findings(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _BillReview:
+    """Looks for what is open before the bills of a month are approved.
+
+    Attributes:
+        settings: They say what counts.
+    """
+
+    stores: Stores
+    org_id: str
+    month: Month
+    settings: OrganizationConfig
+
+    @classmethod
+    def open(cls, stores: Stores, org_id: str, month: Month) -> Self:
+        """A review with the organization's settings of now."""
+        with stores.state.reading(org_id) as reader:
+            [record] = reader.all(OrganizationConfig)
+        return cls(stores, org_id, month, record.entity)
+
+    def findings(self, found: RunOutcome) -> list[ReviewFinding]:
+        """What is open, with what billing the month came to."""
+        return [
+            *self._missing_files(),
+            *self._rejected_rows(),
+            *self._late_usage(),
+            *self._jumps(),
+            *self._run(found),
+        ]
+
+    def _run(self, found: RunOutcome) -> Iterator[ReviewFinding]:
+        """What billing says that is open."""
+        for failure in found.failures:
+            yield ReviewFinding(
+                kind=ReviewKind.FAILED_ACCOUNT,
+                subject=failure.account_code,
+                detail=failure.reason,
+                command=_bill_of(failure.account_code, f"--month {self.month}"),
+            )
+        if self.settings.review_missing_bills:
+            yield from map(_describe_missing, found.missing)
+        if self.settings.review_unpriced_usage:
+            for each in found.unpriced:
+                if each.reason not in _INTENDED:
+                    yield _describe_unpriced(each, self.month)
+
+    # ---- billing once more ----------------------------------------------------------------------
+
+    def calculate(self) -> RunOutcome:
+        """Bill the month once more, without storing anything."""
+        [selection] = selections_of(BillOrder(days=self.month), self.settings)
+        snapshot = self.stores.lake(self.org_id).snapshot()
+        reading = read_bills(self.stores, self.org_id, selection, snapshot)
+        found = RunOutcome()
+        for calculation in reading.calculations():
+            found.unpriced.extend(calculation.unpriced())
+            # Those that would come out as they are stored are not made.
+            for account in calculation.made(BillStatus.PENDING, isolated=True):
+                found.failures.extend(account.refused)
+                found.missing.extend(_not_stored(reading, account.made))
+        found.unpriced.extend(reading.unknown_usage())
+        return found
+
+    # ---- what stands in State and in the lake ---------------------------------------------------
+
+    def _missing_files(self) -> Iterator[ReviewFinding]:
+        patterns = [each.replace(_MONTH, str(self.month)) for each in self.settings.review_files]
+        for each in missing_files(self.stores, self.org_id, patterns):
+            yield ReviewFinding(
+                kind=ReviewKind.MISSING_FILE,
+                subject=each,
+                detail="no such file has come",
+                command="meterlake receipts list",
+            )
+
+    def _rejected_rows(self) -> Iterator[ReviewFinding]:
+        month = self.month
+        began = month.period(zone(self.settings.timezone)).start
+        with self.stores.lake(self.org_id).reader() as connection:
+            counts = count_open(connection, month.first, month.after - _ONE_DAY, began)
+        if sum(counts.values()) <= self.settings.review_rejected_rows:
+            return
+        for reason, count in counts.items():
+            rows = "row waits" if count == 1 else "rows wait"
+            yield ReviewFinding(
+                kind=ReviewKind.REJECTED_ROWS,
+                subject=reason,
+                detail=f"{count:,} rejected {rows} to be mended",
+                command=f"meterlake rejected list --reason {reason}",
+            )
+
+    def _late_usage(self) -> Iterator[ReviewFinding]:
+        period = str(self.month)
+        command = f"meterlake late --month {period}"
+        noted = list_late(self.stores, self.org_id, period=period)
+        for usage in noted:
+            if usage.status in UNDECIDED:
+                yield ReviewFinding(
+                    kind=ReviewKind.LATE_USAGE,
+                    subject=usage.account_code,
+                    detail=_describe_late(usage),
+                    command=command,
+                    bill_id=usage.bill_id,
+                )
+        for each in late(self.stores, self.org_id):
+            accounts = _unseen(each, noted)
+            if each.closed_by == BILLS and each.period == period and accounts:
+                yield ReviewFinding(
+                    kind=ReviewKind.LATE_USAGE,
+                    subject=", ".join(sorted(accounts)),
+                    detail=f"{each.measurements:,} measurements came after the bills were made",
+                    command=command,
+                )
+
+    def _jumps(self) -> list[ReviewFinding]:
+        percent = self.settings.review_total_percent
+        if not percent:
+            return []
+        days = self.month.first + _ONE_DAY, self.month.after + _ONE_DAY
+        with self.stores.state.reading(self.org_id) as reader:
+            totals = read_bill_totals(reader, *days, self.settings.review_total_periods)
+            jumped = [each for each in totals if has_jumped(each, percent)]
+            names = by_id(reader, {each.account_id for each in jumped})
+        found = [
+            _describe_jump(each, names[each.account_id].code if each.account_id in names else "")
+            for each in jumped
+        ]
+        return sorted(found, key=lambda each: (each.subject, each.bill_id))
+
+
+def _not_stored(reading: BillReading, made: Iterable[Bill | Failure]) -> Iterator[Bill]:
+    for each in made:
+        if isinstance(each, Failure):
+            continue
+        if BillIdentity.of_bill(each) not in reading.billed.get(each.account_id, ()):
+            yield each
+
+
+def _describe_missing(bill: Bill) -> ReviewFinding:
+    return ReviewFinding(
+        kind=ReviewKind.MISSING_BILL,
+        subject=bill.account_code,
+        detail=f"no bill of {bill.bill_date}; it would come to {_amount(bill.total, bill.currency)}",
+        command=_bill_of(bill.account_code, f"--date {bill.bill_date}"),
+    )
+
+
+def _describe_unpriced(usage: Unpriced, month: Month) -> ReviewFinding:
+    what = ".".join(filter(None, (usage.meter_code, usage.aggregation_code)))
+    account = usage.account_code or usage.account_id
+    return ReviewFinding(
+        kind=ReviewKind.UNPRICED_USAGE,
+        subject=account,
+        detail=f"{usage.measurements:,} measurements of {what} without a price: {usage.why}",
+        command=_bill_of(account, f"--month {month}"),
+    )
+
+
+def _bill_of(account: str, when: str) -> str:
+    return f"meterlake bill {when} --account {shlex.quote(account)}"
+
+
+def _describe_late(usage: LateUsage) -> str:
+    if usage.difference is None:
+        return f"usage came after the bill was made: {usage.status.value}"
+    return (
+        f"usage that came after the bill was made comes to {usage.difference:+,f} {usage.currency}:"
+        f" {usage.status.value}"
+    )
+
+
+def _unseen(period: Late, noted: Sequence[LateUsage]) -> set[str]:
+    """The accounts of a period for whose late usage nothing was noted, not even that it is open."""
+    if period.last_received is None:
+        return set()
+    seen = [each for each in noted if each.sources]
+    newest = max((source.last for each in seen for source in each.sources), default=None)
+    if newest is None or newest < period.last_received:
+        return period.accounts
+    return period.accounts - {each.account_code for each in seen}
+
+
+def _describe_jump(bill: BillTotals, code: str) -> ReviewFinding:
+    usual = bill.usual
+    with exact():
+        change = (bill.total - usual) * 100
+    count = len(bill.earlier)
+    before = "the bill before" if count == 1 else f"the median of {count} bills before"
+    far = f"{abs(change / usual):,.0f} % {'above' if change > ZERO else 'below'} {before}"
+    if usual == ZERO:
+        far = f"not as {before}"
+    return ReviewFinding(
+        kind=ReviewKind.TOTAL_JUMPED,
+        subject=code or bill.account_id,
+        detail=f"{_amount(bill.total, bill.currency)} is {far}: {_amount(usual, bill.currency)}",
+        command=f"meterlake bill explain {bill.bill_id}",
+        bill_id=bill.bill_id,
+    )
+
+
+def _amount(total: Decimal, currency: str) -> str:
+    return f"{plain(total)} {currency}"

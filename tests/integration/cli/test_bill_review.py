@@ -1,0 +1,248 @@
+"""`meterlake bill review`: one line for each thing that is open before bills are approved."""
+
+import json
+import shlex
+from datetime import date
+from decimal import Decimal
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meterlake.cli import run
+from meterlake.model.period import Month
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.open_points import describe_open_points, has_jumped
+from meterlake.pipeline.home.bill_review import review_bills
+from meterlake.stores.state.billing.bill_lists import BillFilters
+from meterlake.stores.state.billing.bill_totals import BillTotals
+from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
+from tests.homes import HEADER, configure, csv_row
+
+SEPTEMBER = Month(2026, 9)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    with a_home_to_bill(tmp_path) as opened:
+        monkeypatch.setenv("METERLAKE_HOME", str(opened.stores.home))
+        yield opened
+
+
+def settings(home, **changes):
+    configure(home.stores, home.org_id, organizationConfig={"daysBeforeBillDue": 14, **changes})
+
+
+def opened(home, month=SEPTEMBER):
+    return [
+        (each.kind.value, each.subject, each.detail)
+        for each in review_bills(home.stores, home.org_id, month)
+    ]
+
+
+def bill_months(home, *months):
+    for month in months:
+        assert not bill(home.stores, home.org_id, Month(2026, month)).failures
+
+
+def test_bills_that_were_made_have_nothing_open(home, capsys):
+    bill_months(home, 9)
+
+    assert run(["bill", "review", "--month", "2026-09"]) == 0
+    assert "Nothing is open: the bills of 2026-09 may be approved." in capsys.readouterr().out
+
+
+def test_a_month_that_nobody_billed_has_its_bills_missing(home, capsys):
+    assert opened(home) == [
+        ("MissingBill", "acme", "no bill of 2026-10-01; it would come to 73.5 USD"),
+        ("MissingBill", "bolt", "no bill of 2026-10-01; it would come to 131 USD"),
+    ]
+    assert run(["bill", "review", "--month", "2026-09", "--json"]) == 1
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert first["type"] == "open"
+    assert first["command"] == "meterlake bill --date 2026-10-01 --account acme"
+    assert run(shlex.split(first["command"])[1:]) == 0
+    assert [subject for _, subject, _ in opened(home)] == ["bolt"]
+
+    settings(home, reviewMissingBills=False)
+    assert opened(home) == []
+
+
+def test_nothing_of_a_review_is_stored(home):
+    with home.stores.state.reading(home.org_id) as reader:
+        before = list(reader.connection.connection.iterdump()) if is_sqlite(reader) else None
+    opened(home)
+    with home.stores.state.reading(home.org_id) as reader:
+        after = list(reader.connection.connection.iterdump()) if is_sqlite(reader) else None
+    assert after == before
+
+
+def is_sqlite(reader):
+    return reader.connection.dialect.name == "sqlite"
+
+
+def test_an_account_that_cannot_be_billed_is_open_with_its_reason(home):
+    bill_months(home, 9)
+    refuse_bills(home, "bolt")
+
+    [(kind, subject, detail)] = opened(home)
+    assert (kind, subject) == ("FailedAccount", "bolt")
+    assert "EUR" in detail
+
+
+def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, capsys):
+    use(home, ("9", "zoë's", 7))
+    bill_months(home, 9)
+
+    [(kind, subject, detail)] = opened(home)
+    assert (kind, subject) == ("UnpricedUsage", "zoë's")
+    assert detail.startswith("1 measurements of egress")
+    assert run(["bill", "review", "--month", "2026-09"]) == 1
+    capsys.readouterr()
+    [command] = [each.command for each in review_bills(home.stores, home.org_id, SEPTEMBER)]
+    assert shlex.split(command)[-1] == "zoë's"
+    assert run(shlex.split(command)[1:]) == 0
+    assert "Usage that no bill charges for" in capsys.readouterr().out
+
+    settings(home, reviewUnpricedUsage=False)
+    assert opened(home) == []
+
+
+def test_usage_that_came_after_the_bills_is_open(home):
+    bill_months(home, 9)
+    use(home, ("late", "acme", 1), ("late-2", "bolt", 1))
+
+    assert ("LateUsage", "acme, bolt", "2 measurements came after the bills were made") in opened(
+        home
+    )
+
+
+def test_late_usage_is_open_until_the_policy_has_dealt_with_it(home):
+    bill_months(home, 9)
+    use(home, ("late", "acme", 1))
+    assert run(["late", "--apply"]) == 0
+
+    [found] = review_bills(home.stores, home.org_id, SEPTEMBER)
+    assert (found.kind.value, found.subject) == ("LateUsage", "acme")
+    assert "comes to +1 USD" in found.detail
+    assert run(shlex.split(found.command)[1:]) == 0
+
+    settings(home, lateUsage="RECALCULATE")
+    assert run(["late", "--apply"]) == 0
+    assert opened(home) == []
+
+
+def test_rejected_rows_of_the_month_are_open_and_those_of_others_are_not(home):
+    bill_months(home, 9)
+    rows = [
+        csv_row("bad", "many", "acme"),
+        csv_row("bad-2", "many", "acme"),
+        csv_row("other", "many", "acme", ts="2026-07-03T00:00:00Z"),
+    ]
+    home.ingest("bad.csv", HEADER + "".join(rows))
+
+    assert opened(home) == [
+        ("RejectedRows", "InvalidNumber", "2 rejected rows wait to be mended"),
+    ]
+    [found] = review_bills(home.stores, home.org_id, SEPTEMBER)
+    assert found.command == "meterlake rejected list --reason InvalidNumber"
+    assert opened(home, Month(2026, 8)) == [
+        ("MissingBill", "acme", "no bill of 2026-09-01; it would come to 31 USD"),
+        ("MissingBill", "bolt", "no bill of 2026-09-01; it would come to 31 USD"),
+    ]
+
+    settings(home, reviewRejectedRows=2)
+    assert opened(home) == []
+    settings(home, reviewRejectedRows=1)
+    assert len(opened(home)) == 1
+
+
+def test_a_file_that_is_expected_and_has_not_come_is_open(home):
+    bill_months(home, 9)
+    settings(home, reviewFiles=["1.csv", "usage-{month}-*.csv"])
+
+    assert opened(home) == [("MissingFile", "usage-2026-09-*.csv", "no such file has come")]
+
+
+def test_a_total_that_jumped_is_open(home):
+    bill_months(home, 7, 8, 9)
+
+    assert opened(home) == [
+        (
+            "TotalJumped",
+            "acme",
+            "73.5 USD is 137 % above the median of 2 bills before: 31 USD",
+        ),
+        ("TotalJumped", "bolt", "131 USD is 323 % above the median of 2 bills before: 31 USD"),
+    ]
+    settings(home, reviewTotalPercent=Decimal("137.1"), reviewTotalPeriods=1)
+    assert [each[:2] for each in opened(home)] == [("TotalJumped", "bolt")]
+    settings(home, reviewTotalPercent=0)
+    assert opened(home) == []
+
+
+@pytest.mark.usefixtures("home")
+def test_what_is_no_month_is_refused(capsys):
+    assert run(["bill", "review", "--month", "2026-13"]) == 1
+    assert "2026-13" in capsys.readouterr().err
+
+
+TOTALS = st.decimals(-1000, 1000, places=2)
+
+
+@given(TOTALS, st.lists(TOTALS, min_size=1, max_size=7), st.decimals(0, 300, places=1))
+def test_a_jump_is_further_from_the_median_than_the_percent(total, earlier, percent):
+    found = has_jumped(BillTotals("b", "a", "USD", total, tuple(earlier)), percent)
+
+    middle = median([each * 100 for each in earlier]) / 100
+    low, high = sorted(
+        (middle * (100 - percent) / 100, middle * (100 + percent) / 100),
+    )
+    assert found == (not low <= total <= high)
+
+
+def test_a_first_bill_never_jumps():
+    assert not has_jumped(BillTotals("b", "a", "USD", Decimal(10**9), ()), Decimal(0))
+
+
+def test_a_plan_that_begins_later_has_no_bill_missing(home):
+    bill_months(home, 9)
+    configure(
+        home.stores,
+        home.org_id,
+        accounts=[{"code": "new", "name": "New", "emailAddress": "a@new.example"}],
+    )
+    subscribe(home, "new", start="2026-11-01T00:00:00Z")
+
+    assert opened(home) == []
+
+
+def test_whoever_approves_by_the_command_is_told_what_is_open(home, capsys):
+    settings(home, reviewFiles=["usage-{month}.csv"])
+    assert run(["bill", "--month", "2026-09", "--approve", "--json"]) == 0
+
+    lines = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
+    assert [each["subject"] for each in lines if each["type"] == "open"] == ["usage-2026-09.csv"]
+    assert {each["status"] for each in lines if each["type"] == "bill"} == {"APPROVED"}
+
+
+def test_whoever_approves_by_the_api_is_told_what_is_open(home):
+    bill_months(home, 8)
+    use(home, ("late", "bolt", 1))
+    home.ingest("e.csv", HEADER + csv_row("e", 1, "bolt", ts="2026-08-03T00:00:00Z"))
+    bill_months(home, 9)
+    assert run(["late", "--apply"]) == 0
+
+    def told(**filters):
+        return describe_open_points(home.stores, home.org_id, BillFilters(**filters))
+
+    where = "(meterlake bill review --month 2026-09)"
+    assert told() == f"open: 1 LateUsage, 2 TotalJumped {where}"
+    assert told(date_from=date(2026, 9, 2)) == f"open: 2 TotalJumped {where}"
+    settings(home, reviewTotalPercent=0)
+    assert told(date_from=date(2026, 9, 2)) == ""
+    refuse_bills(home, "bolt")
+    home.clock.advance(hours=1)
+    bill(home.stores, home.org_id, SEPTEMBER)
+    assert told(date_from=date(2026, 9, 2)) == f"open: 1 UnpricedUsage {where}"
