@@ -13,7 +13,7 @@ from flows.command import run_as_command
 from flows.differences import outcome_of, question_of
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, open_home
+from flows.parameters import Home, RunnerName, open_home
 from flows.retrying import retrying
 from flows.waiting import is_resumed, wait_for_decision
 from meterlake.pipeline.backfill import Order, start
@@ -24,10 +24,15 @@ ModeName: TypeAlias = Literal["retract", "re-aggregate", "re-derive", "replace"]
 
 @retrying("stage a backfill of {org}")
 def stage(
-    home: Home, org: str, words: BackfillSelection, id: str, mapping: Path | None
+    home: Home,
+    org: str,
+    words: BackfillSelection,
+    id: str,
+    mapping: Path | None,
+    runner: str | None = None,
 ) -> TaskOutcome:
     """Find out what a backfill changes; nobody else sees anything of it yet."""
-    with open_home(home) as stores:
+    with open_home(home, runner) as stores:
         org_id = stores.state.organization(org).id
         order = Order(resolve_backfill(stores, org_id, words), AUTHOR, id, words.files, mapping)
         return outcome_of(start(stores, org_id, order))
@@ -52,6 +57,7 @@ def backfill(  # noqa: PLR0913 - the form that people fill in
     id: str | None = None,
     apply: bool = False,
     wait: bool = False,
+    runner: RunnerName | None = None,
 ) -> list[Row]:
     """Correct what is stored: stage the change, show it, and make it if somebody decides so.
 
@@ -77,6 +83,7 @@ def backfill(  # noqa: PLR0913 - the form that people fill in
             own id if empty.
         apply: Make the change at once.
         wait: Wait until somebody resumes the run with a decision: apply or drop.
+        runner: threads, processes, dask, or dask://host:port; what carries the months.
     """
     words = BackfillSelection(mode, reason, month, since, until, meter, account, source, uid, file)
     # Tried again or resumed, it is still the same backfill.
@@ -84,7 +91,7 @@ def backfill(  # noqa: PLR0913 - the form that people fill in
     rows: list[Row] = []
     if apply or not wait or not is_resumed():
         outcomes = for_each_organization(
-            stage, home, (org,), words, chosen, mapping, what=f"stage {what}"
+            stage, home, (org,), words, chosen, mapping, what=f"stage {what}", runner=runner
         )
         rows = told("backfill", outcomes)
         if not (apply or wait) or rows[0]["status"] != "STAGED":

@@ -9,7 +9,7 @@ from flows.billed import bills_of, counts_of, failed_of, quantities_of, unpriced
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, MonthName, Organizations, open_home
+from flows.parameters import Home, MonthName, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.billing.jobs import bill as bill_month
 from meterlake.pipeline.billing.run import BillResult
@@ -18,9 +18,11 @@ from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 
 
 @retrying("bill {org}")
-def bill_organization(home: Home, org: str, month: str, approve: bool) -> TaskOutcome:
+def bill_organization(
+    home: Home, org: str, month: str, approve: bool, runner: str | None = None
+) -> TaskOutcome:
     """Aggregate and bill a month of one organization."""
-    with open_home(home) as stores:
+    with open_home(home, runner) as stores:
         org_id = stores.state.organization(org).id
         named = month_named(stores, org_id, month)
         quantities = aggregate(stores, org_id, named)
@@ -53,6 +55,7 @@ def bill(
     org: Organizations = (),
     month: MonthName = "last",
     approve: bool = False,
+    runner: RunnerName | None = None,
 ) -> list[Row]:
     """Aggregate and bill a month, organization by organization.
 
@@ -64,9 +67,13 @@ def bill(
         org: Codes or ids of organizations; all of the home if empty.
         month: Such as 2026-10; or `last` or `current`, by each organization's own calendar.
         approve: Whether the bills are APPROVED right away; PENDING otherwise.
+        runner: threads, processes, dask, or dask://host:port; what carries the organizations, or the
+            parts of the work of a single one.
     """
     what = f"bill {month_text(month)}"
-    outcomes = for_each_organization(bill_organization, home, org, month, approve, what=what)
+    outcomes = for_each_organization(
+        bill_organization, home, org, month, approve, what=what, runner=runner
+    )
     return told("bill", outcomes)
 
 

@@ -5,6 +5,8 @@ import flows  # noqa: F401
 # isort: split
 from prefect import flow
 
+from flows.assets import MadeAsset
+from flows.billed import bills_of
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
@@ -16,10 +18,13 @@ from meterlake.pipeline.billing.round import whole_bill_round
 @retrying("due bills of {org}")
 def bill_due_of(home: Home, org: str) -> TaskOutcome:
     """Make the job that is due, run all that wait, and approve what is old enough."""
+    made: list[MadeAsset] = []
     with open_home(home) as stores:
-        found = whole_bill_round(stores, stores.state.organization(org).id)
+        found = whole_bill_round(
+            stores, stores.state.organization(org).id, lambda billed: made.append(bills_of(billed))
+        )
     counts: Row = {"due": found.due, "jobs": found.jobs, "approved": found.approved}
-    return TaskOutcome(counts, {}, found.failures)
+    return TaskOutcome(counts, {}, found.failures, made)
 
 
 @flow(name="bill-due", task_runner=a_few_at_once())

@@ -5,7 +5,7 @@ import flows  # noqa: F401
 # isort: split
 from prefect import flow, task
 
-from flows.billed import counts_of, failed_of, unpriced_of
+from flows.billed import bills_of, counts_of, failed_of, unpriced_of
 from flows.command import run_as_command
 from flows.fan_out import label_run_of
 from flows.outcome import Row, TaskOutcome, told
@@ -19,7 +19,10 @@ def run_job(home: Home, job: str) -> TaskOutcome:
     with open_home(home) as stores:
         billed = run_bill_job(stores, job)
     return TaskOutcome(
-        counts_of(billed), {"Unpriced usage": unpriced_of(billed)}, failed_of(billed)
+        counts_of(billed),
+        {"Unpriced usage": unpriced_of(billed)},
+        failed_of(billed),
+        [bills_of(billed)],
     )
 
 

@@ -8,6 +8,7 @@ from flows.assets import MadeAsset
 from flows.outcome import Row
 from meterlake.model.quantity_unit import quantity_text, units_text
 from meterlake.pipeline.billing.run import BillResult
+from meterlake.pipeline.config.months import days_text
 from meterlake.pipeline.usage.aggregate import AggregateResult
 
 # More than any sum of quantities has: it is exact.
@@ -35,7 +36,7 @@ def bills_of(billed: BillResult) -> MadeAsset:
     """The bills of a month as an asset; the control totals are sums by currency."""
     totals = {currency: f"{total:f}" for currency, total in billed.totals.items()}
     metadata = {"snapshot": billed.snapshot, "rows": len(billed.bills), "totals": totals}
-    return MadeAsset("bills", str(billed.days), metadata)
+    return MadeAsset("bills", days_text(billed.days), metadata)
 
 
 def counts_of(billed: BillResult) -> Row:

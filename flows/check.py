@@ -8,7 +8,7 @@ from prefect import flow
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, Organizations, open_home
+from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.home.reconciliation import check_reconciliation
@@ -40,7 +40,9 @@ def check_organization(home: Home, org: str) -> TaskOutcome:
 
 
 @flow(name="check", task_runner=a_few_at_once())
-def check(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+def check(
+    *, home: Home = None, org: Organizations = (), runner: RunnerName | None = None
+) -> list[Row]:
     """Compare what the ledgers say with what is in the lakes, and look for alerts.
 
     A difference fails the run, after all organizations are checked, and raises an event. Open
@@ -49,9 +51,11 @@ def check(*, home: Home = None, org: Organizations = ()) -> list[Row]:
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
+        runner: threads, processes, dask, or dask://host:port; what carries the organizations.
     """
     what = "check reconciliation and alerts"
-    return told("check", for_each_organization(check_organization, home, org, what=what))
+    outcomes = for_each_organization(check_organization, home, org, what=what, runner=runner)
+    return told("check", outcomes)
 
 
 if __name__ == "__main__":

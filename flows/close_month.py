@@ -17,9 +17,11 @@ from flows.closing import (
 from flows.command import run_as_command
 from flows.fan_out import label_run_of
 from flows.outcome import Row, told
-from flows.parameters import Home, MonthName, kept_open
+from flows.parameters import Home, MonthName, RunnerName, kept_open
+from meterlake.cli.export_documents import resolve_closing_exports
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.pipeline.home.closing import Closing
+from meterlake.pipeline.home.closing_steps import check_backfills, check_duration
 
 AUTHOR: Final = "flow"
 
@@ -33,11 +35,13 @@ def close_month(  # noqa: PLR0913 - the form that people fill in
     file: tuple[str, ...] = (),
     hours: float = 24,
     look: float = 30,
+    backfill: tuple[str, ...] = (),
     approve: bool = False,
     format: Literal["csv", "jsonl", "parquet"] = "parquet",
     to: str | None = None,
+    runner: RunnerName | None = None,
 ) -> list[Row]:
-    """Close a month: wait for its files, ingest, aggregate, bill, review, export and publish.
+    """Close a month: from its files to its bills, and after a review to its exports.
 
     Each step is a flow run of its own. What a step came to is kept in State: a run that died is
     started again with the same month, and goes on with the first step that is not done.
@@ -49,21 +53,28 @@ def close_month(  # noqa: PLR0913 - the form that people fill in
         file: Patterns of names of the files that are expected, such as `usage-*.csv`.
         hours: How long they are waited for.
         look: Seconds between two looks.
+        backfill: Ids of staged backfills that are applied before quantities are made.
         approve: Approve the bills without a review.
         format: CSV and JSON Lines are compressed with gzip.
         to: A folder, `s3://bucket/prefix` or `gs://bucket/prefix`; by default the home's exports.
+        runner: threads, processes, dask, or dask://host:port; what carries the parts of each step.
     """
-    with kept_open(home) as stores:
+    for name, value in (("hours", hours), ("look", look)):
+        check_duration(name, value)
+    # The runs of its steps are threads of this process: they work with these stores.
+    with kept_open(home, runner) as stores:
         organization = stores.state.organization(org)
         meant = month_named(stores, organization.id, month)
         code = label_run_of(home, organization.id, f"close {month_text(month)}")
         closing = Closing(stores, organization.id, meant, AUTHOR)
         if not closing.is_closed:
+            exports = resolve_closing_exports(closing, format, to)
             closing.open()
+            check_backfills(closing, backfill)
             wait_for_files(closing, code, file, hours, look)
-            make_quantities_and_bills(closing, home, code)
+            make_quantities_and_bills(closing, home, code, backfill)
             review_bills(closing, approve=approve)
-            hand_over(closing, home, code, {"format": format, "to": to})
+            hand_over(closing, home, code, exports)
         done = closing.complete()
     return told("close-month", {code: outcome_of_closing(str(meant), done)})
 

@@ -2,28 +2,32 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from flows.aggregate import aggregate
+from flows.backfill_decision import backfill_decision
 from flows.bill import bill
+from flows.check import check
+from flows.deliver import deliver
 from flows.export import export_job
 from flows.inbox import inbox
 from flows.ingest import ingest
 from flows.late_files import emit_late
+from flows.maintain import maintain
 from flows.outcome import Incomplete, Row, TaskOutcome, plain, text
 from flows.parameters import Home
 from flows.publish import publish
 from flows.upload_due import upload_due
 from flows.waiting import wait_for_review
-from meterlake.cli.export_documents import ExportOptions, resolve_export
 from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
 from meterlake.pipeline.home.closing_steps import (
     carry_out_review,
     make_bills,
-    missing_files,
     reject_bills,
     submit_closing_export,
 )
+from meterlake.pipeline.home.expected_files import missing_files
 
 
 def wait_for_files(
@@ -45,13 +49,20 @@ def wait_for_files(
     closing.carry_out(ClosingStep.FILES, lambda: {"expected": len(patterns)})
 
 
-def make_quantities_and_bills(closing: Closing, home: Home, code: str) -> None:
-    """Ingest, aggregate and bill."""
+def make_quantities_and_bills(
+    closing: Closing, home: Home, code: str, backfills: tuple[str, ...] = ()
+) -> None:
+    """Ingest, apply backfills, compare, aggregate and bill."""
     named: Mapping[str, Any] = {"home": home, "org": (code,)}
     month = str(closing.month)
 
     def ingest_all() -> Row:
         return _sum([*ingest(**named), *inbox(**named), *upload_due(**named)])
+
+    def apply_all() -> Row:
+        for each in backfills:
+            backfill_decision("apply", each, home=home, org=code)
+        return {"applied": list(backfills)}
 
     def bill_all() -> Row:
         bill(**named, month=month)
@@ -59,6 +70,8 @@ def make_quantities_and_bills(closing: Closing, home: Home, code: str) -> None:
         return make_bills(closing.stores, closing.org_id, closing.month, closing.author)
 
     closing.carry_out(ClosingStep.INGEST, ingest_all)
+    closing.carry_out(ClosingStep.BACKFILL, apply_all)
+    closing.carry_out(ClosingStep.RECONCILE, lambda: _shown(check(**named)))
     closing.carry_out(ClosingStep.AGGREGATE, lambda: _shown(aggregate(**named, month=month)))
     closing.carry_out(ClosingStep.BILL, bill_all)
 
@@ -83,26 +96,25 @@ def review_bills(closing: Closing, *, approve: bool) -> None:
     carry_out_review(closing)
 
 
-def hand_over(closing: Closing, home: Home, code: str, options: Mapping[str, Any]) -> None:
-    """Export and publish."""
-    for step, source, month in (
-        (ClosingStep.EXPORT_USAGE, "usage", str(closing.month)),
-        (ClosingStep.EXPORT_OPERATIONAL, "operational", None),
+def hand_over(closing: Closing, home: Home, code: str, exports: Mapping[ClosingStep, Any]) -> None:
+    """Export, publish, hand over to other systems, and tidy the lake up."""
+    for step, request in exports.items():
+        closing.carry_out(step, partial(_export, closing, home, code, step, request))
+    for step, follow in (
+        (ClosingStep.PUBLISH, publish),
+        (ClosingStep.DELIVER, deliver),
+        (ClosingStep.MAINTAIN, maintain),
     ):
-        words = ExportOptions(source=source, month=month, **options)
-        closing.carry_out(step, _exporting(closing, home, code, step, words))
-    closing.carry_out(ClosingStep.PUBLISH, lambda: _shown(publish(home=home, org=(code,))))
+        closing.carry_out(step, partial(_run_step, follow, home, code))
 
 
-def _exporting(
-    closing: Closing, home: Home, code: str, step: ClosingStep, words: ExportOptions
-) -> Callable[[], Row]:
-    def work() -> Row:
-        request = resolve_export(closing.stores, closing.org_id, words)
-        job = submit_closing_export(closing, step, request)
-        return _shown(export_job(home=home, org=code, job=job, name=words.source, wait=True))
+def _export(closing: Closing, home: Home, code: str, step: ClosingStep, request: Any) -> Row:
+    job = submit_closing_export(closing, step, request)
+    return _shown(export_job(home=home, org=code, job=job, name=request.source.value, wait=True))
 
-    return work
+
+def _run_step(step: Callable[..., list[Row]], home: Home, code: str) -> Row:
+    return _shown(step(home=home, org=(code,)))
 
 
 def _shown(rows: list[Row]) -> Row:

@@ -8,7 +8,7 @@ from prefect import flow
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, Organizations, open_home
+from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
 
@@ -29,7 +29,9 @@ def send_all(home: Home) -> None:
 
 
 @flow(name="deliver", task_runner=a_few_at_once())
-def deliver(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+def deliver(
+    *, home: Home = None, org: Organizations = (), runner: RunnerName | None = None
+) -> list[Row]:
     """Hand over to other systems what is due: notifications, bills, reports of usage.
 
     A run that fails is due again later, by its own schedule of tries. Runs of all organizations
@@ -38,8 +40,10 @@ def deliver(*, home: Home = None, org: Organizations = ()) -> list[Row]:
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations whose events are evaluated; all of the home if empty.
+        runner: threads, processes, dask, or dask://host:port; what carries evaluation.
     """
-    outcomes = for_each_organization(prepare_organization, home, org, what="deliver what is due")
+    what = "deliver what is due"
+    outcomes = for_each_organization(prepare_organization, home, org, what=what, runner=runner)
     send_all(home)
     return told("deliver", outcomes)
 

@@ -11,7 +11,7 @@ from flows.command import run_as_command
 from flows.exported import run_due, told_of
 from flows.fan_out import a_few_at_once, for_each_organization, label_run_of
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, MonthName, Organizations, open_home
+from flows.parameters import Home, MonthName, Organizations, RunnerName, open_home
 from meterlake.cli.export_documents import ExportOptions, resolve_export, subject
 from meterlake.pipeline.export.control import run_schedule
 from meterlake.pipeline.export.run import export as export_files
@@ -19,9 +19,11 @@ from meterlake.pipeline.export.run import run_export, run_to_end
 
 
 @task(task_run_name="export of {org}")
-def export_organization(home: Home, org: str, words: ExportOptions) -> TaskOutcome:
+def export_organization(
+    home: Home, org: str, words: ExportOptions, runner: str | None = None
+) -> TaskOutcome:
     """Export the data of one organization; once more would be another job, with other names."""
-    with open_home(home) as stores:
+    with open_home(home, runner) as stores:
         org_id = stores.state.organization(org).id
         return told_of(export_files(stores, org_id, resolve_export(stores, org_id, words), "flow"))
 
@@ -43,7 +45,7 @@ def run_one_schedule(home: Home, org: str, schedule: str) -> TaskOutcome:
 
 
 @flow(name="export", flow_run_name="export {source} as {format}", task_runner=a_few_at_once())
-def export(
+def export(  # noqa: PLR0913 - the form that people fill in
     *,
     home: Home = None,
     org: Organizations = (),
@@ -51,6 +53,7 @@ def export(
     format: Literal["csv", "jsonl", "parquet"] = "csv",
     to: str | None = None,
     month: MonthName | None = None,
+    runner: RunnerName | None = None,
 ) -> list[Row]:
     """Export data as files below a destination; a manifest with sizes and sums is written last.
 
@@ -61,10 +64,14 @@ def export(
         format: CSV and JSON Lines are compressed with gzip.
         to: A folder, `s3://bucket/prefix` or `gs://bucket/prefix`; by default the home's exports.
         month: Only a month: 2026-10, or `last` or `current` by each organization's own calendar.
+        runner: threads, processes, dask, or dask://host:port; carries organizations, or one's parts.
     """
     words = ExportOptions(source=source, format=format, to=to, month=month)
     what = f"export {subject(words)}"
-    return told("export", for_each_organization(export_organization, home, org, words, what=what))
+    outcomes = for_each_organization(
+        export_organization, home, org, words, what=what, runner=runner
+    )
+    return told("export", outcomes)
 
 
 @flow(name="export-job", flow_run_name="export {name}")

@@ -9,7 +9,7 @@ from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.ingested import books, with_measurements
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, Organizations, open_home
+from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.ingest.inbox import poll_inboxes
 
@@ -23,7 +23,9 @@ def poll_organization(home: Home, org: str) -> TaskOutcome:
 
 
 @flow(name="inbox", task_runner=a_few_at_once())
-def inbox(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+def inbox(
+    *, home: Home = None, org: Organizations = (), runner: RunnerName | None = None
+) -> list[Row]:
     """Ingest the objects that lie in bucket inboxes, each version of each object once.
 
     Several runs may poll one inbox: an object is claimed by one of them. An object that cannot be
@@ -32,9 +34,11 @@ def inbox(*, home: Home = None, org: Organizations = ()) -> list[Row]:
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
+        runner: threads, processes, dask, or dask://host:port; what carries the organizations.
     """
     what = "poll bucket inboxes"
-    return told("inbox", for_each_organization(poll_organization, home, org, what=what))
+    outcomes = for_each_organization(poll_organization, home, org, what=what, runner=runner)
+    return told("inbox", outcomes)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.ingested import books, with_measurements
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, Organizations, open_home
+from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
@@ -46,6 +46,7 @@ def ingest(
     org: Organizations = (),
     file: tuple[Path, ...] = (),
     mapping: Path | None = None,
+    runner: RunnerName | None = None,
 ) -> list[Row]:
     """Ingest files of measurements: all that lies in the drop folders, or files that are named.
 
@@ -58,15 +59,19 @@ def ingest(
         file: Files and folders to ingest where they lie; the drop folders if empty.
         mapping: How to read the files that are named; by default the mapping in the drop folder
             that claims a file by its name.
+        runner: threads, processes, dask, or dask://host:port; what carries the organizations.
     """
     if file:
         # The same files are meant for all organizations only if somebody named these.
         named = org or (None,)
         what = f"ingest {file[0].name if len(file) == 1 else f'{len(file):,} paths'}"
-        outcomes = for_each_organization(ingest_named_files, home, named, file, mapping, what=what)
+        outcomes = for_each_organization(
+            ingest_named_files, home, named, file, mapping, what=what, runner=runner
+        )
         return told("ingest", outcomes)
     what = "ingest dropped files"
-    return told("ingest", for_each_organization(ingest_drop_folder, home, org, what=what))
+    outcomes = for_each_organization(ingest_drop_folder, home, org, what=what, runner=runner)
+    return told("ingest", outcomes)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from prefect import flow
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, Organizations, open_home
+from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.home.maintain import maintain as maintain_lake
 
@@ -31,7 +31,9 @@ def maintain_organization(home: Home, org: str) -> TaskOutcome:
 
 
 @flow(name="maintain", task_runner=a_few_at_once())
-def maintain(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+def maintain(
+    *, home: Home = None, org: Organizations = (), runner: RunnerName | None = None
+) -> list[Row]:
     """Merge the small files of lakes, and remove what nobody needs any more.
 
     It is safe beside ingest and beside readers, at any time and as often as you like.
@@ -39,9 +41,11 @@ def maintain(*, home: Home = None, org: Organizations = ()) -> list[Row]:
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
+        runner: threads, processes, dask, or dask://host:port; what carries the organizations.
     """
     what = "maintain the lake"
-    return told("maintain", for_each_organization(maintain_organization, home, org, what=what))
+    outcomes = for_each_organization(maintain_organization, home, org, what=what, runner=runner)
+    return told("maintain", outcomes)
 
 
 if __name__ == "__main__":

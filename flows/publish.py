@@ -9,7 +9,7 @@ from flows.assets import ALL, MadeAsset
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, Organizations, open_home
+from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.ingest.measured_months import list_months
 from meterlake.pipeline.publish.report import report as write_report
@@ -44,7 +44,12 @@ def publish_organization(home: Home, org: str, parquet: bool, report: bool) -> T
 
 @flow(name="publish", task_runner=a_few_at_once())
 def publish(
-    *, home: Home = None, org: Organizations = (), parquet: bool = False, report: bool = False
+    *,
+    home: Home = None,
+    org: Organizations = (),
+    parquet: bool = False,
+    report: bool = False,
+    runner: RunnerName | None = None,
 ) -> list[Row]:
     """Publish the analysts' DuckDB file, in place of the last one.
 
@@ -55,9 +60,11 @@ def publish(
         org: Codes or ids of organizations; all of the home if empty.
         parquet: Also publish a folder of Parquet files.
         report: Also write the usage report.
+        runner: threads, processes, dask, or dask://host:port; what carries the organizations.
     """
+    what = "publish the analysts' file"
     outcomes = for_each_organization(
-        publish_organization, home, org, parquet, report, what="publish the analysts' file"
+        publish_organization, home, org, parquet, report, what=what, runner=runner
     )
     return told("publish", outcomes)
 

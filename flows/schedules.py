@@ -60,6 +60,7 @@ DEPLOYMENTS: Final = (
     Deployment("publish", "publish", "50 * * * *"),
     Deployment("maintain", "maintain", "35 * * * *"),
     Deployment("check", "check", "5 5 * * *"),
+    Deployment("verify", "verify", "15 5 * * *"),
     Deployment("deliver", "deliver", "*/5 * * * *", worked=True),
     Deployment("close-month", "close_month", parameters={"month": "last"}),
     Deployment("backfill", "backfill", parameters={"wait": True}),
@@ -70,6 +71,7 @@ NOT_DEPLOYED: Final = {
     "upload": "the worker starts a run for the uploads that wait",
     "backfill_job": "the worker starts a run for each step of a backfill over the API",
     "bill_job": "the worker starts a run for each bill job that waits",
+    "statement": "the worker starts a run for the statements that wait",
     "export:export_job": "the worker starts a run for each export that waits",
     "export:export_schedule": "`meterlake serve` makes a deployment for each schedule of exports",
 }

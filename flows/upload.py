@@ -11,12 +11,12 @@ from prefect.states import Completed, Failed
 
 from flows.command import run_as_command
 from flows.fan_out import label_run_of
-from flows.ingested import FILES
+from flows.ingested import FILES, with_measurements
 from flows.labels import label_run
 from flows.outcome import Row, TaskOutcome, told_of_all
 from flows.parameters import Home, kept_open, open_home
 from flows.turn import is_over
-from flows.uploaded import COUNTS, add_row, count_text, row_of
+from flows.uploaded import COUNTS, SOURCE, add_row, count_text, row_of
 from meterlake.model.errors import Busy, StaleVersion
 from meterlake.pipeline.ingest.uploads import as_it_stands, each_waiting, run_upload
 from meterlake.stores import Stores
@@ -32,7 +32,7 @@ def run_job(home: Home, org: str, job: str, name: str) -> State[Row]:
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
         try:
-            run_upload(stores, org_id, job)
+            receipt = run_upload(stores, org_id, job)
         except (Busy, StaleVersion):
             return Completed(message=_ELSEWHERE, data={})
         ended = as_it_stands(stores, org_id, job)
@@ -40,6 +40,8 @@ def run_job(home: Home, org: str, job: str, name: str) -> State[Row]:
         return Completed(message=_ELSEWHERE, data={})
     row = row_of(ended.name, ended.status.value, ended.job.result)
     get_run_logger().info("%s", row)
+    if receipt is not None:
+        row[SOURCE] = receipt.identity
     if row["reason"]:
         return Failed(message=row["reason"], data=row)
     return Completed(message=count_text(row), data=row)
@@ -53,11 +55,12 @@ def ingest_waiting(
     broke: list[BaseException] = []
     tried = 0
     # Without tags, for which Prefect would ask its server about limits before every task.
-    for each in each_waiting(stores, stores.state.organization(org).id, is_over):
+    org_id = stores.state.organization(org).id
+    for each in each_waiting(stores, org_id, is_over):
         state = run_job(home, org, each.id, each.name, return_state=True)
         _note(outcome, broke, each.name, state.result(raise_on_failure=False))
         tried += 1
-    return outcome, broke, tried
+    return with_measurements(stores, org_id, outcome), broke, tried
 
 
 @flow(name="upload", flow_run_name="upload {name}")

@@ -8,7 +8,7 @@ from prefect import flow
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, Organizations, open_home
+from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from flows.upload import ingest_waiting
 
@@ -24,7 +24,9 @@ def upload_organization(home: Home, org: str) -> TaskOutcome:
 
 
 @flow(name="upload-due", task_runner=a_few_at_once())
-def upload_due(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+def upload_due(
+    *, home: Home = None, org: Organizations = (), runner: RunnerName | None = None
+) -> list[Row]:
     """Ingest the uploaded files that wait, organization by organization.
 
     A file that cannot be read fails the run, after all the others are ingested.
@@ -32,9 +34,11 @@ def upload_due(*, home: Home = None, org: Organizations = ()) -> list[Row]:
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
+        runner: threads, processes, dask, or dask://host:port; what carries the organizations.
     """
     what = "ingest uploaded files"
-    return told("upload-due", for_each_organization(upload_organization, home, org, what=what))
+    outcomes = for_each_organization(upload_organization, home, org, what=what, runner=runner)
+    return told("upload-due", outcomes)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from flows.ingested import FILES
 from flows.outcome import Row, TaskOutcome, text
 
 COUNTS: Final = ("received", "accepted", "repeats", "rejected", "items")
+# Which source the file is; people know it by its name.
+SOURCE: Final = "source"
 
 
 def row_of(name: str, status: str, outcome: Row) -> Row:
@@ -32,6 +34,8 @@ def count_text(row: Row) -> str:
 
 def add_row(outcome: TaskOutcome, row: Row) -> None:
     """Add a file to what a run came to."""
+    if source := row.pop(SOURCE, None):
+        outcome.sources.append(source)
     outcome.tables[FILES].append(row)
     outcome.summary["files"] += 1
     for name in COUNTS:

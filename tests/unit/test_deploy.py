@@ -309,7 +309,8 @@ def selector(document: dict) -> dict:
 # What all of them start
 
 
-def command_lines() -> list[list[str]]:
+def all_lines() -> list[list[str]]:
+    """Every command of the files of this folder, with its arguments."""
     found = [service.get("command", []) for service in compose()["services"].values()]
     found += [
         service["healthcheck"]["test"][1:]
@@ -317,13 +318,47 @@ def command_lines() -> list[list[str]]:
         if "test" in service["healthcheck"]
     ]
     found += [each.get("args", []) for document in manifests() for each in containers(document)]
-    return [line[1:] for line in found if line[:1] == ["meterlake"]]
+    found += [json.loads(each) for each in re.findall(r"CMD (\[.*\])", CONTAINERFILE.read_text())]
+    return [list(map(str, line)) for line in found if line]
 
 
-@pytest.mark.parametrize("line", command_lines(), ids=" ".join)
+def lines_of(program: str) -> list[list[str]]:
+    return [line[1:] for line in all_lines() if line[0] == program]
+
+
+@pytest.mark.parametrize("line", lines_of("meterlake"), ids=" ".join)
 def test_commands_are_those_of_the_command_line(line):
     function, _, _ = build().parse_args(line, exit_on_error=False, print_error=False)
     assert function.__name__ == line[0]
+
+
+def test_modules_that_are_run_are_there():
+    modules = [line[1] for line in lines_of("python") if line[0] == "-m"]
+
+    assert "flows.maintain" in modules
+    for name in modules:
+        text = (ROOT / f"{name.replace('.', '/')}.py").read_text()
+        assert '__name__ == "__main__"' in text
+
+
+def test_programs_are_known():
+    """Ours, those of the images of others, and probes of these."""
+    known = {"meterlake", "python", "prefect", "postgres", "pg_isready", "server", "mc", "sh"}
+    assert {line[0] for line in all_lines()} <= known
+
+
+def test_probes_ask_for_what_is_served():
+    served = {"meterlake": {"/healthz", "/readyz"}, "prefect": {"/api/health", "/health"}}
+    probes = ("livenessProbe", "readinessProbe", "startupProbe")
+    asked = [
+        (each["args"][0], each[name]["httpGet"]["path"])
+        for document in manifests()
+        for each in containers(document)
+        for name in probes
+        if "httpGet" in each.get(name, {})
+    ]
+    assert len(asked) >= 10
+    assert [pair for pair in asked if pair[1] not in served[pair[0]]] == []
 
 
 def test_variables_are_those_of_the_settings():

@@ -1,17 +1,18 @@
 """`meterlake close-month`: from the files of a month to its exports, step by step."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
 from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Options
 from meterlake.model.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.home.closing import Closing
+    from meterlake.model.export_request import ExportRequest
+    from meterlake.pipeline.home.closing import Closing, ClosingStep
 
 Text = Annotated[str | None, Parameter(show_default=False)]
 Patterns = Annotated[
@@ -23,15 +24,17 @@ _LOOK_S: Final = 5.0
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ExpectedFiles:
-    """Which files a month has.
+    """Which files and corrections a month has.
 
     Attributes:
         file: Patterns of names of the files that are expected, such as `usage-*.csv`.
         hours: How long they are waited for.
+        backfill: Ids of staged backfills that are applied before quantities are made.
     """
 
     file: Patterns = ()
     hours: float = 0
+    backfill: Patterns = ()
 
 
 @Parameter(name="*")
@@ -65,9 +68,9 @@ def close_month(
     approve: Annotated[bool, Parameter(negative="")] = False,
     reject: Text = None,
     written: ClosingExports = _IN_THE_HOME,
-    options: Options = NO_OPTIONS,
+    options: FanOutOptions = NO_FAN_OUT_OPTIONS,
 ) -> int:
-    """Close a month: ingest, aggregate and bill, and after a review export and publish.
+    """Close a month: ingest, correct, compare, aggregate and bill; after a review export and publish.
 
     It stops before the review: look at the bills, and run it again with --approve or --reject. A
     step that is done is not repeated, also after a crash; a month that is closed stays so. The
@@ -77,24 +80,36 @@ def close_month(
 
     Args:
         month: Such as 2026-10; or `last` or `current`.
-        approve: Approve the bills, if they are what was shown.
+        approve: Approve the bills, if they are what was shown; after --reject look at them anew.
         reject: Reject them for this reason: the next run begins at the first step.
     """
+    from meterlake.cli.export_documents import resolve_closing_exports
     from meterlake.pipeline.config.months import month_named
     from meterlake.pipeline.home.closing import Closing
 
-    if approve and reject is not None:
-        raise Invalid("--reject", reject, "absent beside --approve")
+    _check_options(expected, reject, approve=approve)
     with options.open() as (stores, organization):
         meant = month_named(stores, organization.id, month)
         closing = Closing(stores, organization.id, meant, AUTHOR)
         if not closing.is_closed:
+            # A bad --to is not found behind the review.
+            exports = resolve_closing_exports(closing, written.format, written.to)
             closing.open()
             _decide(closing, reject)
             _wait_for_files(closing, expected)
-            _go_on(closing, approve=approve, written=written)
+            _go_on(closing, expected.backfill, approve=approve, exports=exports)
         _show(closing, options)
     return 0
+
+
+def _check_options(expected: ExpectedFiles, reject: str | None, *, approve: bool) -> None:
+    from meterlake.pipeline.home.closing_steps import check_duration
+
+    if approve and reject is not None:
+        raise Invalid("--reject", reject, "absent beside --approve")
+    if reject is not None and not reject.strip():
+        raise Invalid("--reject", reject, "a reason")
+    check_duration("--hours", expected.hours)
 
 
 def _decide(closing: "Closing", reject: str | None) -> None:
@@ -111,7 +126,7 @@ def _decide(closing: "Closing", reject: str | None) -> None:
 
 def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
     from meterlake.pipeline.home.closing import ClosingStep
-    from meterlake.pipeline.home.closing_steps import missing_files
+    from meterlake.pipeline.home.expected_files import missing_files
 
     if ClosingStep.FILES in closing.outcomes():
         return
@@ -123,25 +138,25 @@ def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
     closing.carry_out(ClosingStep.FILES, lambda: {"expected": len(expected.file)})
 
 
-def _go_on(closing: "Closing", *, approve: bool, written: ClosingExports) -> None:
-    from meterlake.cli.export_documents import ExportOptions, resolve_export
-    from meterlake.pipeline.home.closing import ClosingStep
+def _go_on(
+    closing: "Closing",
+    backfills: tuple[str, ...],
+    *,
+    approve: bool,
+    exports: dict["ClosingStep", "ExportRequest"],
+) -> None:
     from meterlake.pipeline.home.closing_steps import close_month as go_on
 
-    words = ExportOptions(source="operational", format=written.format, to=written.to)
-    usage = replace(words, source="usage", month=str(closing.month))
-    chosen = {ClosingStep.EXPORT_USAGE: usage, ClosingStep.EXPORT_OPERATIONAL: words}
-    exports = {
-        step: resolve_export(closing.stores, closing.org_id, each) for step, each in chosen.items()
-    }
-    go_on(closing, approve=approve, exports=exports)
+    go_on(closing, approve=approve, exports=exports, backfills=backfills)
 
 
 def _show(closing: "Closing", options: Options) -> None:
     from meterlake.pipeline.home.closing import ClosingStep
 
     done = closing.outcomes()
-    rows = [_row(step, done.get(step)) for step in ClosingStep]
+    # A month that an earlier version closed has no other steps any more.
+    steps = [step for step in ClosingStep if step in done or not closing.is_closed]
+    rows = [_row(step, done.get(step)) for step in steps]
     if options.json:
         for row in rows:
             options.output.line(row)

@@ -1,15 +1,17 @@
 """`meterlake deploy`: all that belongs on a Prefect server of one's own."""
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
 from meterlake.cli.flow_process import run_flow_module
 from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
-from meterlake.model.errors import Required
+from meterlake.model.errors import Invalid, Required
 
 PoolType = Literal["process", "docker", "kubernetes"]
 Pools = Annotated[tuple[PoolType, ...], Parameter(negative="", consume_multiple=True)]
+_HTTP: Final = re.compile(r"https?://[^/?#\s]+(/\S*)?")
 
 
 def register(app: App) -> None:
@@ -42,6 +44,8 @@ def deploy(
     settings = options.settings()
     if not settings.prefect_url:
         raise Required("METERLAKE_PREFECT_URL")
+    if webhook is not None and _HTTP.fullmatch(webhook) is None:
+        raise Invalid("--webhook", webhook, "an http:// or https:// URL")
     arguments = ["--api", settings.prefect_url, "--home", str(settings.home.absolute())]
     arguments += [text for each in pool for text in ("--pool", each)]
     arguments += ["--image", image]

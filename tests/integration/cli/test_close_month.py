@@ -96,7 +96,7 @@ def seen(home):
 def test_nothing_is_approved_or_exported_before_the_review(home, capsys):
     assert close(home) == 0
 
-    assert done(steps(capsys)) == STEPS[:4]
+    assert done(steps(capsys)) == STEPS[: STEPS.index("review")]
     [(_, status)], exports = seen(home)
     assert (status, exports) == ("PENDING", [])
 
@@ -125,6 +125,30 @@ def test_a_file_that_is_missing_stops_it_before_anything_is_done(home, capsys):
     found = steps(capsys)
     assert found["files"]["outcome"] == {"expected": 2}
     assert found["ingest"]["outcome"]["accepted"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (("--to", "ftp://here/one"), "--to: 'ftp://here/one' is not allowed"),
+        (("--to", "s3://"), "--to: 's3://' is not allowed"),
+        (("--hours", "-1"), "--hours: -1.0 is not allowed: 0 or more"),
+        (("--hours", "nan"), "--hours: nan is not allowed"),
+        (("--reject", " "), "--reject: ' ' is not allowed: a reason"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_before_anything_is_done(home, capsys, options, rule):
+    assert close(home, *options) == 1
+    assert rule in capsys.readouterr().err
+    assert (home / "drop" / "acme" / "inbox" / "usage-1.csv").exists()
+
+
+def test_a_backfill_that_comes_too_late_is_refused(home, capsys):
+    assert close(home) == 0
+    assert close(home, "--approve", "--backfill", "nope") == 1
+    assert "are applied already, without nope" in capsys.readouterr().err
+    close(home)
+    assert "review" not in done(steps(capsys))
 
 
 @pytest.mark.slow
@@ -156,11 +180,12 @@ def test_bills_that_changed_after_they_were_shown_are_not_approved(home, capsys)
     assert "have changed since they were reviewed" in capsys.readouterr().err
     assert [status for _, status in seen(home)[0]] == ["PENDING"]
     assert close(home) == 0
-    assert done(steps(capsys)) == STEPS[:4]
+    assert done(steps(capsys)) == STEPS[: STEPS.index("review")]
     assert close(home, "--approve") == 0
     assert [status for _, status in seen(home)[0]] == ["APPROVED"]
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_is_done_again_and_those_before_are_not(home, capsys, monkeypatch):
     met = []
 

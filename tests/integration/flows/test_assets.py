@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from meterlake.pipeline.billing import jobs
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
 from tests.integration.flows.conftest import drop
 from tests.integration.flows.test_flows import usage
+from tests.integration.flows.test_runner import rows, sent
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 
@@ -39,6 +43,7 @@ def upstream(event: Any) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_a_month_has_its_measurements_quantities_bills_exports_and_file(home: Path) -> None:
     from flows.bill import bill
     from flows.export import export
@@ -73,6 +78,36 @@ def test_a_month_has_its_measurements_quantities_bills_exports_and_file(home: Pa
     assert f"{month}/bills" in upstream(found[file])
     snapshots = {each["payload"]["snapshot"] for each in found.values()}
     assert all(isinstance(each, int) for each in snapshots)
+
+
+@pytest.mark.slow
+def test_what_uploads_and_bill_jobs_make_are_assets_too(home: Path) -> None:
+    from flows.bill_due import bill_due
+    from flows.bill_job import bill_job
+    from flows.upload_due import upload_due
+
+    begun, key = datetime.now(UTC), "meterlake://acme/2026-10"
+    with open_stores(Settings(home=home, _env_file=None)) as stores:
+        org_id = stores.state.organization("acme").id
+        for name, uids in (("a.csv", ("1", "2")), ("b.csv", ("2", "3"))):
+            sent(stores, org_id, name, rows(*uids))
+        upload_due(home=home, org=("acme",))
+        jobs.create(stores, org_id, "test", {"billDate": "2026-11-01"})
+        [job] = stores.state.jobs.waiting(org_id, jobs.KIND)
+    measured = materialized(begun, f"{key}/measurements")[f"{key}/measurements"]["payload"]
+    [row] = bill_job(home=home, org="acme", job=job.id)
+    billed = materialized(begun, f"{key}/bills")[f"{key}/bills"]
+
+    assert (measured["rows"], measured["files"]["accepted"]) == (3, 3)
+    assert measured["files"]["repeats"] == 1
+    assert billed["payload"]["rows"] == row["bills"] == 1
+    assert upstream(billed) == {f"{key}/quantities"}
+    again = datetime.now(UTC)
+    with open_stores(Settings(home=home, _env_file=None)) as stores:
+        jobs.create(stores, org_id, "test", {"billDate": "2026-11-01"})
+    [due] = bill_due(home=home, org=("acme",))
+    assert due["jobs"] == 1
+    assert materialized(again, f"{key}/bills")[f"{key}/bills"]["payload"]["rows"] == 1
 
 
 def test_a_run_that_makes_nothing_has_no_asset(home: Path) -> None:

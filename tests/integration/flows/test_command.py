@@ -39,6 +39,7 @@ def test_every_option_is_explained(
         assert words in shown
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 @pytest.mark.filterwarnings("ignore")
 def test_the_outcome_is_printed(home: Path) -> None:

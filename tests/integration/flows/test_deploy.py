@@ -22,13 +22,18 @@ def client() -> Iterator[Any]:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
+        _delete_all(client)  # Other tests leave what they had deployed.
         yield client
-        for pool in client.read_work_pools():
-            client.delete_work_pool(pool.name)
-        for each in client.read_deployments():
-            client.delete_deployment(each.id)
-        for automation in client.read_automations():
-            client.delete_automation(automation.id)
+        _delete_all(client)
+
+
+def _delete_all(client: Any) -> None:
+    for pool in client.read_work_pools():
+        client.delete_work_pool(pool.name)
+    for each in client.read_deployments():
+        client.delete_deployment(each.id)
+    for automation in client.read_automations():
+        client.delete_automation(automation.id)
 
 
 def deploy(*pools: Any, home: Path | None = None, **options: Any) -> list[dict[str, Any]]:
@@ -53,6 +58,17 @@ def test_a_server_is_named_or_nothing_is_done(
     assert run(["deploy", "--home", str(tmp_path)]) == 1
 
     assert capsys.readouterr().err == "meterlake: METERLAKE_PREFECT_URL is required\n"
+
+
+@pytest.mark.parametrize("url", ["foo", "ftp://here/x", "http://", "https:///x", ""])
+def test_a_webhook_that_is_no_url_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    monkeypatch.setenv("METERLAKE_PREFECT_URL", "http://127.0.0.1:9/api")
+
+    assert run(["deploy", "--home", str(tmp_path), "--webhook", url]) == 1
+
+    assert "an http:// or https:// URL" in capsys.readouterr().err
 
 
 def test_a_dry_run_makes_nothing_and_a_second_run_changes_nothing(client: Any, home: Path) -> None:
@@ -82,15 +98,18 @@ def test_runs_of_a_deployment_wait_for_each_other_and_none_is_thrown_away(client
         assert each.concurrency_options.collision_strategy == "ENQUEUE"
         # Who was killed before it began does not keep its place.
         assert each.concurrency_options.grace_period_seconds == 600
+    # A worker that is killed would keep its place in a pool for good.
+    assert {pool.concurrency_limit for pool in client.read_work_pools()} == {None}
 
 
+@pytest.mark.slow
 def test_what_an_earlier_version_made_is_removed_and_nothing_else(client: Any) -> None:
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.events import AutomationCore, DoNothing, EventTrigger
 
     deploy()
     flow = client.create_flow_from_name("older")
-    old = client.create_deployment(flow, "older", tags=["meterlake"])
+    old = client.create_deployment(flow, "older", tags=["meterlake"], concurrency_limit=1)
     foreign = client.create_deployment(flow, "foreign", tags=["other"])
     trigger = EventTrigger(expect={"x"}, posture="Reactive")
     for name, tags in (("older", ["meterlake"]), ("foreign", [])):
@@ -105,6 +124,9 @@ def test_what_an_earlier_version_made_is_removed_and_nothing_else(client: Any) -
     left = {each.id for each in client.read_deployments()}
     assert foreign in left
     assert old not in left
+    # A limit for each deployment that has one, and none of those that are gone.
+    limits = {f"deployment:{each.id}" for each in client.read_deployments() if each.id != foreign}
+    assert {each.name for each in client.read_global_concurrency_limits(limit=200)} == limits
     assert "foreign" in {each.name for each in client.read_automations()}
     assert "foreign" in {each.name for each in client.read_work_pools()}
 
@@ -121,6 +143,7 @@ def test_what_somebody_changed_is_as_it_was_again_with_the_same_id(client: Any) 
 
     updated = [row["name"] for row in rows if row["outcome"] == "updated"]
     assert updated == ["bill/bill"]
+    assert len(client.read_global_concurrency_limits(limit=200)) == len(client.read_deployments())
     assert ids(rows) == first
     assert client.read_deployment_by_name("bill/bill").parameters == {"month": "last"}
 

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,16 @@ def run_of(state: Any) -> Any:
         return client.read_flow_run(state.state_details.flow_run_id)
 
 
+def reports_of(run: Any) -> list[str]:
+    """The keys of the artifacts that a run left, its own tasks included."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+
+    mine = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id]))
+    with get_client(sync_client=True) as client:
+        return [str(each.key) for each in client.read_artifacts(artifact_filter=mine)]
+
+
 def logged(run: Any, words: str) -> list[str]:
     """The lines of a run's log that have some words; they arrive a little later than its end."""
     from prefect.client.orchestration import get_client
@@ -107,6 +118,25 @@ def test_ingest_fails_at_the_end_when_a_file_cannot_be_read(home: Path) -> None:
     assert "acme: a.csv.gz: " in str(state.message)
     [row], _ = artifact("ingest")
     assert (row["files"], row["accepted"], row["problems"]) == ("2", "1", "1")
+
+
+def test_a_run_that_is_marked_crashed_after_its_end_has_done_its_work_once(home: Path) -> None:
+    """The automation of runs without a heartbeat may come between completion and exit."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Crashed
+
+    from flows.ingest import ingest
+
+    drop(home, "acme", "a.csv", *usage("1", "2"))
+    run = run_of(ended(ingest, home=home, org=["acme"]))
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(run.id, Crashed(message="no heartbeat"), force=True)
+        assert client.read_flow_run(run.id).state.is_crashed()
+    drop(home, "acme", "a again.csv", *usage("1", "2"))
+
+    [row] = ingest(home=home, org=["acme"])
+
+    assert (row["received"], row["accepted"], row["repeats"]) == (2, 0, 2)
 
 
 def test_ingest_takes_files_where_they_lie(home: Path, tmp_path: Path) -> None:
@@ -327,3 +357,28 @@ def test_a_summary_tells_what_came_in_through_any_door(home: Path) -> None:
     assert line.endswith(
         "files 0, segments 0, received 0, accepted 0, repeats 0, rejected 0, failed 0, problems 0"
     )
+
+
+# Every flow whose run needs no job or decision of somebody; of the others their own tests tell.
+ONE_REPORT = (
+    *("aggregate", "bill", "bill_due", "check", "deliver", "export", "export:export_due", "inbox"),
+    *("ingest", "ingest_summary", "maintain", "publish", "statement", "upload", "upload_due"),
+    "verify",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ONE_REPORT)
+def test_a_run_leaves_one_report(home: Path, kind: str) -> None:
+    from flows.kinds import flow_of
+
+    flow = flow_of(kind)
+    drop(home, "acme", "a.csv", *usage("1", "2"))
+    parameters = signature(flow.fn).parameters
+    code: Any = "acme" if parameters["org"].default is Parameter.empty else ("acme",)
+    month = {"month": "2026-10"} if "month" in parameters else {}
+
+    state = ended(flow, home=home, org=code, **month)
+
+    assert state.is_completed(), state.message
+    assert reports_of(run_of(state)) == [flow.name]

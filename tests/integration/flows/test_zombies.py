@@ -1,4 +1,4 @@
-"""A run whose worker and process are killed is marked by an automation, and told; slow."""
+"""Automations over a real server: killed runs are marked, late files and failed bills told; slow."""
 
 import json
 import os
@@ -91,6 +91,47 @@ def test_a_run_that_was_killed_is_crashed_and_told(
     assert crashed["message"] == "no heartbeat"
     texts = {json.loads(each)["text"] for each in told}
     assert texts & {"The process of a run is gone", "A bill run failed"}
+
+
+def test_a_closing_whose_file_is_late_fails_and_both_are_told(
+    home: Path, alerts: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.server import server_environment, serving, wait_until_it_answers
+
+    port = free_port()
+    url, told = alerts
+    with serving(home, port) as server:
+        wait_until_it_answers(server, home, port)
+        api = f"http://127.0.0.1:{port}/api"
+        monkeypatch.setenv("METERLAKE_PREFECT_URL", api)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
+        assert run(["deploy", "--home", str(home), "--webhook", url]) == 0
+        client = httpx.Client(base_url=api, timeout=60, trust_env=False)
+        deployment = client.get("/deployments/name/close-month/close-month").json()["id"]
+        given = {"org": "acme", "month": "2026-10", "file": ["never-*"], "hours": 0, "look": 1}
+        made = client.post(
+            f"/deployments/{deployment}/create_flow_run",
+            json={"parameters": given, "state": {"type": "SCHEDULED"}},
+        ).json()
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "meterlake"]
+        environment = server_environment(home, port, os.environ) | {"METERLAKE_HOME": str(home)}
+        with subprocess.Popen(
+            command, env=environment, cwd=home, start_new_session=True, stdout=subprocess.DEVNULL
+        ) as worker:
+            try:
+                state = lambda: client.get(f"/flow_runs/{made['id']}").json()["state"]  # noqa: E731
+                failed = until(lambda: state()["type"] == "FAILED" and state(), "it does not end")
+                until(lambda: len(told) > 1, f"told: {told}")
+            finally:
+                os.killpg(worker.pid, signal.SIGKILL)
+                client.close()
+
+    assert "no file never-* came in time" in failed["message"]
+    found = {each["text"]: each["resource"] for each in map(json.loads, told)}
+    assert found == {
+        "An expected file is late": "meterlake.organization.acme.2026-10",
+        "A bill run failed": f"prefect.flow-run.{made['id']}",
+    }
 
 
 def processes_of(run_id: str) -> list[int]:

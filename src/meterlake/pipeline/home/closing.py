@@ -31,12 +31,16 @@ class ClosingStep(StrEnum):
 
     FILES = "files"
     INGEST = "ingest"
+    BACKFILL = "backfill"
+    RECONCILE = "reconcile"
     AGGREGATE = "aggregate"
     BILL = "bill"
     REVIEW = "review"
     EXPORT_USAGE = "export-usage"
     EXPORT_OPERATIONAL = "export-operational"
     PUBLISH = "publish"
+    DELIVER = "deliver"
+    MAINTAIN = "maintain"
 
 
 class Rejected(Conflict):

@@ -1,33 +1,38 @@
 """What the steps of closing a month do, and what they come to."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from meterlake.model.errors import Conflict
+from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.export_request import ExportRequest
 from meterlake.model.period import Month
 from meterlake.model.receipt import Receipt
+from meterlake.pipeline.backfill import apply
 from meterlake.pipeline.billing.bills import approve_bills
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.export.run import run_to_end, submit_export
+from meterlake.pipeline.home.bill_review import review_result
 from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
+from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox import poll_inboxes
-from meterlake.pipeline.ingest.uploads import ingest_uploads, waiting
+from meterlake.pipeline.ingest.uploads import ingest_uploads
+from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
 from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import Stores
-from meterlake.stores.files.folders import file_name
 from meterlake.stores.state.billing.bill_batch import BillOutcome
 
 # Bills of one transaction.
 _BATCH: Final = 200
-_NAMES: Final = "SELECT DISTINCT name FROM lake.source WHERE status = 'done'"
+# Differences that an error shows.
+_DIFFERENCES: Final = 3
 
 
 class NotReviewed(Conflict):
@@ -37,29 +42,6 @@ class NotReviewed(Conflict):
 
     def __init__(self, month: str) -> None:
         super().__init__(month)
-
-
-def missing_files(stores: Stores, org_id: str, patterns: Sequence[str]) -> list[str]:
-    """The patterns that no file has: none that is ingested, uploaded, or lies in the drop folder.
-
-    Args:
-        stores: The home's stores.
-        org_id: The organization.
-        patterns: Of names, such as `usage-*.csv`; a case matters.
-    """
-    if not patterns:
-        return []
-    names = set(_known_names(stores, org_id))
-    return [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]
-
-
-def _known_names(stores: Stores, org_id: str) -> Iterable[str]:
-    with stores.lake(org_id).reader() as connection:
-        yield from (name for (name,) in connection.execute(_NAMES).fetchall())
-    folder = drop_folder(stores, stores.state.organization(org_id).code)
-    if folder.inbox.is_dir():
-        yield from map(file_name, folder.inbox.iterdir())
-    yield from (each.name for each in waiting(stores, org_id))
 
 
 def ingest_all(stores: Stores, org_id: str) -> dict[str, Any]:
@@ -82,6 +64,42 @@ def ingest_all(stores: Stores, org_id: str) -> dict[str, Any]:
     return {"files": len(receipts), **counts}
 
 
+def apply_backfills(stores: Stores, org_id: str, ids: Sequence[str], author: str) -> dict[str, Any]:
+    """Apply the backfills that belong to the month; those that are applied stay so.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Conflict: One is not staged, or what it is about has changed since.
+    """
+    return {"applied": [apply(stores, org_id, id_, author).id for id_ in ids]}
+
+
+def reconcile(stores: Stores, org_id: str) -> dict[str, Any]:
+    """Compare the ledger with what is in the lake: a month with a difference is not billed.
+
+    Raises:
+        Conflict: They differ.
+    """
+    books = check_reconciliation(stores, org_id)
+    if books.differences:
+        listed = "; ".join(map(str, books.differences[:_DIFFERENCES]))
+        raise Conflict(f"{len(books.differences)} differences in reconciliation: {listed}")
+    return {**books.totals, "measurements": books.measurements}
+
+
+def deliver(stores: Stores, org_id: str) -> dict[str, Any]:
+    """Hand over what is due to other systems: what fails has tries of its own."""
+    events = prepare_runs(stores, org_id)
+    deliver_due(stores)
+    return {"events": events}
+
+
+def maintain_closed(stores: Stores, org_id: str) -> dict[str, Any]:
+    """Merge the small files that the month has left."""
+    done = maintain(stores, org_id)
+    return {"compacted": done.compacted_files, "snapshot": done.snapshot}
+
+
 def aggregate_quantities(stores: Stores, org_id: str, month: Month) -> dict[str, Any]:
     """Aggregate the month."""
     found = aggregate(stores, org_id, month)
@@ -94,7 +112,8 @@ def make_bills(stores: Stores, org_id: str, month: Month, author: str) -> dict[s
     Raises:
         Conflict: An account cannot be billed.
     """
-    return _describe(_make(stores, org_id, month, author))
+    result = _make(stores, org_id, month, author)
+    return _describe(result) | {"open": len(review_result(stores, org_id, month, result))}
 
 
 def approve_bills_of(closing: Closing) -> dict[str, Any]:
@@ -107,11 +126,12 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
     if _digest(result) != closing.outcomes()[ClosingStep.BILL]["digest"]:
         raise NotReviewed(str(closing.month))
     ids = [each.bill_id for each in result.bills if each.stored is not BillOutcome.LOCKED]
+    found = review_result(closing.stores, closing.org_id, closing.month, result)
     approved = 0
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]
         approved += approve_bills(closing.stores, closing.org_id, closing.author, batch)
-    return {"decision": "approve", "approved": approved}
+    return {"decision": "approve", "approved": approved, "open": len(found)}
 
 
 def carry_out_review(closing: Closing) -> dict[str, Any]:
@@ -162,7 +182,11 @@ def publish_closed(stores: Stores, org_id: str) -> dict[str, Any]:
 
 
 def close_month(
-    closing: Closing, *, approve: bool, exports: Mapping[ClosingStep, ExportRequest]
+    closing: Closing,
+    *,
+    approve: bool,
+    exports: Mapping[ClosingStep, ExportRequest],
+    backfills: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Do what is left of a closing, without Prefect, after its files have come.
 
@@ -170,25 +194,70 @@ def close_month(
         closing: The closing.
         approve: Whether the bills are approved; it stops before that otherwise.
         exports: What is exported, by step.
+        backfills: The ids of staged backfills that are applied before quantities are made.
 
     Returns:
         What the steps that are done came to.
 
     Raises:
         NotReviewed: The bills changed after they were reviewed.
+        Conflict: A backfill comes too late: the step that applies them is done.
     """
-    stores, org_id, month = closing.stores, closing.org_id, closing.month
-    closing.carry_out(ClosingStep.INGEST, lambda: ingest_all(stores, org_id))
-    closing.carry_out(ClosingStep.AGGREGATE, lambda: aggregate_quantities(stores, org_id, month))
-    closing.carry_out(ClosingStep.BILL, lambda: make_bills(stores, org_id, month, closing.author))
+    check_backfills(closing, backfills)
+    _make_quantities_and_bills(closing, backfills)
     if ClosingStep.REVIEW not in closing.outcomes():
         if not approve:
             return closing.outcomes()
         carry_out_review(closing)
+    _hand_over(closing, exports)
+    return closing.complete()
+
+
+def _make_quantities_and_bills(closing: Closing, backfills: Sequence[str]) -> None:
+    """Ingest, apply backfills, compare, aggregate and bill."""
+    stores, org_id, month, author = closing.stores, closing.org_id, closing.month, closing.author
+    closing.carry_out(ClosingStep.INGEST, lambda: ingest_all(stores, org_id))
+    closing.carry_out(
+        ClosingStep.BACKFILL, lambda: apply_backfills(stores, org_id, backfills, author)
+    )
+    closing.carry_out(ClosingStep.RECONCILE, lambda: reconcile(stores, org_id))
+    closing.carry_out(ClosingStep.AGGREGATE, lambda: aggregate_quantities(stores, org_id, month))
+    closing.carry_out(ClosingStep.BILL, lambda: make_bills(stores, org_id, month, author))
+
+
+def _hand_over(closing: Closing, exports: Mapping[ClosingStep, ExportRequest]) -> None:
+    """Export, publish, hand over to other systems, and tidy the lake up."""
+    stores, org_id = closing.stores, closing.org_id
     for step, request in exports.items():
         closing.carry_out(step, partial(export_closed, closing, step, request))
     closing.carry_out(ClosingStep.PUBLISH, lambda: publish_closed(stores, org_id))
-    return closing.complete()
+    closing.carry_out(ClosingStep.DELIVER, lambda: deliver(stores, org_id))
+    closing.carry_out(ClosingStep.MAINTAIN, lambda: maintain_closed(stores, org_id))
+
+
+def check_duration(name: str, value: float) -> None:
+    """Refuse what is no length of time.
+
+    Raises:
+        Invalid: It is negative, infinite or not a number.
+    """
+    if not 0 <= value < math.inf:
+        raise Invalid(name, value, "0 or more")
+
+
+def check_backfills(closing: Closing, backfills: Sequence[str]) -> None:
+    """Refuse backfills that would not be applied: what is billed does not have them.
+
+    Raises:
+        Conflict: The step that applies backfills is done without one of them.
+    """
+    done = closing.outcomes().get(ClosingStep.BACKFILL)
+    late = [] if done is None else [each for each in backfills if each not in done["applied"]]
+    if late:
+        raise Conflict(
+            f"the backfills of {closing.month} are applied already, without {', '.join(late)};"
+            " reject the bills, and close the month again"
+        )
 
 
 def _make(stores: Stores, org_id: str, month: Month, author: str) -> BillResult:
