@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -39,10 +40,13 @@ from meterlake.model.period import Month
 from meterlake.model.proposal import Document
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.preview import preview
+from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
+from meterlake.stores.state.core.row_digests import digest_of_version
 from tests.benchmarks.filled import fill
 
 MONTH: Final = Month(2026, 9)
@@ -50,6 +54,7 @@ NUMBERS: Final = [f"n{n}" for n in range(10)]
 UNIT_PRICE, STANDING, MINIMUM, COMMITMENT = "0.0125", 20, 4000, 1000
 # What each account has of its own.
 KINDS: Final = ("Account", "AccountPlan", "Commitment")
+RAISED: Final = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": Decimal("0.0126")}]
 BATCH: Final = 1000
 CENT: Final = Decimal("0.01")
 SUMS: Final = ", ".join(f'sum("measure.{code}")' for code in NUMBERS)
@@ -156,18 +161,28 @@ def make_home(home: Path, accounts: int, each: int) -> None:
     with sqlite3.connect(home / "state.sqlite") as connection:
         query = f"SELECT id, kind FROM entity WHERE kind IN {KINDS}"
         ids = {id_: KINDS.index(kind) for id_, kind in connection.execute(query)}
-        _multiply(connection, ids, accounts)
+        multiply(connection, ids, accounts)
+        write_digests(connection)
     with open_stores(Settings(home=home)) as stores:
         fill(stores, made.org_id, MEASUREMENTS, accounts * each)
 
 
-def _multiply(connection: sqlite3.Connection, ids: Mapping[str, int], accounts: int) -> None:
-    """Give every account what the first one has: the same rows under other ids and codes."""
+def multiply(
+    connection: sqlite3.Connection, ids: Mapping[str, int], accounts: int, salt: int = 0
+) -> None:
+    """Give every account what the first one has: the same rows under other ids and codes.
+
+    Args:
+        connection: To State.
+        ids: The ids of what the first account has, with what distinguishes them.
+        accounts: How many accounts there are to be.
+        salt: What distinguishes the ids of an organization from those of others.
+    """
     for table in ("entity", "entity_history", "entity_reference"):
         marks = ", ".join("?" * len(ids))
         rows = connection.execute(f"SELECT * FROM {table} WHERE id IN ({marks})", [*ids]).fetchall()
         copies = (
-            tuple(_renamed(value, ids, number) for value in row)
+            tuple(_renamed(value, ids, number, salt) for value in row)
             for number in range(1, accounts)
             for row in rows
         )
@@ -175,11 +190,25 @@ def _multiply(connection: sqlite3.Connection, ids: Mapping[str, int], accounts: 
         connection.executemany(f"INSERT INTO {table} VALUES ({values})", copies)
 
 
-def _renamed(value: Any, ids: Mapping[str, int], number: int) -> Any:
+def write_digests(connection: sqlite3.Connection) -> None:
+    """Give the copies of versions the digests of what they say."""
+    cursor = connection.execute("SELECT * FROM entity_history")
+    names = [each[0] for each in cursor.description]
+    changes = []
+    for values in cursor.fetchall():
+        row = dict(zip(names, values, strict=True))
+        row |= {each: datetime.fromisoformat(row[each]) for each in ("valid_from", "created")}
+        key = [row[each] for each in ("org", "kind", "id", "version")]
+        changes.append((digest_of_version(row), *key))
+    one = "org = ? AND kind = ? AND id = ? AND version = ?"
+    connection.executemany(f"UPDATE entity_history SET digest = ? WHERE {one}", changes)
+
+
+def _renamed(value: Any, ids: Mapping[str, int], number: int, salt: int) -> Any:
     if isinstance(value, str):
         value = value.replace(_code(0), _code(number))
         for id_, kind in ids.items():
-            value = value.replace(id_, f"{kind:08x}-0000-4000-8000-{number:012x}")
+            value = value.replace(id_, f"{kind:08x}-{salt:04x}-4000-8000-{number:012x}")
     return value
 
 
@@ -218,6 +247,30 @@ def our_bills(home: Path) -> dict[str, Any]:
     assert not result.failures, result.failures[:1]
     became = {each.stored.value for each in result.bills}
     return {**took, "lines": sum(each.lines for each in result.bills), "became": sorted(became)}
+
+
+def our_verification(home: Path) -> dict[str, Any]:
+    """Calculate the bills of the month again from what they were made from, and compare."""
+    with opened(home) as (stores, org_id):
+        watch = Watch()
+        found = verify_bills(stores, org_id, VerifyChoice(month=MONTH))
+        took = watch.read()
+    assert found.is_same, found.differences[:1]
+    return {**took, "bills": found.verified}
+
+
+def our_what_if(home: Path) -> dict[str, Any]:
+    """Calculate the bills of the month before and after all prices are raised."""
+    raised = [each | {"pricingBands": RAISED} for each in catalog()["pricings"]]
+    documents = [Document("raised.yaml", {"pricings": raised})]
+    with opened(home) as (stores, org_id):
+        watch = Watch()
+        with compare_history(stores, org_id, WhatIfChoice(MONTH, MONTH, documents)) as found:
+            changed = sum(1 for each in found.changes() if each.before != each.after)
+        took = watch.read()
+    assert found.summary.changed == len(NUMBERS), found.summary
+    assert found.summary.stored.differing == 0, found.summary
+    return {**took, "changed": changed, "accounts": found.summary.accounts}
 
 
 def our_preview(home: Path) -> dict[str, Any]:
@@ -333,7 +386,10 @@ def bare_rows(home: Path) -> dict[str, Any]:
 
 MEASURES: Final[dict[str, Callable[[Path], dict[str, Any]]]] = {
     each.__name__: each
-    for each in (*(our_bills, our_preview, bare_scan, bare_loop, bare_json, bare_rows),)
+    for each in (
+        *(our_bills, our_verification, our_what_if, our_preview),
+        *(bare_scan, bare_loop, bare_json, bare_rows),
+    )
 }
 
 
@@ -365,7 +421,7 @@ def show(title: str, cost: Cost, beside: str = "") -> None:
 
 
 def compare_bills(home: Path) -> None:
-    """First and second billing beside the bare work."""
+    """First and second billing, a verification and a comparison, beside the bare work."""
     first = measure("our_bills", home)
     assert first.more["became"] == ["created"], first
     second = measure("our_bills", home)
@@ -379,6 +435,10 @@ def compare_bills(home: Path) -> None:
     ratio = f"{first.cpu / bare:.2f} of the bare work ({bare:.1f} s)"
     show("first", first, f"{ratio}, {lines / first.cpu:,.0f} lines/s of {lines:,}")
     show("again, nothing changed", second, f"{second.cpu / first.cpu:.2f} of the first")
+    verified = measure("our_verification", home)
+    show("verified", verified, f"{verified.cpu / first.cpu:.2f} of the first")
+    compared = measure("our_what_if", home)
+    show("what if, before and after", compared, f"{compared.cpu / first.cpu:.2f} of the first")
 
 
 def compare_preview(home: Path) -> None:

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -92,22 +93,29 @@ def _rclone(program: str, folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds of the clock."""
-    started = time.perf_counter()
+class Cost(NamedTuple):
+    """Seconds of the clock, and of the processor in this process."""
+
+    wall: float
+    cpu: float
+
+
+def timed(work: Callable[[], object]) -> Cost:
+    """What some work costs."""
+    started, used = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - started
+    return Cost(time.perf_counter() - started, time.process_time() - used)
 
 
-def measure(home: Home, count: int, small: int) -> dict[str, float]:
-    """The seconds of each kind of work, in one home."""
+def measure(home: Home, count: int, small: int) -> dict[str, Cost]:
+    """What each kind of work costs, in one home."""
     text = rows(0, count)
     found = {"ingest": timed(lambda: home.ingest(f"{uuid4()}.csv", text))}
     aggregate(home.stores, home.org_id, MONTH)
     home.ingest(f"{uuid4()}.csv", rows(0, 1))  # what is stored is calculated anew
     found["quantities"] = timed(lambda: aggregate(home.stores, home.org_id, MONTH))
     each = [timed(lambda: home.ingest(f"{uuid4()}.csv", rows(0, SMALL_ROWS))) for _ in range(small)]
-    found["small"] = statistics.median(each)
+    found["small"] = Cost(*(statistics.median(values) for values in zip(*each, strict=True)))
     return found
 
 
@@ -121,7 +129,7 @@ def main() -> None:
         os.environ[name] = "benchmark"
     os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
     server.OPTIONS.update(fsync="on", synchronous_commit="on")
-    found: dict[str, list[dict[str, float]]] = {"folder": [], "bucket": []}
+    found: dict[str, list[dict[str, Cost]]] = {"folder": [], "bucket": []}
     with (
         tempfile.TemporaryDirectory() as folder,
         server.postgres() as database,
@@ -134,15 +142,20 @@ def main() -> None:
                 measured.append(_one_round(Path(folder), changes, options))
                 print(name, measured[-1], flush=True)
     for work in found["folder"][0]:
-        local, away = (
-            statistics.median(each[work] for each in found[name]) for name in ("folder", "bucket")
-        )
-        print(f"{work:10} folder {local:8.3f} s  bucket {away:8.3f} s  {away / local:5.2f} x")
+        for kind in Cost._fields:
+            local, away = (
+                statistics.median(getattr(each[work], kind) for each in found[name])
+                for name in ("folder", "bucket")
+            )
+            print(
+                f"{work:10} {kind:4} folder {local:8.3f} s  bucket {away:8.3f} s"
+                f"  {away / local:5.2f} x"
+            )
 
 
 def _one_round(
     folder: Path, changes: dict[str, str], options: argparse.Namespace
-) -> dict[str, float]:
+) -> dict[str, Cost]:
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.stores import open_stores
     from tests.homes import ACCOUNTS, EGRESS, settings
