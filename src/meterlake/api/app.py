@@ -1,7 +1,7 @@
 """The application that a server process runs: both APIs, sign-in, documentation, health, metrics."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 from starlette.applications import Starlette
@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meterlake.api import documentation, downloads, landing, oauth, uploads
 from meterlake.api.answers import WireResponse, failure, message
@@ -21,6 +21,7 @@ from meterlake.api.observe import Observed, metrics
 from meterlake.api.protocol import SECONDS
 from meterlake.api.router import Router
 from meterlake.api.routes import OPERATIONS
+from meterlake.model.errors import MeterlakeError
 from meterlake.model.redaction import redact_logs
 from meterlake.pipeline.access.access import KnownPermissions
 from meterlake.pipeline.access.tokens import Tokens
@@ -38,11 +39,25 @@ class Application:
     def __init__(self, rest: Starlette) -> None:
         self.rest = rest
         self.operations: ASGIApp = rest
+        # Why the home could not be opened.
+        self.refusal: str | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or take part in starting and stopping."""
+        if scope["type"] == "lifespan":
+            send = self._explain(send)
         ours = scope["type"] == "http" and scope["path"].startswith(_OPERATIONS)
         await (self.operations if ours else self.rest)(scope, receive, send)
+
+    def _explain(self, send: Send) -> Send:
+        """Say why the server does not start, where Starlette would send a traceback."""
+
+        async def explained(event: Message) -> None:
+            if event["type"] == "lifespan.startup.failed" and self.refusal is not None:
+                event = {**event, "message": f"meterlake: {self.refusal}"}
+            await send(event)
+
+        return explained
 
 
 def app() -> Application:
@@ -57,7 +72,12 @@ def create_app(settings: Settings) -> Application:
 
     @asynccontextmanager
     async def lifespan(application: Starlette) -> AsyncIterator[dict[str, float]]:
-        with open_stores(settings, lasting=True) as stores:
+        with ExitStack() as opened:
+            try:
+                stores = opened.enter_context(open_stores(settings, lasting=True))
+            except MeterlakeError as error:
+                front.refusal = " ".join(str(error).split())
+                raise
             found = services(stores)
             dispatcher = Dispatcher(found, Router(OPERATIONS))
             application.state.services = found

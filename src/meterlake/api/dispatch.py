@@ -1,5 +1,6 @@
 """From a request to the answer of its operation: who asks, may they, how often, and then the call."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,6 +51,8 @@ class Dispatcher:
         request = Request(scope, receive)
         try:
             response = await self._answer(request)
+        except asyncio.CancelledError:  # A server that stops waits for a while, and no longer.
+            response = message(503, "the server is stopping; try again")
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets JSON
             response = failure(error)
         await response(scope, receive, send)

@@ -4,7 +4,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from datetime import datetime
@@ -12,10 +12,10 @@ from typing import Final
 
 from cyclopts import App
 
-from meterlake.model.errors import MeterlakeError
+from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.redaction import redact_logs
 from meterlake.pipeline.jobs.attempt import leave_all
-from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, rest
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.processes import end_with_parent
@@ -113,8 +113,29 @@ def start_rounds(
     """
     executor = Executor(settings, stop)
     opened.callback(executor.close)
-    loops = [Loop(opened.enter_context(open_stores(settings, now)), executor, stop) for _ in ROUNDS]
-    return [pool.submit(each.run, loop) for each, loop in zip(ROUNDS, loops, strict=True)]
+    loops = list(_open_loops(opened, settings, executor, stop, now))
+    # Fewer, if the worker is to end by now.
+    return [pool.submit(each.run, loop) for each, loop in zip(ROUNDS, loops, strict=False)]
+
+
+def _open_loops(
+    opened: ExitStack,
+    settings: Settings,
+    executor: Executor,
+    stop: Stop,
+    now: Callable[[], datetime],
+) -> Iterator[Loop]:
+    """What the rounds work with; a State that went away since the worker began is waited for."""
+    left = len(ROUNDS)
+    while left and not stop():
+        try:
+            stores = opened.enter_context(open_stores(settings, now))
+        except Unavailable as error:
+            _log.warning("%s; the worker starts when it is back", error)
+            rest(PAUSE_S, stop)
+        else:
+            left -= 1
+            yield Loop(stores, executor, stop)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NoAnswer
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
@@ -44,7 +44,13 @@ class WorkerHealth:
         if self._stop():
             return _refusal("it stops")
         try:
-            self._pool.submit(self._stores.state.organizations).result(_ANSWER_S)
+            asked = self._pool.submit(self._stores.state.organizations)
+        except RuntimeError:  # It was closed after the question came.
+            return _refusal("it stops")
+        try:
+            asked.result(_ANSWER_S)
+        except CancelledError:
+            return _refusal("it stops")
         except NoAnswer:
             return _refusal("the State database does not answer")
         except MeterlakeError as error:
@@ -70,6 +76,11 @@ def serve_health(health: WorkerHealth, host: str, port: int) -> Iterator[int]:
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 30
+
+        def handle(self) -> None:
+            """Answer whoever is still there: a silent State takes longer than probes wait."""
+            with suppress(ConnectionError):
+                super().handle()
 
         def do_GET(self) -> None:
             """Answer."""

@@ -17,6 +17,7 @@ from meterlake.pipeline.ingest.inbox import inbox_round
 from meterlake.pipeline.ingest.uploads import upload_round
 from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.statements.round import statement_round
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 
@@ -57,6 +58,7 @@ JOBS: Final[Mapping[str, JobSpec]] = MappingProxyType(
         JobKind.LOOKUP: _FILES,
         JobKind.INBOX_OBJECT: JobSpec(inbox_round, "inbox"),
         JobKind.BILL: JobSpec(bill_round, "bill_job"),
+        JobKind.STATEMENT: JobSpec(statement_round, "statement"),
         JobKind.EXPORT: JobSpec(export_round, "export:export_job"),
         JobKind.BACKFILL: JobSpec(backfill_round, "backfill_job"),
     }

@@ -7,8 +7,6 @@ the turns find that all organizations have now and then.
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from sqlalchemy import ColumnElement
@@ -21,6 +19,7 @@ from meterlake.model.balances import (
 from meterlake.model.exports import ExportSchedule
 from meterlake.model.notifications import ScheduledEventConfiguration
 from meterlake.model.organization import OrganizationConfig
+from meterlake.pipeline.events.alerts import LakeWatch
 from meterlake.pipeline.ingest.drop_folder import DropFolders
 from meterlake.pipeline.jobs.turns import Ask, KnownOrganizations, RoundQuestion
 from meterlake.stores import Stores
@@ -42,10 +41,8 @@ QuestionMaker = Callable[[Stores], RoundQuestion]
 _ALL_S: Final = 60.0
 # What looks at those that have schedules may take of a processor: most are not due.
 _SCHEDULED: Final = 0.005
-# Looks into lakes are dear: each is opened. What those may take of which nothing is known, and how
-# many others there are a time.
+# Looks into lakes are dear: each is opened. What those may take that are not due.
 _LAKES: Final = 0.005
-_LAKES_MAX: Final = 8
 
 
 def ask_jobs(*kinds: str) -> QuestionMaker:
@@ -152,39 +149,6 @@ def _who_has(stores: Stores, *conditions: ColumnElement[bool]) -> RoundQuestion:
     return RoundQuestion(ask, _SCHEDULED)
 
 
-class ChangedLakes:
-    """Whose lakes have changed since they were named; a few at a time, as each is to be opened.
-
-    Args:
-        stores: The home's stores.
-    """
-
-    def __init__(self, stores: Stores) -> None:
-        self._stores = stores
-        self._known = KnownOrganizations(stores)
-        self._seen: dict[str, tuple[int, int]] = {}
-
-    def ask(self) -> Collection[str]:
-        """The ids of the organizations."""
-        found: list[str] = []
-        for org_id in self._known.ids():
-            now = _catalog_state(self._stores.lake_folder(org_id))
-            before = self._seen.setdefault(org_id, now)
-            if now != before and len(found) < _LAKES_MAX:
-                self._seen[org_id] = now
-                found.append(org_id)
-        return found
-
-
-def _catalog_state(lake: Path) -> tuple[int, int]:
-    """What changes with every commit, if the catalog is a file."""
-    changed = size = 0
-    with suppress(FileNotFoundError):
-        changed = (lake / "catalog.sqlite").stat().st_mtime_ns
-        size = (lake / "catalog.sqlite-wal").stat().st_size
-    return changed, size
-
-
 def ask_lakes(stores: Stores) -> RoundQuestion:
-    """Whose lakes have changed; all others are looked at as well, one after the other."""
-    return RoundQuestion(ChangedLakes(stores).ask, sweep=_LAKES)
+    """Whose lakes may have an alert; all others are looked at as well, one after the other."""
+    return RoundQuestion(LakeWatch(stores).due, sweep=_LAKES)

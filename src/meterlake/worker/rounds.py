@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import Unavailable
-from meterlake.model.events import BILL_JOB
+from meterlake.model.events import BILL_JOB, STATEMENT_JOB
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.billing.approval import approve_due
@@ -26,7 +26,7 @@ from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
-from meterlake.pipeline.events.alerts import check_alerts
+from meterlake.pipeline.events.alerts import LakeWatch
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
@@ -38,6 +38,8 @@ from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
 from meterlake.pipeline.integrations.delivery import prepare_runs
 from meterlake.pipeline.integrations.sender import send_runs
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, give_turns, rest
+from meterlake.pipeline.statements.files import forget_files
+from meterlake.pipeline.statements.statement_job_source import StatementJobSource
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor
@@ -195,9 +197,17 @@ def evaluate_events(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     return ()
 
 
+# What scheduled events read beside the resources.
+_DATED: Final = {
+    **SOURCES,
+    BILL_JOB: BillJobSource(),
+    STATEMENT_JOB: StatementJobSource(),
+}
+
+
 def fire_dates(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Write the scheduled events that have fallen due."""
-    fire_scheduled(loop.stores, org_id, stop, {**SOURCES, BILL_JOB: BillJobSource()})
+    fire_scheduled(loop.stores, org_id, stop, _DATED)
     return ()
 
 
@@ -205,8 +215,9 @@ def check_organization(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]
     """Report what was not reported yet, look for what is not as it should be, and tidy up."""
     if not stop():
         report(loop.stores, org_id)
-        check_alerts(loop.stores, org_id)
+        LakeWatch(loop.stores).look(org_id)
         forget_downloads(loop.stores, org_id)
+        forget_files(loop.stores, org_id)
     return ()
 
 
@@ -256,6 +267,7 @@ INBOXES: Final = Round(
 SCHEDULES: Final = Round("schedules", 1.0, by_turns(submit_schedules, ask_schedules, one))
 EXPORTS: Final = Round("exports", 1.0, jobs_of(JobKind.EXPORT))
 BILLS: Final = Round("bills", 1.0, jobs_of(JobKind.BILL))
+STATEMENTS: Final = Round("statements", 1.0, jobs_of(JobKind.STATEMENT))
 BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
 BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, ask_balances, one))
 APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, ask_approvals, one))
@@ -276,6 +288,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     SCHEDULES,
     EXPORTS,
     BILLS,
+    STATEMENTS,
     BACKFILLS,
     BALANCES,
     APPROVALS,

@@ -12,11 +12,13 @@ from sqlalchemy import event, insert
 from meterlake.model.catalog import Product
 from meterlake.model.export_request import KIND as EXPORT
 from meterlake.model.jobs import JobKind
+from meterlake.pipeline.events.alerts import _limits
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.ingest.drop_folder import DropFolder, DropFolders
 from meterlake.pipeline.jobs.turns import KnownOrganizations, RoundQuestion, give_turns
 from meterlake.stores.files.segments import mark_lakes, marked_lakes
 from meterlake.stores.state.core.tables import ORGANIZATION
+from meterlake.stores.state.events.watch import LakeLook, note_look
 from meterlake.stores.state.jobs import submit
 from meterlake.stores.state.jobs.job import Job
 from meterlake.worker import questions
@@ -46,8 +48,11 @@ def add_organizations(stores, count):
         {"id": f"org-{number:04}", "code": f"code-{number:04}", "name": f"N {number}"}
         for number in range(count)
     ]
+    look = LakeLook(now, None, "", _limits(stores), "0 None")
     with stores.state.writing_home() as connection:
         connection.execute(insert(ORGANIZATION), [{**row, "created": now} for row in rows])
+        for row in rows:
+            note_look(connection, row["id"], look)
     for row in rows:
         for folder in ("inbox", "claimed"):
             (stores.home / "drop" / row["code"] / folder).mkdir(parents=True)

@@ -21,18 +21,27 @@ from meterlake.model.period import format_instant, naive
 from meterlake.model.sql import identifier
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores import Stores
+from meterlake.stores.lake.backends.marks import LakeMarks
 from meterlake.stores.lake.tables import table_names
 from meterlake.stores.state.events import incidents
 from meterlake.stores.state.events.incidents import Incident
+from meterlake.stores.state.events.watch import LakeLook, newest_looks, note_look
 
 # The custom fields that replace settings: of a meter, and of the organization.
 FRESHNESS_FIELD: Final = "freshnessHours"
 REJECT_RATE_FIELD: Final = "rejectRate"
+# A lake that changes all the time is looked at so often.
+LOOK_AGAIN: Final = timedelta(minutes=5)
+# Lakes that nobody has looked at yet, of one round: after an update these are all.
+_NEW_MAX: Final = 100
+# What holds limits of its own.
+_LIMITED: Final = (Meter, CustomFields)
 _ALERTS: Final = (FRESHNESS_ALERT, REJECT_RATE_ALERT)
 _SINCE: Final = "SELECT max(received_at) FROM lake.{table} WHERE received_at > ?"
 _EVER: Final = "SELECT max(received_at) FROM lake.{table}"
 _RATE: Final = """
-    SELECT coalesce(sum(received), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT
+    SELECT coalesce(sum(received), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
+        min(finished_at)
     FROM lake.source WHERE finished_at > ?"""
 
 _Alert = tuple[tuple[str, str], dict[str, Any]]
@@ -48,15 +57,81 @@ def check_alerts(stores: Stores, org_id: str) -> list[Incident]:
     Raises:
         Unavailable: The disk, the lake or State failed.
     """
+    _resolve(stores, org_id)
+    with stores.state.reading(org_id) as reader:
+        return incidents.open_incidents(reader)
+
+
+class LakeWatch:
+    """Which lakes are to be looked at for alerts, without opening them.
+
+    A look says when something may begin or end by itself. Before that a lake needs another one
+    only if something came in, or if the limits changed.
+
+    Args:
+        stores: The home's stores.
+    """
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+        self._marks = LakeMarks(stores.settings)
+
+    def due(self) -> list[str]:
+        """The ids of the organizations whose lakes are to be looked at now.
+
+        Raises:
+            Unavailable: State, or the server of the catalogs, does not answer.
+        """
+        with self._stores.state.reading_home() as connection:
+            looks = list(newest_looks(connection, *_LIMITED))
+        new = [org_id for org_id, look, _ in looks if look is None][:_NEW_MAX]
+        return new + list(
+            self._due([(org_id, look, limits) for org_id, look, limits in looks if look])
+        )
+
+    def _due(self, looks: list[tuple[str, LakeLook, str]]) -> Iterator[str]:
+        now, limits = self._stores.now(), _limits(self._stores)
+        marks = self._marks.read([org_id for org_id, *_ in looks])
+        for org_id, look, configured in looks:
+            is_other = (look.mark, look.limits) != (marks[org_id], limits)
+            is_due = look.due is not None and look.due <= now
+            is_old = now - look.looked >= LOOK_AGAIN
+            if (is_old and (is_other or is_due)) or look.configured != configured:
+                yield org_id
+
+    def look(self, org_id: str) -> None:
+        """Look at one lake, and write down when it is to be looked at again.
+
+        Raises:
+            Unavailable: The disk, the lake or State failed.
+        """
+        # Before the look: what comes in meanwhile is looked at again.
+        now, mark = self._stores.now(), self._marks.read([org_id])[org_id]
+        with self._stores.state.reading_home() as connection:
+            [(_, _, configured)] = newest_looks(connection, *_LIMITED, org_id=org_id)
+        due = _resolve(self._stores, org_id)
+        look = LakeLook(now, due, mark, _limits(self._stores), configured)
+        with self._stores.state.writing_home() as connection:
+            note_look(connection, org_id, look)
+
+
+def _limits(stores: Stores) -> str:
+    settings = stores.settings
+    given = (settings.alert_freshness_hours, settings.alert_reject_rate)
+    return repr((*given, settings.alert_reject_hours, settings.alert_reject_least))
+
+
+def _resolve(stores: Stores, org_id: str) -> datetime | None:
+    """Begin and end incidents; when one may begin or end although nothing comes in."""
     with stores.state.reading(org_id) as reader:
         meters = reader.all(Meter)
         fields = next((each.entity for each in reader.all(CustomFields)), CustomFields())
+    due: list[datetime] = []
     with stores.lake(org_id).reader() as connection:
-        found = dict(_stale_meters(stores, connection, meters, fields))
-        found |= dict(_rejects(stores, org_id, connection, fields))
+        found = dict(_stale_meters(stores, connection, meters, fields, due))
+        found |= dict(_rejects(stores, org_id, connection, fields, due))
     resolve(stores, org_id, _ALERTS, found)
-    with stores.state.reading(org_id) as reader:
-        return incidents.open_incidents(reader)
+    return min(due, default=None)
 
 
 def _stale_meters(
@@ -64,6 +139,7 @@ def _stale_meters(
     connection: duckdb.DuckDBPyConnection,
     meters: list[Record[Meter]],
     fields: CustomFields,
+    due: list[datetime],
 ) -> Iterator[_Alert]:
     present = table_names(connection)
     for meter in meters:
@@ -71,8 +147,11 @@ def _stale_meters(
         hours = Decimal(str(stores.settings.alert_freshness_hours)) if own is None else own
         if hours <= 0 or meter_table(meter.id) not in present:
             continue
-        last = _stale_since(connection, meter.id, _before(stores.now(), hours))
-        if last is not None:
+        limit = _before(stores.now(), hours)
+        last = _last_received(connection, meter.id, limit)
+        if last is not None and last > limit:
+            due.append(_after(last, hours))
+        elif last is not None:
             code = meter.entity.code
             yield (
                 (FRESHNESS_ALERT, meter.id),
@@ -86,15 +165,14 @@ def _stale_meters(
             )
 
 
-def _stale_since(
+def _last_received(
     connection: duckdb.DuckDBPyConnection, meter_id: str, limit: datetime
 ) -> datetime | None:
-    """When a meter received its last measurement, if that is before the limit."""
+    """When a meter received its last measurement."""
     table = identifier(meter_table(meter_id))
     # Of a fresh meter only the newest files are looked at.
-    if _newest(connection, _SINCE.format(table=table), [naive(limit)]) is not None:
-        return None
-    return _newest(connection, _EVER.format(table=table), [])
+    newest = _newest(connection, _SINCE.format(table=table), [naive(limit)])
+    return newest or _newest(connection, _EVER.format(table=table), [])
 
 
 def _newest(
@@ -107,7 +185,11 @@ def _newest(
 
 
 def _rejects(
-    stores: Stores, org_id: str, connection: duckdb.DuckDBPyConnection, fields: CustomFields
+    stores: Stores,
+    org_id: str,
+    connection: duckdb.DuckDBPyConnection,
+    fields: CustomFields,
+    due: list[datetime],
 ) -> Iterator[_Alert]:
     settings = stores.settings
     own = _number(custom_value(REJECT_RATE_FIELD, None, fields))
@@ -116,7 +198,10 @@ def _rejects(
     limit = naive(_before(stores.now(), hours))
     row = connection.execute(_RATE, [limit]).fetchone()
     assert row is not None
-    received, rejected = map(int, row)
+    received, rejected = map(int, row[:2])
+    if rejected:
+        # When the first source of these hours is too old to count.
+        due.append(_after(row[2].replace(tzinfo=UTC), hours))
     # Compared without dividing, so that the limit itself is exact.
     if received < settings.alert_reject_least or rejected <= most * received:
         return
@@ -140,6 +225,14 @@ def _before(now: datetime, hours: Decimal) -> datetime:
         return now - timedelta(hours=float(hours))
     except OverflowError:
         return datetime.min.replace(tzinfo=UTC)
+
+
+def _after(moment: datetime, hours: Decimal) -> datetime:
+    """An instant so many hours later; the end of time where there is none."""
+    try:
+        return moment + timedelta(hours=float(hours))
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def _number(value: str | Decimal | None) -> Decimal | None:
