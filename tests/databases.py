@@ -44,28 +44,42 @@ _SERVERS: list[str] = []
 _STATES: dict[Path, str] = {}
 # The stores in whose buckets homes of tests have the files of their lakes, instead of in a folder.
 _STORES: list[LakeStore] = []
+_SHARDS: list[int] = [1]
 # Where the files of a home's lakes are, by its folder.
 _PREFIXES: dict[Path, str] = {}
 
 
 @pytest.fixture(scope="session")
-def s3_lakes() -> Iterator[LakeStore]:
+def moto() -> Iterator[str]:
+    """A server of S3: of lakes and of whatever else tests have in buckets, as settings name one."""
+    with moto_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def strict_gcs() -> Iterator[str]:
+    """A server of GCS, for the same."""
+    with gcs_server("test-bucket", "lakes") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def s3_lakes(moto: str) -> Iterator[LakeStore]:
     """A server of S3 with a bucket for lakes; what signs in finds credentials."""
-    with moto_server() as url, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(name, "test")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         # People who read a lake sign in to its catalog as themselves.
         patch.setenv("PGUSER", "meterlake")
-        boto3.client("s3", endpoint_url=url).create_bucket(Bucket="lakes")
-        yield LakeStore("s3", "s3_endpoint", url)
+        boto3.client("s3", endpoint_url=moto).create_bucket(Bucket="lakes")
+        yield LakeStore("s3", "s3_endpoint", moto)
 
 
 @pytest.fixture(scope="session")
-def gcs_lakes() -> Iterator[LakeStore]:
+def gcs_lakes(strict_gcs: str) -> LakeStore:
     """A server of GCS with a bucket for lakes."""
-    with gcs_server("lakes") as url:
-        yield LakeStore("gs", "gcs_endpoint", url)
+    return LakeStore("gs", "gcs_endpoint", strict_gcs)
 
 
 @pytest.fixture(scope="session")
@@ -121,7 +135,10 @@ def home_database(request) -> Iterator[str]:
 
 @pytest.fixture(
     scope="module",
-    params=["folder", *(pytest.param(each, marks=pytest.mark.slow) for each in ("s3", "gcs"))],
+    params=[
+        pytest.param("folder", id=pytest.HIDDEN_PARAM),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("s3", "gcs")),
+    ],
 )
 def lake_location(request) -> Iterator[str]:
     """Where the homes of a module have State and lakes: each test runs in a home of each kind.
@@ -137,18 +154,47 @@ def lake_location(request) -> Iterator[str]:
     _SERVERS[:], _STORES[:] = before
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Drop what runs over other lakes without need."""
+    spared = {each for each in items if _is_spared(each)}
+    if spared:
+        config.hook.pytest_deselected(items=list(spared))
+        items[:] = [each for each in items if each not in spared]
+
+
+def _is_spared(item: pytest.Item) -> bool:
+    """Whether a test need not run over another lake than that of the home.
+
+    With PostgreSQL for State alone, too: all these lakes have it there. And tests of whole folders
+    that take long by themselves.
+    """
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    if given.get("lake_location", "folder") == "folder":
+        return False
+    is_slow_itself = len(list(item.iter_markers("slow"))) > 1
+    by_folder = "every_lake" in getattr(item, "fixturenames", ())
+    return given.get("home_database") == "postgresql" or (by_folder and is_slow_itself)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Any test whose home `tests.homes` makes can be run with its lake elsewhere."""
     parser.addoption("--lakes", choices=["folder", "s3", "gcs"], default="folder")
+    parser.addoption("--lake-shards", type=int, default=1)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _all_lakes(request) -> None:
     """Where homes have State and lakes, if the command line says so."""
     chosen = request.config.getoption("--lakes")
+    _SHARDS[0] = request.config.getoption("--lake-shards")
     if chosen != "folder":
         _SERVERS.append(request.getfixturevalue("postgresql"))
         _STORES.append(request.getfixturevalue(f"{chosen}_lakes"))
+
+
+def lake_shards() -> int:
+    """How many shards the lakes of new homes have, as the command line says."""
+    return _SHARDS[0]
 
 
 def need_folder() -> None:

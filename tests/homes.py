@@ -21,12 +21,13 @@ from meterlake.model.proposal import Document
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.shard_lake import shard_lake
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
-from tests.databases import copy_home, current_database, state_of
+from tests.databases import copy_home, current_database, lake_shards, state_of
 from tests.organizations import Clock
 
 EGRESS = {
@@ -77,6 +78,8 @@ def _template(database: str) -> tuple[Path, str]:  # noqa: ARG001
     made = initialize(settings(folder / "home"), "Sample")
     with open_stores(settings(folder / "home")) as stores:
         configure(stores, made.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+        if lake_shards() > 1:
+            shard_lake(stores, made.org_id, lake_shards())
     return folder / "home", made.org_id
 
 

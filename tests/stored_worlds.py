@@ -32,7 +32,7 @@ from tests import billing_oracle
 from tests.billing_oracle.world import World
 from tests.compared_bills import KINDS
 from tests.homes import settings
-from tests.organizations import Clock
+from tests.organizations import Clock, prepare_home
 
 CREATED: Final = datetime(2021, 6, 1, tzinfo=UTC)
 BillName = tuple[str, date, str, int]
@@ -173,6 +173,8 @@ def store_world(world: World, folder: Path, **changes: Any) -> Iterator[StoredWo
     clock = Clock()
     clock.time = CREATED
     home = settings(folder / "home", **changes)
+    if home.state is None:
+        prepare_home(home.home)
     made = initialize(home, "World")
     with open_stores(home, clock) as stores:
         yield StoredWorld(stores, made.org_id, clock, world)

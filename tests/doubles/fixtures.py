@@ -12,11 +12,10 @@ import pytest
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.objects import ObjectStore, open_objects
-from tests.databases import copy_home
-from tests.doubles import ceph, gcs
+from tests.databases import copy_home, current_database
+from tests.doubles import ceph
 from tests.doubles.faults import FaultyNetwork
-from tests.doubles.homes import Clock, Home, furnish, make_home
-from tests.doubles.s3 import moto_server
+from tests.doubles.homes import Clock, Home, small_home
 
 _numbers = itertools.count(1)
 
@@ -34,16 +33,15 @@ class Place:
         """The store of this place."""
         return open_objects(self.url, self.settings)
 
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """Which of its settings say where its server is."""
+        return self.settings.model_dump(include={"s3_endpoint", "gcs_endpoint"}, exclude_none=True)
+
     def through(self, network: FaultyNetwork) -> ObjectStore:
         """The same store, reached over a network that fails."""
         endpoint = {"gs": "gcs_endpoint"}.get(self.kind, "s3_endpoint")
         return open_objects(self.url, self.settings.model_copy(update={endpoint: network.url}))
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[str]:
-    with moto_server() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")
@@ -52,12 +50,6 @@ def radosgw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if reason:
         pytest.skip(reason)
     with ceph.ceph_server(tmp_path_factory.mktemp("ceph")) as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def strict_gcs() -> Iterator[str]:
-    with gcs.gcs_server("test-bucket") as url:
         yield url
 
 
@@ -113,13 +105,9 @@ def place(request: pytest.FixtureRequest, new_place: Callable[[str], Place]) -> 
 
 
 @pytest.fixture(scope="session")
-def home_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home_template() -> Path:
     """The folder of a small home with one of everything; copy it."""
-    folder = tmp_path_factory.mktemp("small") / "home"
-    made, clock = make_home(folder)
-    with open_stores(made, clock) as stores:
-        furnish(stores, clock)
-    return folder
+    return small_home(current_database())
 
 
 @pytest.fixture

@@ -1,10 +1,14 @@
 """A small home with one of everything, made without ingesting or billing."""
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +20,7 @@ from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 from meterlake.model.sql import identifier
 from meterlake.pipeline.home.setup import init_home
 from meterlake.settings import Settings
-from meterlake.stores import Stores
+from meterlake.stores import Stores, open_stores
 from meterlake.stores.lake.backends.location import open_lake
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing import bills
@@ -243,6 +247,17 @@ def furnish(stores: Stores, clock: Clock) -> Home:
                 ],
             )
     return home
+
+
+@cache
+def small_home(database: str) -> Path:  # noqa: ARG001
+    """Make a small home with one of everything, once for each kind of home."""
+    folder = Path(tempfile.mkdtemp(prefix="meterlake-small-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made, clock = make_home(folder / "home")
+    with open_stores(made, clock) as stores:
+        furnish(stores, clock)
+    return folder / "home"
 
 
 def _bill(account_id: str, aggregation_id: str, meter_id: str, pricing_id: str) -> BillContent:

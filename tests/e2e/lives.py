@@ -69,6 +69,11 @@ class Lives:
         names = self.undisturbed["reached"]
         return [(step,) for step, name in enumerate(names) if name.startswith(beginnings)]
 
+    def chosen_steps(self, location: str, *beginnings: str) -> list[tuple[int, ...]]:
+        """Every step in a home that is a folder; elsewhere, where a life takes long, each name once."""
+        every = location == "folder"
+        return self.every_step(*beginnings) if every else self.last_steps(*beginnings)
+
     def pairs(self) -> list[tuple[int, ...]]:
         """A life for each two steps: one to die at, and one of the recovery."""
         steps = range(len(self.undisturbed["reached"]))

@@ -62,10 +62,13 @@ def installation(folder: Path, server: str, store: LakeStore) -> Iterator[Instal
 class Client:
     """Posts batches until it is told to stop, and notes which of them were acknowledged."""
 
-    def __init__(self, url: str, made: Initialized, name: str, rows: int = 20) -> None:
+    def __init__(
+        self, url: str, made: Initialized, name: str, rows: int = 20, pause_s: float = 0.05
+    ) -> None:
         self._url = url
         self._name = name
         self._rows = rows
+        self._pause_s = pause_s
         self._path = f"/organizations/{made.org_id}/measurements"
         self._key = (made.access_key_id, made.api_secret)
         self._end = threading.Event()
@@ -87,7 +90,7 @@ class Client:
             token = http.post("/oauth/token", json=asked, auth=self._key).json()["access_token"]
             http.headers["Authorization"] = f"Bearer {token}"
             number = 0
-            while not self._end.wait(0.05):
+            while not self._end.wait(self._pause_s):
                 uids = [f"{self._name}-{number}-{row}" for row in range(self._rows)]
                 self._post(http, uids)
                 number += 1

@@ -27,6 +27,7 @@ def lives(lake_location, tmp_path_factory):  # noqa: ARG001
         yield Lives(processes, home, org_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lake_location", ["s3"], indirect=True)
 def test_whoever_dies_around_an_upload_loses_nothing_and_doubles_nothing(lives):
     assert marked(*SOURCES) <= set(lives.undisturbed["reached"])

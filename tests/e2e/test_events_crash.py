@@ -18,6 +18,7 @@ def lives(home_database, tmp_path_factory):
         yield Lives(processes, folder / "template", org_id, "tests.e2e.events:notified")
 
 
+@pytest.mark.slow
 def test_what_follows_from_events_does_so_once_whoever_dies(lives):
     state, reached = lives.undisturbed["state"], lives.undisturbed["reached"]
     assert set(reached) == marked("pipeline/events/reader.py", "pipeline/events/scheduled.py")

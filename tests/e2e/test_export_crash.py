@@ -16,10 +16,12 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
+from tests.databases import copy_home
 from tests.doubles.gcs import gcs_server
 from tests.e2e.crashing import Zygote, zygote
 from tests.e2e.exporting import GCS, LOCAL, S3, contents, prepared
 from tests.e2e.lives import Lives, marked
+from tests.every_lake import IN_S3_TOO
 from tests.homes import new_home, open_home
 
 pytest_plugins = ["tests.doubles.fixtures"]
@@ -27,17 +29,19 @@ pytest_plugins = ["tests.doubles.fixtures"]
 WORK = "tests.e2e.exporting:carry_on"
 ELSEWHERE = "tests.e2e.exporting:elsewhere"
 OURS = ["exports"]
+# At which of the steps between two files somebody dies.
+EACH = {"folder": 3, "s3": 15}
 SOURCES = ("pipeline/export/run.py", "pipeline/export/delivery.py", "pipeline/export/staging.py")
 
 
 @pytest.fixture(scope="module")
-def processes():
+def processes(lake_location):  # noqa: ARG001
     with zygote() as parent:
         yield parent
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory):
+def template(lake_location, tmp_path_factory):  # noqa: ARG001
     home = tmp_path_factory.mktemp("exports") / "template"
     org_id = new_home(home)
     with open_home(home, org_id) as opened:
@@ -50,6 +54,8 @@ def lives(processes, template):
     return Lives(processes, *template, WORK)
 
 
+@pytest.mark.slow
+@IN_S3_TOO
 def test_without_a_crash_everything_is_there(lives):
     state = lives.undisturbed["state"]["exports"]
     objects = state["objects"]
@@ -71,6 +77,8 @@ def test_without_a_crash_everything_is_there(lives):
     assert set(state["as read again"]) == {True}
 
 
+@pytest.mark.slow
+@IN_S3_TOO
 def test_bills_lines_and_focus_come_to_the_same(lives):
     billed = lives.undisturbed["state"]["exports"]["billed"]
 
@@ -81,6 +89,8 @@ def test_bills_lines_and_focus_come_to_the_same(lives):
         assert {currency: Decimal(total) for currency, total in totals.items()} == {"USD": 128}
 
 
+@pytest.mark.slow
+@IN_S3_TOO
 def test_the_jobs_meet_every_step_that_the_source_marks(lives):
     steps = marked(*SOURCES) - {"export.submitted"} | {"objects.put_linked"}
 
@@ -88,45 +98,65 @@ def test_the_jobs_meet_every_step_that_the_source_marks(lives):
     assert steps <= set(lives.undisturbed["reached"])
 
 
+@pytest.mark.slow
+@IN_S3_TOO
 def test_who_dies_between_two_files_or_inside_of_one_leaves_no_half_and_no_doubled_one(lives):
     puts, linked = (lives.every_step(name) for name in ("export.file_put", "objects.put_linked"))
 
     assert lives.broken([puts[1], linked[2]], OURS) == []
 
 
+@IN_S3_TOO
 @pytest.mark.slow
-def test_whoever_dies_the_objects_are_the_same(lives):
-    steps = [*lives.every_step("export."), *lives.every_step("objects.")[::4]]
+def test_whoever_dies_the_objects_are_the_same(lives, lake_location):
+    objects = lives.chosen_steps(lake_location, "objects.")
+    steps = [*lives.chosen_steps(lake_location, "export."), *objects[::4]]
 
     assert lives.broken(steps, OURS) == []
 
 
+@IN_S3_TOO
 @pytest.mark.slow
-def test_whoever_dies_twice_the_objects_are_the_same(lives):
+def test_whoever_dies_twice_the_objects_are_the_same(lives, lake_location):
     last = [step for [step] in lives.last_steps("export.")]
     pairs = [(first, second) for first in last for second in (0, first // 2)]
+    pairs = pairs if lake_location == "folder" else pairs[::5]
 
     assert lives.broken(pairs, OURS) == []
 
 
+@IN_S3_TOO
 @pytest.mark.slow
 def test_another_machine_makes_the_same_bytes_from_the_start(processes, template):
     home, org_id = template
     elsewhere = home.with_name("elsewhere") / "template"
-    shutil.copytree(home, elsewhere)
+    copy_home(home, elsewhere)
     lives = Lives(processes, elsewhere, org_id, ELSEWHERE)
 
     assert lives.broken(lives.last_steps("export."), OURS) == []
 
 
 @pytest.mark.slow
-def test_what_is_seen_of_a_broken_off_export_is_whole(processes, lives, template, tmp_path):
+def test_whoever_dies_between_two_tasks_the_objects_are_the_same(processes, lives, template):
+    home, org_id = template
+    copy = copy_home(home, home.with_name("tasks") / "template")
+    tasks = Lives(processes, copy, org_id, WORK, runner="threads", runner_workers="1")
+    assert tasks.undisturbed["state"]["exports"] == lives.undisturbed["state"]["exports"]
+
+    assert tasks.broken(tasks.every_step("export.partition_staged")[::4], OURS) == []
+
+
+@IN_S3_TOO
+@pytest.mark.slow
+def test_what_is_seen_of_a_broken_off_export_is_whole(
+    processes, lives, template, tmp_path, lake_location
+):
     home, org_id = template
     expected = lives.undisturbed["state"]["exports"]["objects"]
     told = 0
-    for [step] in lives.every_step("export.file_put", "objects.")[::3]:
+    for [step] in lives.every_step("export.file_put", "objects.")[:: EACH[lake_location]]:
         copy = tmp_path / str(step)
-        shutil.copytree(home, copy)
+        copy_home(home, copy)
         assert processes.run([copy], org_id, step, WORK)["died"]
         seen = {
             key: digest
@@ -255,7 +285,7 @@ def _last(steps: list[str]) -> set[int]:
 
 
 def _copy(home, name):
-    return shutil.copytree(home, home.with_name(name))
+    return copy_home(home, home.with_name(name))
 
 
 BOTH = """
@@ -281,6 +311,7 @@ with open_home(Path(home), org_id) as opened:
 """
 
 
+@IN_S3_TOO
 @pytest.mark.slow
 def test_of_two_processes_at_the_same_jobs_each_job_is_run_by_one(lives, template):
     home, org_id = template

@@ -119,6 +119,7 @@ def two(path, greedy, small):
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "many"),
     [

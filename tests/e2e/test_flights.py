@@ -31,7 +31,8 @@ from meterlake.pipeline.billing.balances import create_transaction
 from meterlake.pipeline.billing.books import check_ledger, write_beancount
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs import bill
-from meterlake.pipeline.config.configure import apply, read_documents
+from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
+from meterlake.pipeline.config.configure import apply, export, read_documents
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
@@ -51,6 +52,10 @@ WITHOUT_TAILNUM = 2_512
 NEW_YORK = ZoneInfo("America/New_York")
 MONTHS = [Month(2013, number) for number in range(1, 13)]
 CENT = Decimal("0.01")
+
+
+# What may concern everybody, and changes no amount: both sides are calculated.
+RENAMED = {"products": [{"code": "airports", "name": "Airports of New York"}]}
 
 
 def flights_csv() -> bytes:
@@ -278,3 +283,46 @@ def test_another_program_agrees_with_the_ledger_of_the_year(flights, tmp_path):
     first, second = ((tmp_path / f"{n}.beancount") for n in (1, 2))
     assert first.read_text() == second.read_text()
     assert PROGRAM is None or bean_check(first) == ""
+
+
+def year_priced_anew(stores, org_id, document):
+    choice = WhatIfChoice(MONTHS[0], MONTHS[-1], [Document("c", document)], by_month=True)
+    with compare_history(stores, org_id, choice) as found:
+        return list(found.changes()), found.summary
+
+
+def test_a_year_priced_anew_as_it_was_has_no_differences(flights):
+    stores, org_id, _, _ = flights
+    for document, changed in ((RENAMED, 1), (export(stores.state, org_id), 0)):
+        changes, summary = year_priced_anew(stores, org_id, document)
+        assert [each for each in changes if each.difference] == []
+        assert (summary.changed, summary.left_out) == (changed, 0)
+        assert len(changes) > len(MONTHS) * 16
+
+
+def test_a_raised_price_raises_a_year_by_what_the_flights_say(flights):
+    """Ten cents more a flight: flights x 0.10 on each bill, rounded as the bills are."""
+    stores, org_id, _, expected = flights
+    [raised] = [
+        each for each in export(stores.state, org_id)["pricings"] if each["code"] == "flights"
+    ]
+    bands = [
+        each | {"unitPrice": Decimal(str(each["unitPrice"])) + Decimal("0.10")}
+        for each in raised["pricingBands"]
+    ]
+    changes, _ = year_priced_anew(stores, org_id, {"pricings": [{**raised, "pricingBands": bands}]})
+
+    found = {
+        (each.key.month, each.key.account): each.difference for each in changes if each.difference
+    }
+    assert {each.key.line_item_type for each in changes if each.difference} == {"USAGE"}
+    assert found == {
+        (str(month), carrier): priced(used.flights, "0.10") - priced(used.flights, "0")
+        for (month, carrier), used in expected.items()
+    }
+
+
+def priced(flights, more):
+    each = "2.50" if flights <= 1000 else "2.25" if flights <= 4000 else "2.00"
+    amount = flights * (Decimal(each) + Decimal(more))
+    return amount.quantize(CENT, ROUND_HALF_UP)

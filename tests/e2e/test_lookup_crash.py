@@ -7,6 +7,8 @@ from tests.e2e.lives import Lives, marked
 from tests.e2e.uploading_items import prepared
 from tests.homes import new_home, open_home
 
+pytestmark = pytest.mark.slow
+
 WORK = "tests.e2e.uploading_items:carry_on"
 
 
@@ -25,6 +27,7 @@ def lives(processes, tmp_path_factory):
     return Lives(processes, home, org_id, WORK)
 
 
+@pytest.mark.slow
 def test_without_a_crash_all_jobs_succeed(lives):
     state = lives.undisturbed["state"]
     draft, published = state["revisions"]
@@ -37,6 +40,7 @@ def test_without_a_crash_all_jobs_succeed(lives):
     assert (len(state["files"]), state["left"]) == (4, [])
 
 
+@pytest.mark.slow
 def test_the_jobs_meet_every_step_that_the_source_marks(lives):
     steps = marked("pipeline/lookups/files.py")
 
@@ -44,6 +48,7 @@ def test_the_jobs_meet_every_step_that_the_source_marks(lives):
     assert steps <= set(lives.undisturbed["reached"])
 
 
+@pytest.mark.slow
 def test_who_dies_around_the_commit_has_written_all_or_nothing(lives):
     around = lives.every_step("lookups.ready", "lookups.written", "lookups.committed")
 

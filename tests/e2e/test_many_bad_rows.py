@@ -62,6 +62,7 @@ def ingest(path, home):
     return json.loads(done.stdout), int(peak_kb) >> 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "length"), [(20_000, 100), pytest.param(100_000, 3000, marks=pytest.mark.slow)]
 )

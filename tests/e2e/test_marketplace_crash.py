@@ -58,6 +58,7 @@ def report(processes, home, copy, org_id, *lives):
     return done["reached"]
 
 
+@pytest.mark.slow
 def test_whoever_dies_before_or_after_the_call_each_record_counts_once(processes, tmp_path):
     home, own = tmp_path / "home", marked("pipeline/integrations/connectors/marketplace.py")
     org_id = home_with_reports(home)

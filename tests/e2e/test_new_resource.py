@@ -18,6 +18,7 @@ def found(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_new_resource_is_created_updated_listed_and_deleted_over_http(found):
     assert [each["code"] for each in found["list"]] == ["north"]
     assert (found["update"]["version"], found["update"]["name"]) == (2, "Far north")
@@ -38,6 +39,7 @@ def test_a_new_resource_has_events(found):
     assert {"configuration.depot.created", "configuration.depot.updated"} <= {*found["events"]}
 
 
+@pytest.mark.slow
 def test_a_new_resource_is_applied_exported_and_published(found):
     assert found["codes"] == [0, 1, 0, 0]
     assert found["exported"] == [["west", "West"]]

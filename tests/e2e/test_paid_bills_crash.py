@@ -9,11 +9,14 @@ import pytest
 from tests.e2e.billing import prepared_to_pay
 from tests.e2e.crashing import zygote
 from tests.e2e.lives import Lives
+from tests.every_lake import IN_S3_TOO
 from tests.homes import new_home, open_home
+
+pytestmark = [IN_S3_TOO, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def lives(tmp_path_factory):
+def lives(lake_location, tmp_path_factory):  # noqa: ARG001
     path = tmp_path_factory.mktemp("paid") / "template"
     org_id = new_home(path)
     with open_home(path, org_id) as home:
@@ -26,6 +29,7 @@ def by_month(state):
     return {(code, period): (version, total) for code, period, version, _, total, _ in state}
 
 
+@pytest.mark.slow
 def test_the_work_makes_both_months_again(lives):
     state = lives.undisturbed["state"]
     old, new = by_month(state["seen"]), by_month(state["bills"])
@@ -39,14 +43,16 @@ def test_the_work_makes_both_months_again(lives):
 
 
 @pytest.mark.slow
-def test_no_death_around_a_store_loses_or_repeats_a_cent(lives):
+def test_no_death_around_a_store_loses_or_repeats_a_cent(lives, lake_location):
     """Also between the first month and the second one, which has to follow."""
-    assert _broken(lives, lives.every_step("bill.stored", "bill.made")) == []
+    steps = lives.chosen_steps(lake_location, "bill.stored", "bill.made")
+
+    assert _broken(lives, steps) == []
 
 
 @pytest.mark.slow
-def test_no_death_at_any_step_loses_or_repeats_a_cent(lives):
-    assert _broken(lives, lives.every_step("")) == []
+def test_no_death_at_any_step_loses_or_repeats_a_cent(lives, lake_location):
+    assert _broken(lives, lives.chosen_steps(lake_location, "")) == []
 
 
 def _broken(lives, deaths):

@@ -38,6 +38,7 @@ def home_with_runs(path, receiver, count):
         return org_id, add_runs(home.stores, org_id, contents)
 
 
+@pytest.mark.slow
 def test_whoever_dies_at_any_step_nothing_is_lost_and_what_comes_twice_has_one_id(
     home_database, processes, receiver, tmp_path
 ):

@@ -41,6 +41,7 @@ with open_stores(Settings(home=home)) as stores:
 """
 
 
+@pytest.mark.slow
 # State is written in few transactions here; who meets whom in the lake decides.
 @pytest.mark.parametrize(
     "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
@@ -107,6 +108,7 @@ def test_two_transactions_that_change_one_row_are_told_apart():
         assert connection.execute("SELECT n FROM counted").fetchall() == [(2,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writers", [4])
 def test_writers_of_one_lake_wait_for_each_other(tmp_path, writers):
     """What conflicts in DuckDB never meets there: commits of a lake are under its lock."""

@@ -8,6 +8,8 @@ from tests.e2e.lives import Lives, marked
 from tests.e2e.uploading import DATA, TYPE, announced
 from tests.homes import new_home, open_home
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["tests.doubles.fixtures"]
 
 SOURCES = (
@@ -36,6 +38,7 @@ def lives(processes, tmp_path_factory):
     return Lives(processes, home, org_id, WORK)
 
 
+@pytest.mark.slow
 def test_the_upload_meets_every_step_that_the_source_marks(lives):
     steps = marked(*SOURCES)
 
@@ -43,6 +46,7 @@ def test_the_upload_meets_every_step_that_the_source_marks(lives):
     assert len(steps) >= 7
 
 
+@pytest.mark.slow
 def test_without_a_crash_the_job_succeeds(lives):
     state = lives.undisturbed["state"]
 

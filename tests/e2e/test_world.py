@@ -119,6 +119,7 @@ def test_a_reader_beside_a_writer_sees_whole_commits_only(place):
 # --- a failing world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [slow(100), slow(3000), 20_000, slow(60_000)])
 def test_a_full_disk_stores_nothing_half_and_the_next_run_succeeds(place, limit):
     with open_home(*place) as home:
@@ -139,6 +140,7 @@ def test_a_full_disk_stores_nothing_half_and_the_next_run_succeeds(place, limit)
         assert list(home.folder.claimed.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can make a folder that a process may not write"
 )

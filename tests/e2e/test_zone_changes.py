@@ -7,6 +7,8 @@ import subprocess
 import sys
 from importlib.resources import files
 
+import pytest
+
 from meterlake.stores import open_stores
 from tests.doubles.homes import furnish, make_home
 
@@ -47,6 +49,7 @@ def look(home, zones=None):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_new_zone_database_changes_nothing_that_is_stored(tmp_path):
     made, clock = make_home(tmp_path / "home")
     with open_stores(made, clock) as stores:

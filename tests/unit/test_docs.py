@@ -227,6 +227,17 @@ def test_the_index_of_decisions_has_every_page_and_every_room_has_one():
     assert {room.removeprefix("pipeline/") for room in rooms} <= pages
 
 
+def test_every_trouble_of_others_has_tests_that_are_there():
+    page = (DOCS / "troubles.md").read_text()
+    rows = [line for line in page.splitlines() if re.match(r"\| [\w-]+#\d|\| DuckLake", line)]
+    assert len(rows) >= 15
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
+        assert named, row
+        for path, name in named:
+            assert f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+
+
 def test_what_is_installed_is_named_without_a_host():
     for path in (ROOT / "constraints.txt", ROOT / "pyproject.toml"):
         assert "://" not in path.read_text(), path

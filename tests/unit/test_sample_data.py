@@ -49,6 +49,7 @@ def test_the_maker_reproduces_the_committed_books(made):
     assert json.loads(sample_data.EXPECTED.read_text("utf-8")) == made[1]
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_bytes(made, tmp_path: Path):
     make.write(tmp_path)
 

@@ -280,8 +280,8 @@ ROWS = (
             "destination": "WEBHOOK",
             "destination_id": w.webhook,
         },
-        lambda _: {
-            "entity_id": "notification",
+        lambda w: {
+            "entity_id": w.notification,
             "name": "Tell",
             "config_data": {"usersToNotify": []},
             "integration_credentials_id": "one",

@@ -22,6 +22,10 @@ ELSEWHERE = {
     **{name: BILLING for name in event_types() if name.startswith("billing.")},
     "dataexport.job.failure": "tests/integration/api/test_exports.py"
     "::test_a_job_that_fails_raises_an_event",
+    "bills.lateusage.decision": "tests/integration/api/test_late_usage.py"
+    "::test_what_was_decided_of_late_usage_is_an_event_that_makes_notifications_go_out",
+    "bills.verification.alert": "tests/integration/pipeline/billing/test_verify.py"
+    "::test_bills_that_differ_are_an_incident_until_they_do_not",
     "ingest.books.alert": "tests/integration/pipeline/home/test_reconciliation.py"
     "::test_books_that_do_not_balance_are_among_the_open_alerts_until_they_do",
     "ingest.freshness.alert": f"{ALERTS}"

@@ -101,6 +101,7 @@ def part_of(day):
     return chosen
 
 
+@pytest.mark.slow
 def test_no_member_with_a_list_of_words_breaks_the_server(server, document, stored):
     day = date.fromisoformat(
         os.environ.get("METERLAKE_TEST_DAY") or datetime.now(UTC).date().isoformat()

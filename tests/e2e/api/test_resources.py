@@ -214,30 +214,22 @@ def test_the_organizations_settings_are_replaced(sdk):
     refusal(m3ter.BadRequestError, sdk.organization_config.update, **ORGANIZATION)
 
 
-def test_what_has_no_effect_is_told_in_a_header(sdk, http, world):
-    version = sdk.organization_config.retrieve().version
-    settings = sdk.organization_config.with_raw_response
-    told = settings.update(
-        **ORGANIZATION,
-        version=version,
-        credit_application_order=["PREPAYMENT", "BALANCE"],
-        commitment_fee_bill_in_advance=True,
-        auto_generate_statement_mode="JSON",
-        consolidate_bills=True,
+def test_what_has_no_effect_is_told_in_a_header(http, world):
+    agreed = {
+        "accountId": world.account,
+        "name": "Agreed",
+        "startDate": "2026-01-01",
+        "endDate": "2027-01-01",
+    }
+    told = http.post(
+        "/contracts", json={**agreed, "code": world.code(), "purchaseOrderNumber": "P-1"}
     )
-    # The other settings have an effect.
-    [warning] = told.headers["Warning"].split(", 299 ")
-    assert warning.startswith('299 meterlake "autoGenerateStatementMode is ')
-    calm = settings.update(**ORGANIZATION, version=version + 1)
-    assert "Warning" not in calm.headers
-    definition = http.post(
-        "/statementdefinitions", json={"name": "Days", "aggregationFrequency": "DAY"}
-    )
-    assert "no statements are made" in definition.headers["Warning"]
-    found = http.get(f"/statementdefinitions/{definition.json()['id']}")
+    assert told.status_code == 200, told.text
+    assert told.headers["Warning"].startswith('299 meterlake "purchaseOrderNumber is ')
+    found = http.get(f"/contracts/{told.json()['id']}")
     assert "Warning" not in found.headers
-    product = http.post("/products", json={"name": "P", "code": world.code()})
-    assert "Warning" not in product.headers
+    calm = http.post("/contracts", json={**agreed, "code": world.code()})
+    assert (calm.status_code, "Warning" in calm.headers) == (200, False)
 
 
 @pytest.mark.sees("GetBillConfig", "UpdateBillConfig")

@@ -224,6 +224,12 @@ class World:
         ).id
 
     @cached_property
+    def notification(self) -> str:
+        return self.sdk.notification_configurations.create(
+            name="Due", code=self.code(), description="d", event_name="billing.bill.created"
+        ).id
+
+    @cached_property
     def webhook(self) -> str:
         return self.sdk.webhooks.create(
             name="Hook",

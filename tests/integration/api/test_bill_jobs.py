@@ -502,6 +502,7 @@ def test_jobs_and_approvals_are_the_same_on_postgresql(tmp_path, postgresql):
         assert approve_due(server.stores, server.org_id) == 0
 
 
+@pytest.mark.slow
 def test_the_worker_of_a_home_runs_the_jobs_that_are_asked_for(server, jobs):
     made = jobs.create(bill_date=date(2026, 10, 1))
     home = {"METERLAKE_HOME": str(server.settings.home), "PATH": os.environ["PATH"]}

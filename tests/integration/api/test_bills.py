@@ -3,21 +3,29 @@
 import csv
 import io
 from contextlib import contextmanager
+from decimal import Decimal
 
 import httpx
 import m3ter
 import pytest
+from sqlalchemy import text
 
 from meterlake.api.responses.bills import BillResponse
 from meterlake.model import wire
+from meterlake.model.accounts import Account
 from meterlake.model.period import Month
+from meterlake.model.pricing import PlanTemplate
 from meterlake.pipeline.billing.jobs import bill
 from tests.bills import price_egress, subscribe
+from tests.explained_trees import check_tree, walk
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.served import served
 
 pytestmark = pytest.mark.usefixtures("home_database")
+
+# The bills of September are far from those of August.
+JUMPED = "TotalJumped (meterlake bill review --month 2026-09)"
 
 NOBODY = "5d9d4a3e-0000-4000-8000-000000000000"
 AUGUST, SEPTEMBER = Month(2026, 8), Month(2026, 9)
@@ -366,7 +374,8 @@ def test_the_sdk_approves_by_filters_if_it_names_no_bills(sdk, accounts):
     days = {"external_invoice_date_start": "2026-10-01", "external_invoice_date_end": "2026-10-02"}
     both = f"{accounts['acme']},{accounts['bolt']}"
     assert (
-        sdk.bills.approve(bill_ids=[], account_ids=both, **days).message == "2 bills were approved"
+        sdk.bills.approve(bill_ids=[], account_ids=both, **days).message
+        == f"2 bills were approved; open: 2 {JUMPED}"
     )
     assert {str(each.bill_date) for each in sdk.bills.list(status="APPROVED")} == {"2026-10-01"}
 
@@ -378,8 +387,9 @@ def test_bills_are_approved_by_the_query_alone(sdk, http, accounts):
     other = http.post(path, headers={"content-type": "application/json"})
 
     approved = [each.account_code for each in sdk.bills.list(status="APPROVED")]
-    assert one.message == f"{approved.count('acme')} bills were approved"
-    assert other.json()["message"] == f"{approved.count('bolt')} bills were approved"
+    told = f"bills were approved; open: 1 {JUMPED}"
+    assert one.message == f"{approved.count('acme')} {told}"
+    assert other.json()["message"] == f"{approved.count('bolt')} {told}"
     assert set(approved) == {"acme", "bolt"}
 
 
@@ -447,13 +457,13 @@ def test_many_bills_are_approved_at_once(sdk, http, accounts):
         sdk.bills.approve(bill_ids=[acme.id, NOBODY])
     assert approved() == []
     first = sdk.bills.approve(bill_ids=[acme.id, acme.id], account_ids=accounts["bolt"])
-    assert first.message == "1 bill was approved"
+    assert first.message == f"1 bill was approved; open: 1 {JUMPED}"
     assert approved() == [("acme", "2026-10-01")]
 
     query = {"accountIds": f"{accounts['acme']},{accounts['bolt']}"}
     days = {"externalInvoiceDateStart": "2026-10-01", "externalInvoiceDateEnd": "2026-10-02"}
     second = http.post("/bills/approve", params={**query, **days}, json={})
-    assert second.json() == {"message": "1 bill was approved"}
+    assert second.json() == {"message": f"1 bill was approved; open: 1 {JUMPED}"}
     assert approved() == [("acme", "2026-10-01"), ("bolt", "2026-10-01")]
     shown = sdk.bills.retrieve(bolt.id)
     assert (shown.version, shown.approved_by) == (2, shown.last_modified_by)
@@ -656,3 +666,104 @@ def test_bills_are_downloaded_as_csv(sdk, http, accounts):
     assert (usage["*Quantity"], usage["*UnitAmount"], usage["Currency"]) == ("1", "42.5", "USD")
     assert (usage["*InvoiceDate"], usage["*DueDate"]) == ("2026-10-01", "2026-10-15")
     assert usage["*AccountCode"] == "cloud"
+
+
+@pytest.mark.sees("VerifyBill")
+def test_a_bill_is_verified_and_a_tampered_line_is_named(server, sdk):
+    [bill_] = sdk.bills.list(account_id=account_of(server, "acme"), bill_date="2026-10-01").data
+    url = f"/bills/{bill_.id}/verify"
+    with server.http() as http:
+        assert http.get(url).json() == {
+            "verified": 1,
+            "unpinned": [],
+            "otherCode": 0,
+            "same": True,
+            "differences": [],
+        }
+        change = text("UPDATE bill_line SET body = replace(body, '42.5', '43') WHERE bill_id = :id")
+        with server.stores.state.writing_home() as connection:
+            assert connection.execute(change, {"id": bill_.id}).rowcount >= 1
+        found = http.get(url).json()
+        assert http.get(f"/bills/{NOBODY}/verify").status_code == 404
+    assert found["same"] is False
+    assert {each["subject"] for each in found["differences"]} == {"line"}
+    assert {each["lineItemId"] for each in found["differences"]} <= {
+        each.id for each in sdk.bills.line_items.list(bill_.id).data
+    }
+    assert (43, 42.5) in [(each["stored"], each["calculated"]) for each in found["differences"]]
+
+
+@pytest.mark.sees("DiffBill")
+def test_versions_of_a_bill_are_compared_by_causes(server, sdk):
+    [bill_] = sdk.bills.list(account_id=account_of(server, "acme"), bill_date="2026-10-01").data
+    url = f"/bills/{bill_.id}/diff"
+    with server.http() as http:
+        same = http.get(url, params={"to": "now"}).json()
+        assert (same["same"], same["differences"], same["to"]["version"]) == (True, [], "now")
+        with server.stores.state.transaction(server.org_id, "ann") as transaction:
+            record = transaction.find(PlanTemplate, "cloud")
+            dearer = record.entity.model_copy(update={"standing_charge": Decimal(40)})
+            transaction.update(record.id, record.version, dearer)
+        found = http.get(url, params={"from": "1", "to": "now"}).json()
+        for query, status in (
+            ({"from": "0"}, 400),
+            ({"from": "x"}, 400),
+            ({"to": "then"}, 400),
+            ({"from": "9"}, 404),
+            ({"to": "1"}, 400),
+        ):
+            assert http.get(url, params=query).status_code == status, query
+        assert http.get(f"/bills/{NOBODY}/diff").status_code == 404
+    [total] = found["totals"]
+    [part] = found["differences"]
+    assert total["difference"] == part["amount"] == part["ifUndone"] == 9
+    assert (part["cause"], part["name"], part["author"]) == ("entity", "PlanTemplate cloud", "ann")
+    [line] = part["lines"]
+    assert line["lineItemId"] in {each.id for each in sdk.bills.line_items.list(bill_.id).data}
+    assert (line["from"], line["to"]) == (31, 40)
+
+
+@pytest.mark.sees("GetBillDocument")
+def test_a_bill_is_a_document_in_each_format(server, sdk):
+    [bill_] = sdk.bills.list(account_id=account_of(server, "acme"), bill_date="2026-10-01").data
+    url = f"/bills/{bill_.id}/document"
+    with server.http() as http:
+        pdf, page = http.get(url), http.get(url, params={"format": "html", "usage": "none"})
+        document = http.get(url, params={"format": "json"}).json()
+        wrong = [http.get(url, params=each) for each in ({"format": "doc"}, {"usage": "hour"})]
+        assert http.get(f"/bills/{NOBODY}/document").status_code == 404
+    assert [each.status_code for each in wrong] == [400, 400]
+    assert (pdf.headers["content-type"], pdf.content[:5]) == ("application/pdf", b"%PDF-")
+    name = f"bill-{bill_.sequential_invoice_number or bill_.id}.pdf"
+    assert pdf.headers["content-disposition"] == f"attachment; filename*=UTF-8''{name}"
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "sandbox" in page.headers["content-security-policy"]
+    assert "Usage by day" not in page.text
+    assert document["bill"]["id"] == bill_.id
+    amount = sum(each.converted_subtotal for each in bill_.line_items)
+    assert document["totals"]["total"] == f"{amount:.2f}"
+
+
+@pytest.mark.sees("ExplainBill")
+def test_a_bill_is_explained_down_to_its_measurements(server, sdk):
+    [bill_] = sdk.bills.list(account_id=account_of(server, "acme"), bill_date="2026-10-01").data
+    url = f"/bills/{bill_.id}/explain"
+    with server.http() as http:
+        found = http.get(url).json()
+        one = http.get(url, params={"line": "1", "rows": 1}).json()
+        assert http.get(f"/bills/{NOBODY}/explain").status_code == 404
+        for wrong in ({"line": "9"}, {"rows": 1001}, {"rows": "many"}, {"version": 0}):
+            assert http.get(url, params=wrong).status_code == 400, wrong
+        assert http.get(url, params={"version": 99}).status_code == 404
+    assert found["same"] is True
+    assert check_tree(found["tree"]) > 10
+    assert Decimal(found["tree"]["value"]) == Decimal(str(sdk.bills.retrieve(bill_.id).bill_total))
+    ids = [each["facts"]["id"] for each in found["tree"]["children"]]
+    assert sorted(ids) == sorted(each.id for each in sdk.bills.line_items.list(bill_.id).data)
+    measured = [each for each in walk(one["tree"]) if "measurements" in each]
+    assert [len(each["measurements"]) for each in measured] == [1]
+
+
+def account_of(server, code):
+    with server.stores.state.reading(server.org_id) as reader:
+        return reader.find(Account, code).id

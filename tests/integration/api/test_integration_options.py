@@ -93,3 +93,27 @@ def test_users_of_the_organization_are_notified(client, webhook, server):
 
     assert (made.status_code, made.json()["configData"]) == (200, {"usersToNotify": [person]})
     assert (refused.status_code, "usersToNotify[1]" in refused.text) == (400, True)
+
+
+@pytest.mark.parametrize("id_", [NOBODY, "x", 1, ["a"]], ids=str)
+def test_a_notification_that_is_not_there_is_refused(client, webhook, id_):
+    document = {"destination": "WEBHOOK", "entityType": "Notification", "destinationId": webhook}
+    answer = client.post("/integrationconfigs", json={**document, "entityId": id_})
+
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["message"].startswith(f"entityId: {id_!r} is not allowed: "), answer.text
+
+
+def test_a_notification_that_is_there_is_named(client, webhook):
+    names = {"code": "many_bills", "name": "Many bills", "description": "d"}
+    rule = {"eventName": "billing.bill.created", "active": True, "alwaysFireEvent": True}
+    known = client.post("/notifications/configurations", json={**names, **rule})
+    assert known.status_code == 200, known.text
+    document = {"destination": "WEBHOOK", "entityType": "Notification", "destinationId": webhook}
+    made = client.post("/integrationconfigs", json={**document, "entityId": known.json()["id"]})
+    gone = {**made.json(), "entityId": NOBODY}
+    refused = client.put(f"/integrationconfigs/{made.json()['id']}", json=gone)
+
+    assert (made.status_code, refused.status_code) == (200, 400), made.text
+    rule = "the id of a notification of the organization"
+    assert refused.json()["message"] == f"entityId: {NOBODY!r} is not allowed: {rule}"

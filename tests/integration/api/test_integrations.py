@@ -94,8 +94,14 @@ def test_a_webhook_keeps_its_secret_to_itself(sdk, server):
 def test_an_integration_is_found_by_its_type(sdk):
     webhook = sdk.webhooks.create(**WEBHOOK, url=URL)
     configs = sdk.integration_configurations
+    rule = sdk.notification_configurations.create(
+        name="Due", code="due", description="d", event_name="billing.bill.created"
+    )
     made = configs.create(
-        entity_type="Notification", entity_id="1", destination="Webhook", destination_id=webhook.id
+        entity_type="Notification",
+        entity_id=rule.id,
+        destination="Webhook",
+        destination_id=webhook.id,
     )
 
     assert configs.get_by_entity("Notification", destination_id=webhook.id).id == made.id

@@ -86,6 +86,7 @@ def _take_many(path, count, answers):
     answers.put(sum(buckets.take(Limit("x", 1, 1000), "a") == 0 for _ in range(count)))
 
 
+@pytest.mark.slow
 def test_processes_share_a_bucket_exactly(tmp_path):
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()

@@ -65,35 +65,30 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(home, tmp_path, capsy
         ]
 
 
-def test_settings_that_nothing_heeds_are_told_on_saving_and_in_the_status(home, tmp_path, capsys):
+def test_what_nothing_heeds_is_told_on_saving(home, tmp_path, capsys):
     changed = tmp_path / "changed.yaml"
-    settings = "currency: EUR, daysBeforeBillDue: 14, autoGenerateStatementMode: JSON"
     changed.write_text(
-        f"organizationConfig: {{{settings}}}\n"
-        "statementDefinitions: [{name: a, aggregationFrequency: DAY},"
-        " {name: b, aggregationFrequency: DAY}, {name: c, aggregationFrequency: DAY}]\n"
+        "accounts: [{code: own, name: Own, emailAddress: a@b.example}]\n"
+        "contracts: [{code: a, name: A, accountId: own, startDate: 2026-01-01,"
+        " endDate: 2027-01-01, purchaseOrderNumber: PO}]\n"
+        "organizationConfig: {currency: EUR, daysBeforeBillDue: 14,"
+        " autoGenerateStatementMode: JSON}\n"
     )
     at = ["--home", str(home)]
     sentence = (
-        "autoGenerateStatementMode is stored and has no effect in this version:"
-        " no statements are made"
+        "purchaseOrderNumber is stored and has no effect in this version:"
+        " bills have that of the account"
     )
 
-    assert run(["status", "--json", *at]) == 0
-    assert lines(capsys)[0]["withoutEffect"] == []
     assert run(["config", "apply", str(changed), *at]) == 0
-    out = capsys.readouterr().out
-    assert f"note: organizationConfig: {sentence}" in out
-    assert out.count("note: statementDefinitions a and 2 more: StatementDefinition is stored") == 1
+    assert f"note: contracts a: {sentence}" in capsys.readouterr().out
     assert run(["config", "apply", str(changed), "--json", *at]) == 0
     told = {change["kind"]: change["withoutEffect"] for change in lines(capsys)}
-    assert told["organizationConfig"] == [sentence]
+    assert told == {"accounts": [], "contracts": [sentence], "organizationConfig": []}
     assert run(["config", "apply", str(changed), *at]) == 0
     assert "note:" not in capsys.readouterr().out
     assert run(["status", "--json", *at]) == 0
-    assert lines(capsys)[0]["withoutEffect"] == [sentence]
-    assert run(["status", *at]) == 0
-    assert f"organizationConfig: {sentence}" in capsys.readouterr().out
+    assert lines(capsys)[0]["withoutEffect"] == []
 
 
 def test_the_diff_can_be_read(home, tmp_path, capsys):
@@ -272,3 +267,11 @@ def test_ctrl_c_is_no_traceback(home, monkeypatch, capsys):
 
     assert run(["status", "--home", str(home)]) == 130
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("words", ["shard-lake --shards", "generate --rows", "serve --workers"])
+def test_a_fraction_is_no_whole_number_and_is_not_rounded(words, capsys):
+    assert run([*words.split(), "2.5"]) == 2
+
+    option = words.rpartition(" ")[2]
+    assert f"Invalid value for {option}: '2.5' is no whole number" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from meterlake.model.integrations import RunStatus
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
+from tests.organizations import prepare_home
 from tests.stored_runs import add_run, end_run
 
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
@@ -17,7 +18,7 @@ START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def home(tmp_path):
-    settings = Settings(home=tmp_path / "home", _env_file=None)
+    settings = Settings(home=prepare_home(tmp_path / "home"), _env_file=None)
     made = initialize(settings, "Sample")
     with open_stores(settings) as stores:
         add_run(stores, made.org_id, START, "a")

@@ -45,6 +45,8 @@ def test_nothing_moves_before_one_says_where(home, capsys):
         error = capsys.readouterr().err
         assert "postgresql://user@host/database" in error
         assert catalog not in error
+    assert run(["move-lake", "--lake", "ftp://here"]) == 1
+    assert "--lake: 'ftp://here' is not allowed" in capsys.readouterr().err
     assert not (home / "move-lake.json").exists()
 
 

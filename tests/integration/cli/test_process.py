@@ -77,6 +77,7 @@ def test_watch_stops_when_asked(environment, home, stop):
         assert process.wait(timeout=20) == 0
 
 
+@pytest.mark.slow
 def test_watch_stops_between_two_files(environment, home):
     """What waits stays in the inbox, and the file at hand is finished."""
     inbox = home / "drop" / "halvorsen-cloud" / "inbox"

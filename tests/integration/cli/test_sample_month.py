@@ -175,6 +175,7 @@ def pay_in(home):
         settle_ended_balances(stores, organization.id)
 
 
+@pytest.mark.slow
 def test_another_program_agrees_with_the_ledger_of_the_month(played, tmp_path, capsys):
     home, ledger = shutil.copytree(played[0], tmp_path / "home"), tmp_path / "ledger.beancount"
     at = ["--home", str(home), "--json"]

@@ -1,15 +1,18 @@
 """`meterlake aggregate`, `explain` and `late`: what they print, and how they fail."""
 
+import importlib
 import json
 import shutil
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 import sample_data
 from meterlake.cli import run
+from meterlake.cli.options import Options
 
 STORAGE = "stored_gigabytes"
 # What takes longer to import than a look at a home does; the last ones where they are installed.
@@ -223,3 +226,10 @@ def test_looks_import_nothing_heavy(used, capsys):
     )
 
     assert json.loads(done.stdout.splitlines()[-1]) == [[0, []]] * len(commands), done.stderr
+
+
+def test_commands_find_no_pandas_which_duckdb_would_load_for_a_parameter(used, monkeypatch):
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    with Options(home=Path(used)).open(), pytest.raises(ModuleNotFoundError):
+        importlib.import_module("pandas")
+    assert importlib.util.find_spec("pandas") is not None

@@ -12,6 +12,7 @@ from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.deliveries import add_runs, content_for, new_webhook, send_due
 from tests.doubles.receivers import running_receiver
+from tests.organizations import prepare_home
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def receiver():
 
 @pytest.fixture
 def stores(tmp_path):
-    settings = Settings(home=tmp_path / "home", webhook_allow=("127.0.0.1",), _env_file=None)
+    settings = Settings(
+        home=prepare_home(tmp_path / "home"), webhook_allow=("127.0.0.1",), _env_file=None
+    )
     initialize(settings, "Sample")
     with open_stores(settings) as opened:
         yield opened

@@ -1,9 +1,13 @@
 """`serve --api-only`, `worker` and `health`: a server and a worker apart, each ended by SIGTERM."""
 
+import json
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import httpx
@@ -85,6 +89,7 @@ def test_a_worker_without_a_home_is_one_clear_line(tmp_path, capsys):
     assert "meterlake init" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_worker_whose_port_is_taken_does_not_start(tmp_path):
     path = tmp_path / "home"
     new_home(path)
@@ -115,6 +120,36 @@ def test_a_worker_says_how_it_is(tmp_path):
             with pytest.raises(Unavailable, match="it stops"):
                 check_ready(url, WAIT_S)
             assert httpx.get(f"{url}/healthz").is_success
+
+
+def test_who_asks_a_worker_and_goes_before_it_answers_leaves_no_traceback(tmp_path, capfd):
+    with a_home(tmp_path) as home:
+        health = WorkerHealth(home.stores, lambda: False)
+        with serve_health(health, "127.0.0.1", 0) as port:
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", port)) as asked:
+                    asked.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    asked.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert httpx.get(f"http://127.0.0.1:{port}/healthz").is_success
+
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_who_waits_for_a_turn_when_a_worker_ends_is_told_that_it_is_not_ready(tmp_path):
+    with a_home(tmp_path) as home:
+        health = WorkerHealth(home.stores, lambda: False)
+        ended = threading.Event()
+        health._pool.submit(ended.wait, WAIT_S)
+        with ThreadPoolExecutor(1) as probe:
+            answer = probe.submit(health.answer, "/readyz")
+            while not health._pool._work_queue.qsize():
+                assert not answer.done()
+            health.close()
+            answers = [answer.result(WAIT_S), health.answer("/readyz")]
+        ended.set()
+
+    for status, _, body in answers:
+        assert (status, json.loads(body)) == (503, {"message": "not ready: it stops"})
 
 
 def test_a_worker_counts_what_waits(exporting):
@@ -179,6 +214,7 @@ def test_what_a_process_has_at_hand_can_be_taken_at_once_when_it_gives_it_back(e
     assert leave_all() == 0
 
 
+@pytest.mark.slow
 def test_a_worker_gives_back_what_takes_too_long_and_ends_with_0(exporting):
     home, id_ = exporting
     with subprocess.Popen(
@@ -200,6 +236,7 @@ def test_a_worker_gives_back_what_takes_too_long_and_ends_with_0(exporting):
     assert home.stores.state.jobs.get(id_).status is JobStatus.COMPLETE
 
 
+@pytest.mark.slow
 def test_a_round_that_failed_is_not_hidden_by_one_that_hangs():
     command = [sys.executable, "-c", FAILING]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)

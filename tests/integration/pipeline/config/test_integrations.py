@@ -45,8 +45,8 @@ def stored(stores, org):
         return record
 
 
-def created(stores, org, name, **document):
-    return entities.create(stores, org, "a", ResourceRef(BY_NAME[name], {}), document)
+def created(stores, org, resource, **document):
+    return entities.create(stores, org, "a", ResourceRef(BY_NAME[resource], {}), document)
 
 
 def test_the_machine_itself_is_refused(stores, org, webhook):
@@ -95,12 +95,19 @@ def test_a_webhook_is_switched_off_and_on(stores, org, webhook):
 
 
 def test_integrations_are_found_by_what_they_hand_over(stores, org, webhook):
+    rule = created(
+        *(stores, org, "notificationConfigurations"),
+        name="Due",
+        code="due",
+        description="d",
+        eventName="billing.bill.created",
+    )
     first = created(
         stores,
         org,
         "integrationConfigs",
         entityType="Notification",
-        entityId="1",
+        entityId=rule["id"],
         destination="Webhook",
         destinationId=webhook["id"],
     )

@@ -304,6 +304,7 @@ NO_MONEY = {
     "percentile",
     "quantity",
     "quantityPerUnit",
+    "reviewTotalPercent",
     "scheduledBillInterval",
     "units",
     "x_ConversionRate",

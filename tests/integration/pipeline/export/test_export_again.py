@@ -105,6 +105,7 @@ rows = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -242,7 +243,7 @@ def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, wr
 def test_exports_go_to_object_stores(home, new_place, kind):
     stores, org_id = home.stores, home.org_id
     place = new_place(kind)
-    stores.settings = place.settings.model_copy(update={"home": stores.settings.home})
+    stores.settings = stores.settings.model_copy(update=place.endpoints)
     exported = export(stores, org_id, usage("csv", to=place.url))
     objects = place.open()
 
@@ -259,7 +260,7 @@ def test_exports_go_to_object_stores(home, new_place, kind):
 def test_a_missing_bucket_is_not_found(home, new_place):
     stores, org_id = home.stores, home.org_id
     place = new_place("moto")
-    stores.settings = place.settings.model_copy(update={"home": stores.settings.home})
+    stores.settings = stores.settings.model_copy(update=place.endpoints)
     with pytest.raises(NotFound):
         export(stores, org_id, usage("csv", to="s3://never-made/x"))
     job = stores.state.jobs.recent(org_id)[0]

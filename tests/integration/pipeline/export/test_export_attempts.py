@@ -9,7 +9,14 @@ import boto3
 import pytest
 
 from meterlake.model import failpoint
-from meterlake.model.errors import Conflict, Invalid, MeterlakeError, NotFound, Unavailable
+from meterlake.model.errors import (
+    Conflict,
+    Invalid,
+    MeterlakeError,
+    NotFound,
+    RunnerUnavailable,
+    Unavailable,
+)
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import ExportDestination
 from meterlake.pipeline.export import jobs as export_jobs
@@ -137,6 +144,7 @@ def test_what_was_damaged_after_it_was_staged_is_written_again(home, tmp_path, m
 
 
 def test_what_is_not_staged_completely_does_not_stay(home, tmp_path, monkeypatch):
+    configured(home, export_attempts=1)
     job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
     at_step(monkeypatch, "export.file_staged", stop(Unavailable("disk", "full")))
     with pytest.raises(Unavailable):
@@ -263,6 +271,60 @@ def test_the_end_of_a_job_tells_how_far_it_came(home, tmp_path):
     assert progress[f"delivered {tmp_path}"] == len(BILLED)
 
 
+# A world that fails for a while.
+
+
+GONE = Unavailable("lake", "the network is cut")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_files_are_made_again_if_the_lake_fails_meanwhile(home, tmp_path, monkeypatch, times):
+    configured(home, export_attempts=3, export_retry_seconds=0.01)
+    at_step(monkeypatch, "export.file_staged", stop(GONE), times=times)
+    exported = export(home.stores, home.org_id, billed(to=str(tmp_path)))
+
+    job = home.stores.state.jobs.get(exported.job_id)
+    assert (job.status, job.attempt) == (JobStatus.COMPLETE, 1)
+    assert list(verify(home.stores.settings, exported.manifest_url)) == []
+    assert "the network is cut" in job.progress["trouble"]
+
+
+@pytest.mark.parametrize(
+    ("error", "left"), [(GONE, 0), (RunnerUnavailable("the Dask scheduler", "it was lost"), 2)]
+)
+def test_a_lake_that_stays_away_fails_the_job_and_a_lost_runner_at_once(
+    home, tmp_path, monkeypatch, error, left
+):
+    configured(home, export_attempts=3, export_retry_seconds=0.01)
+    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    tries = []
+
+    def fail():
+        tries.append(job_id)
+        raise error
+
+    at_step(monkeypatch, "export.file_staged", fail, times=3)
+    with pytest.raises(type(error)):
+        run_export(home.stores, job_id)
+
+    assert len(tries) == 3 - left
+    assert statuses(home, job_id) == (JobStatus.FAILED, str(error))
+
+
+def test_who_waits_for_the_lake_hears_of_a_cancel(home, tmp_path, monkeypatch):
+    configured(home, export_attempts=3, export_retry_seconds=60)
+    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+
+    def fail():
+        home.stores.state.jobs.cancel(home.org_id, job_id, KIND)
+        raise GONE
+
+    at_step(monkeypatch, "export.file_staged", fail)
+    with pytest.raises(Cancelled):
+        run_export(home.stores, job_id)
+    assert statuses(home, job_id)[0] is JobStatus.CANCELLED
+
+
 # Cancelling.
 
 
@@ -340,6 +402,20 @@ def test_a_job_whose_process_always_dies_is_given_up_and_tells_so(home, tmp_path
     export_jobs.retry(home.stores, home.org_id, job_id)
     die(home, job_id)
     assert run_export(home.stores, job_id).rows > 0
+
+
+def test_a_job_that_was_left_is_not_renewed(home, tmp_path):
+    """A renewal may wait for the database while the attempt is left: it would take the job back."""
+    jobs = home.stores.state.jobs
+    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    with running(jobs, jobs.take(job_id, 1)) as attempt:
+        attempt.tell(rows=7)
+        attempt.leave()
+        attempt.tell(rows=6)
+        attempt.renew()
+
+        assert jobs.take(job_id, 1).progress["rows"] == 7
+        attempt.check()
 
 
 def test_who_stops_in_order_is_not_counted(home, tmp_path, monkeypatch):

@@ -99,7 +99,7 @@ def test_only_changed_bills_have_no_other_columns(home):
 
 
 @pytest.fixture(scope="module")
-def two_bills(tmp_path_factory):
+def two_bills(every_lake, tmp_path_factory):  # noqa: ARG001
     """A home with a bill of each of two accounts, whose lines name one meter."""
     with a_home_to_bill(tmp_path_factory.mktemp("focus")) as home:
         home.clock.time = datetime.now(UTC) + timedelta(hours=1)

@@ -22,8 +22,9 @@ from meterlake.pipeline.export.rows import (
 
 NUMBER = pa.decimal128(38, 12)
 HEADER = b"line,n\n"
-HUGE = Decimal("99999999999999999999999999.999999999999")
-numbers = st.none() | st.decimals(-HUGE, HUGE, places=12, allow_nan=False)
+HUGE = 10**38 - 1
+# st.decimals draws one with a digit too many now and then.
+numbers = st.none() | st.integers(-HUGE, HUGE).map(lambda n: Decimal(f"{n}E-12"))
 rows = st.lists(st.tuples(st.text("aé\n", max_size=9), numbers), max_size=8)
 cuts = st.lists(st.integers(0, 8), max_size=3)
 

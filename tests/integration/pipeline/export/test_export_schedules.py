@@ -513,7 +513,7 @@ STEPS = st.lists(
 
 
 @pytest.fixture(scope="module")
-def lasting(tmp_path_factory):
+def lasting(every_lake, tmp_path_factory):  # noqa: ARG001
     with exporting(tmp_path_factory.mktemp("schedules")) as made:
         yield made
 

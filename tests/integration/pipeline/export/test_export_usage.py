@@ -46,7 +46,7 @@ def priced(folder):
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(every_lake, tmp_path_factory):  # noqa: ARG001
     with priced(tmp_path_factory.mktemp("usage")) as opened:
         assert opened.ingest("rows.ndjson", ndjson(ROWS)).rejected == 0
         aggregate(opened.stores, opened.org_id, SEPTEMBER)

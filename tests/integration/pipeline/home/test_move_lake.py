@@ -162,6 +162,7 @@ def test_a_lake_moves_to_a_bucket_and_back_with_its_whole_history(tmp_path, buck
                 back.check_rows()
 
 
+@pytest.mark.slow
 def test_only_the_catalog_may_move(tmp_path, postgresql):
     with a_home(tmp_path) as home:
         home.ingest("a.csv", rows(0, 3))
@@ -193,6 +194,7 @@ def test_a_target_that_cannot_be_is_refused(tmp_path, changes, message):
         assert home.ingest("a.csv", rows(0, 3)).accepted == 3
 
 
+@pytest.mark.slow
 def test_a_catalog_that_is_not_empty_is_refused(tmp_path, postgresql):
     catalog = {"catalog": new_database(postgresql)}
     with a_home(tmp_path) as home:
@@ -210,6 +212,7 @@ def test_a_catalog_that_is_not_empty_is_refused(tmp_path, postgresql):
                 assert newest(back) == before
 
 
+@pytest.mark.slow
 def test_a_process_with_the_former_settings_writes_nothing_more(tmp_path, postgresql):
     with a_home(tmp_path) as home:
         home.ingest("a.csv", rows(0, 3))

@@ -90,6 +90,7 @@ def test_a_slow_destination_delays_no_other_one(stores, org, receiver):
     assert max(connector.most.values()) <= connector.concurrency
 
 
+@pytest.mark.slow
 def test_no_more_runs_are_in_memory_than_may_be(stores, org, receiver):
     webhooks = [new_webhook(stores, org, receiver.url(f"/{n}")) for n in range(4)]
     for each in webhooks:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONNECTOR = """
 from meterlake.model.integration_systems import BillOptions, IntegrationSystem
 from meterlake.pipeline.integrations.connectors.connector import Exchange, Failed, FailureKind, Sent
@@ -105,6 +107,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 def test_an_installed_distribution_is_found_configured_run_and_logged(tmp_path):
     site = tmp_path / "site"
     information = site / "their_ledger-1.0.dist-info"

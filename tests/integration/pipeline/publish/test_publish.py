@@ -378,6 +378,7 @@ print(connection.execute("SELECT count(DISTINCT uid) FROM disk").fetchone()[0], 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", [pytest.param("publish.parquet_written", marks=pytest.mark.slow), "publish.built"]
 )

@@ -171,6 +171,7 @@ def crowded(home_template, tmp_path):
         yield Home.of(stores, clock)
 
 
+@pytest.mark.slow
 def test_much_is_cut_to_what_can_be_read(crowded):
     # A field may be called like what the query calls its own columns.
     codes = ("step", "account_id", "day", "count", "ts", "f5")

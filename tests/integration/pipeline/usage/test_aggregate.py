@@ -197,6 +197,7 @@ def test_a_field_that_came_later_has_no_values_before(home):
     assert len(run(home).quantities) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["quantities.staged", "lake.before_commit", "quantities.done"])
 def test_a_run_that_dies_is_made_by_the_next_one(home, step, monkeypatch):
     use(home, ("1", "acme", 1))

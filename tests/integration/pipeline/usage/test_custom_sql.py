@@ -44,7 +44,7 @@ def home(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def unused_home(tmp_path_factory):
+def unused_home(every_lake, tmp_path_factory):  # noqa: ARG001
     with a_home(tmp_path_factory.mktemp("unused")) as opened:
         price_egress(opened)
         yield opened
@@ -254,6 +254,7 @@ def crowd(tmp_path):
         yield opened
 
 
+@pytest.mark.slow
 def test_one_of_a_hundred_accounts_over_the_limit_stops_no_other(crowd):
     own(crowd, CUBE)
     values, failures = custom(crowd, SqlLimits("256MB", 1))
