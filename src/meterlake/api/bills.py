@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from starlette.responses import Response
 
 from meterlake.api.call import Call
 from meterlake.api.documents import member
-from meterlake.api.downloads import file_response, link
+from meterlake.api.downloads import content_response, file_response, link
 from meterlake.api.entities import page, search_criteria
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.accounts import Account
+from meterlake.model.bill_document import AppendixDetail, DocumentFormat
+from meterlake.model.bill_explanation import ROWS_SHOWN, ROWS_SHOWN_MAX
 from meterlake.model.bill_requests import (
     ApproveBillsRequest,
     BillStatus,
@@ -23,8 +27,14 @@ from meterlake.model.problems import read
 from meterlake.pipeline.access.access import visible
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.bill_csv import write_bills
+from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
+from meterlake.pipeline.billing.differences.ends import NOW, DiffChoice
+from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
+from meterlake.pipeline.billing.open_points import describe_open_points
+from meterlake.pipeline.billing.verify import verify_bill
+from meterlake.pipeline.documents.bill import make_document
 from meterlake.stores.downloads import Download
-from meterlake.stores.state.billing.bill_lists import SEARCH_FIELDS, BillFilters
+from meterlake.stores.state.billing.bill_lists import SEARCH_FIELDS, BillFilters, of_billing_period
 
 PAGE_MAX: Final = 100
 RESOURCE: Final = "bill"
@@ -33,6 +43,8 @@ _PERIOD: Final = f"{BILLS}/billingperiod/{{lastDateInBillingPeriod}}/{{billingFr
 _STATUSES: Final = {each.value: each for each in BillStatus}
 _FREQUENCIES: Final = {each.value: each.value for each in BillingFrequency}
 _APPROVAL_FILTERS: Final = ("accountIds", "externalInvoiceDateStart", "externalInvoiceDateEnd")
+_DOCUMENT_FORMATS: Final = {each.value: each for each in DocumentFormat}
+_USAGE_DETAILS: Final = {each.value: each for each in AppendixDetail}
 _RETRIEVE: Final = "config:retrieve"
 _UPDATE: Final = "config:update"
 
@@ -113,12 +125,39 @@ def _of_bill(function: Callable[..., Any]) -> Handler:
     return handler
 
 
+async def _diff(call: Call) -> Any:
+    first = call.query.integer("from", least=1)
+    last: int | Literal["now"] | None = NOW
+    if call.query.text("to") != NOW:
+        last = call.query.integer("to", least=1)
+    choice, id_ = DiffChoice(first, last), member(call, RESOURCE)
+    return await call.run(diff_bill_to_wire, call.stores, call.org_id, id_, choice)
+
+
+async def _document(call: Call) -> Response:
+    format_ = call.query.one_of("format", _DOCUMENT_FORMATS, DocumentFormat.PDF)
+    detail = call.query.one_of("usage", _USAGE_DETAILS, AppendixDetail.AUTO)
+    id_ = member(call, RESOURCE)
+    made = await call.run(make_document, call.stores, call.org_id, id_, format_, detail)
+    return content_response(made.name, made.media_type, made.data)
+
+
 def _changing(function: Callable[..., Any]) -> Handler:
     async def handler(call: Call) -> Any:
         id_ = member(call, RESOURCE)
         return await call.run(function, call.stores, call.org_id, call.author, id_)
 
     return handler
+
+
+async def _explain(call: Call) -> Any:
+    query = call.query
+    rows = query.integer("rows", ROWS_SHOWN, least=0, most=ROWS_SHOWN_MAX)
+    version = query.integer("version", least=1)
+    assert rows is not None
+    id_ = member(call, RESOURCE)
+    request = ExplanationRequest(id_, query.text("line"), version, rows)
+    return await call.run(explain_as_wire, call.stores, call.org_id, request)
 
 
 async def _set_status(call: Call) -> Any:
@@ -134,13 +173,18 @@ async def _approve(call: Call) -> Any:
     if document.get("billIds") is not None and not filtered:
         ids = read(ApproveBillsRequest, document).bill_ids
         await _permit(call, _UPDATE, ids)
+        told = await _open_points(call, BillFilters(ids=tuple(ids)))
         count = await call.run(bills.approve_bills, call.stores, call.org_id, call.author, ids)
-        return _approved(count)
+        return _approved(count, told)
     _permit_all(call, _UPDATE)
     filters = _filters_to_approve(call)
-    return _approved(
-        await call.run(bills.approve_filtered, call.stores, call.org_id, call.author, filters)
-    )
+    told = await _open_points(call, filters)
+    count = await call.run(bills.approve_filtered, call.stores, call.org_id, call.author, filters)
+    return _approved(count, told)
+
+
+async def _open_points(call: Call, filters: BillFilters) -> str:
+    return await call.run(describe_open_points, call.stores, call.org_id, filters)
 
 
 async def _permit(call: Call, action: str, ids: Sequence[str]) -> None:
@@ -188,12 +232,14 @@ def _filters_to_approve(call: Call) -> BillFilters:
 async def _approve_period(call: Call) -> Any:
     _permit_all(call, _UPDATE)
     period = _period(call)
+    told = await _open_points(call, of_billing_period(*period))
     count = await call.run(bills.approve_period, call.stores, call.org_id, call.author, *period)
-    return _approved(count)
+    return _approved(count, told)
 
 
-def _approved(count: int) -> dict[str, str]:
-    return {"message": f"{count} {'bill was' if count == 1 else 'bills were'} approved"}
+def _approved(count: int, told: str) -> dict[str, str]:
+    message = f"{count} {'bill was' if count == 1 else 'bills were'} approved"
+    return {"message": "; ".join(filter(None, (message, told if count else "")))}
 
 
 async def _download_url(call: Call) -> Any:
@@ -222,6 +268,10 @@ OPERATIONS: Final = (
     _row("GetLatestBill", "GET", f"{BILLS}/latest/{{accountId}}", _latest),
     _row("SearchBills", "GET", f"{BILLS}/search", _search),
     _row("GetBill", "GET", f"{BILLS}/{{id}}", _of_bill(bills.get_bill)),
+    _row("VerifyBill", "GET", f"{BILLS}/{{id}}/verify", _of_bill(verify_bill)),
+    _row("DiffBill", "GET", f"{BILLS}/{{id}}/diff", _diff),
+    _row("GetBillDocument", "GET", f"{BILLS}/{{id}}/document", _document),
+    _row("ExplainBill", "GET", f"{BILLS}/{{id}}/explain", _explain),
     _row("ApproveBills", "POST", f"{BILLS}/approve", _approve, _UPDATE),
     _row("ApproveAllBillsInBillingPeriod", "POST", f"{_PERIOD}/approve", _approve_period, _UPDATE),
     _row("UpdateBillStatus", "PUT", f"{BILLS}/{{id}}/status", _set_status, _UPDATE),

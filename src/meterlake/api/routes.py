@@ -21,9 +21,10 @@ from meterlake.api import (
     explorer_v1,
     exports,
     integrations,
-    later,
+    late_usage,
     lookups,
     rejected,
+    statements,
     submit,
     uploads,
 )
@@ -48,7 +49,8 @@ _NAMED: Final = (
     rejected.OPERATIONS,
     submit.OPERATIONS,
     uploads.OPERATIONS,
-    later.OPERATIONS,
+    late_usage.OPERATIONS,
+    statements.OPERATIONS,
 )
 
 

@@ -10,7 +10,6 @@ from cyclopts import App, CycloptsError
 from meterlake.cli import (
     aggregation,
     backfill,
-    billing,
     checks,
     close_month,
     configuration,
@@ -22,6 +21,7 @@ from meterlake.cli import (
     inbox,
     ingest,
     integrations,
+    late,
     maintain,
     mappings,
     move_lake,
@@ -30,13 +30,16 @@ from meterlake.cli import (
     rejected,
     serve,
     setup,
+    shard_lake,
     sql,
     status,
     synthesis,
+    uploads,
     usage,
     webhooks,
     worker,
 )
+from meterlake.cli.billing import bill
 from meterlake.cli.output import error_line
 from meterlake.cli.signals import TERMINATED, Terminated, terminable
 from meterlake.model.errors import MeterlakeError
@@ -63,7 +66,18 @@ def build() -> App:
         help_format="markdown",
     )
     for module in (
-        *(demo, setup, configuration, ingest, mappings, inbox, rejected, receipts, backfill),
+        *(
+            demo,
+            setup,
+            configuration,
+            ingest,
+            mappings,
+            inbox,
+            uploads,
+            rejected,
+            receipts,
+            backfill,
+        ),
         *(
             events,
             integrations,
@@ -71,7 +85,8 @@ def build() -> App:
             checks,
             usage,
             aggregation,
-            billing,
+            bill,
+            late,
             close_month,
             export,
             publish,
@@ -79,6 +94,7 @@ def build() -> App:
             sql,
             maintain,
             move_lake,
+            shard_lake,
             home_settings,
             serve,
             worker,

@@ -1,14 +1,20 @@
 """`meterlake backfill`: correct what is stored: withdraw, replace, derive and aggregate again."""
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Limit, Options
+from meterlake.cli.options import (
+    NO_FAN_OUT_OPTIONS,
+    NO_OPTIONS,
+    FanOutOptions,
+    Limit,
+    Options,
+)
 
 if TYPE_CHECKING:
     from meterlake.model.backfill import Backfill
@@ -26,6 +32,10 @@ QUANTITIES: Final = (
     *("was", "becomes", "unitsWere=units were", "unitsBecome=units become"),
 )
 BILLS: Final = (*("month", "account", "status", "locked", "billed", "before", "after", "currency"),)
+AMOUNTS: Final = (
+    *("month", "account", "product", "lineItemType=line type"),
+    *("before", "after", "difference", "currency"),
+)
 _PAGE: Final = 50
 
 
@@ -100,7 +110,7 @@ def start(
     about: BackfillOptions = NOTHING,
     id: Text = None,
     apply: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    options: Options = NO_OPTIONS,
+    options: FanOutOptions = NO_FAN_OUT_OPTIONS,
 ) -> None:
     """Find out what a correction changes, and show it; nothing is changed until it is applied.
 
@@ -249,14 +259,28 @@ def _show(found: "Backfill", options: Options) -> None:
     shown = {name: value for name, value in line.items() if name != "wanted"}
     counts = {name: value for name, value in summary.items() if isinstance(value, int)}
     options.output.record({**shown, **line["wanted"], **counts})
+    summary["amounts"] = [row for each in summary.get("bills", ()) for row in _amounts(each)]
     for name, columns, title in (
         ("quantities", QUANTITIES, "Quantities before and after"),
         ("bills", BILLS, "Bills as they would come out before and after"),
+        ("amounts", AMOUNTS, "Amounts of these bills that change"),
         ("rejected", ("name=file", "row", "reason", "field", "detail"), "Rejected rows"),
     ):
         if summary.get(name):
             options.output.rows([_flat(each) for each in summary[name]], columns, title)
     options.output.rows(history, ("action", "at", "author", "detail"), "History")
+    if line["status"] == "STAGED" and summary["amounts"]:
+        who = f"meterlake bill what-if --backfill {line['id']}"
+        options.output.note(f"Month by month, with balances and commitments: {who}")
+
+
+def _amounts(bill: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What changes of a bill, by product and line type."""
+    from meterlake.cli.tables import Digits
+
+    for each in bill.get("amounts", ()):
+        numbers = {name: Digits(each[name]) for name in ("before", "after", "difference")}
+        yield {name: bill[name] for name in ("month", "account", "currency")} | each | numbers
 
 
 def _flat(entry: dict[str, Any]) -> dict[str, Any]:

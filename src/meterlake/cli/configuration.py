@@ -1,7 +1,7 @@
 """`meterlake config`: configuration as code."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -82,10 +82,7 @@ def apply(
                 apply_options = replace(apply_options, approved=found)
             changes = verb(apply_options)
     except MeterlakeError as error:
-        problems = configure.problems_of(documents, error)
-        if not error.problems and not problems[0].file:
-            raise
-        problem_lines(type(error).__name__, str(error), problems, json=options.json)
+        show_problems(documents, error, json=options.json)
         return 1
     if options.json:
         for change in changes:
@@ -93,6 +90,20 @@ def apply(
     else:
         _show(changes, options, dry_run=dry_run)
     return 0
+
+
+def show_problems(documents: "Iterable[Document]", error: MeterlakeError, *, json: bool) -> None:
+    """Print what is wrong with files of configuration.
+
+    Raises:
+        MeterlakeError: The error itself, if it is about none of them.
+    """
+    from meterlake.pipeline.config.file_problems import problems_of
+
+    problems = problems_of(documents, error)
+    if not error.problems and not problems[0].file:
+        raise error
+    problem_lines(type(error).__name__, str(error), problems, json=json)
 
 
 def _confirm_deletions(changes: "list[EntityChange]", options: Options) -> frozenset[str] | None:

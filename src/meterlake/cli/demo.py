@@ -208,7 +208,7 @@ def _aggregate(stage: Stage) -> None:
 def _bill(stage: Stage) -> None:
     import sample_data
     from meterlake.cli import tables
-    from meterlake.cli.billing import show_bills
+    from meterlake.cli.billing.bill import show_bills
     from meterlake.model.period import Month
     from meterlake.pipeline.billing.jobs import bill
 

@@ -8,7 +8,13 @@ from meterlake.cli import export_destinations, export_jobs, export_schedules
 from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.export_options import ALL, PLAINLY, FileOptions, Text, UsageOptions
 from meterlake.cli.export_output import show_exported
-from meterlake.cli.options import NO_HOME_OPTIONS, NO_OPTIONS, HomeOptions, Options
+from meterlake.cli.options import (
+    NO_FAN_OUT_OPTIONS,
+    NO_HOME_OPTIONS,
+    FanOutOptions,
+    HomeOptions,
+    Options,
+)
 
 if TYPE_CHECKING:
     from meterlake.cli.export_documents import ExportOptions
@@ -34,7 +40,7 @@ def usage(
     until: Text = None,
     period: Text = None,
     selection: UsageOptions = ALL,
-    options: Options = NO_OPTIONS,
+    options: FanOutOptions = NO_FAN_OUT_OPTIONS,
 ) -> None:
     """Write measurements and quantities as files with a manifest.
 
@@ -60,7 +66,7 @@ def operational(
     *,
     written: FileOptions = PLAINLY,
     changes_since: Text = None,
-    options: Options = NO_OPTIONS,
+    options: FanOutOptions = NO_FAN_OUT_OPTIONS,
 ) -> None:
     """Write bills and configuration as files with a manifest, one for each type.
 

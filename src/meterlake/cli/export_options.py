@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
+from meterlake.cli.options import INTEGER
+
 if TYPE_CHECKING:
     from meterlake.cli.export_documents import ExportOptions, Selected
 
@@ -75,7 +77,7 @@ class FileOptions:
     to: Text = None
     destination: Texts = ()
     keep: Flag = False
-    file_bytes: Annotated[int | None, Parameter(show_default=False)] = None
+    file_bytes: Annotated[int | None, INTEGER, Parameter(show_default=False)] = None
     spreadsheet: Flag = False
     type: Texts = ()
     month: Text = None

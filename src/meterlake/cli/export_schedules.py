@@ -15,7 +15,7 @@ from meterlake.cli.export_options import (
     UsageOptions,
     given_options,
 )
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import INTEGER, NO_OPTIONS, Options
 
 Source = Literal["usage", "operational"]
 Code = Annotated[str, Parameter(name="CODE", required=True)]
@@ -43,7 +43,7 @@ class Clock:
     """
 
     every: Text = None
-    offset: Annotated[int | None, Parameter(show_default=False)] = None
+    offset: Annotated[int | None, INTEGER, Parameter(show_default=False)] = None
     cron: Text = None
     period: Text = None
     type: Texts = ()

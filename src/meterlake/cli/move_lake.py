@@ -65,17 +65,18 @@ def _target(settings: "Settings", lake: str | None, catalog: str | None) -> "Set
 
     Raises:
         Required: Nothing is named.
+        Invalid: What is named is no bucket, or no database.
     """
     from meterlake.model.errors import Required
+    from meterlake.stores.home_settings import check_location
 
     if lake is None and catalog is None:
         raise Required("--lake or --catalog")
-    changes = {
-        "lake": settings.lake if lake is None else None if lake == "home" else lake,
-        "catalog": settings.catalog
-        if catalog is None
-        else None
-        if catalog == "sqlite"
-        else catalog,
-    }
+    changes: dict[str, str | None] = {}
+    for name, value, own in (("lake", lake, "home"), ("catalog", catalog, "sqlite")):
+        if value is None:
+            continue
+        if value != own:
+            check_location(name, value, f"--{name}")
+        changes[name] = None if value == own else value
     return settings.model_copy(update=changes)

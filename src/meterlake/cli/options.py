@@ -1,13 +1,12 @@
 """What all commands share: the home, the organization, the form of the output."""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter, Token, validators
 
 from meterlake.cli.garbage import resume_collection
 from meterlake.cli.output import Output
@@ -20,8 +19,25 @@ if TYPE_CHECKING:
 
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
 Json = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def read_integer(_: object, tokens: Sequence[Token]) -> int:
+    """A whole number; 2.5 is none, where cyclopts would round it.
+
+    Raises:
+        ValueError: The text is something else.
+    """
+    [token] = tokens
+    try:
+        return int(token.value)
+    except ValueError:
+        raise ValueError(f"{token.value!r} is no whole number") from None
+
+
+INTEGER: Final = Parameter(converter=read_integer)
+Integer = Annotated[int, INTEGER]
 # How many things are listed at most.
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+Limit = Annotated[int, INTEGER, Parameter(validator=validators.Number(gte=1))]
 
 
 @Parameter(name="*")
@@ -69,8 +85,10 @@ class Options(HomeOptions):
         DuckDB has one thread: in queries of some milliseconds several of them mostly wait for each
         other, which takes as much of the processor again.
         """
+        from meterlake.stores.unloaded import without_pandas
+
         settings = self.settings().model_copy(update={"threads": 1})
-        with _without_pandas(), self._open(settings) as found:
+        with without_pandas(), self._open(settings) as found:
             yield found
 
     @contextmanager
@@ -81,7 +99,9 @@ class Options(HomeOptions):
             NotFound: There is no such home or organization. In the body, what is not found is told
                 with the nearest of what there is.
         """
-        with self._open(self.settings()) as found:
+        from meterlake.stores.unloaded import without_pandas
+
+        with without_pandas(), self._open(self.settings()) as found:
             yield found
 
     @contextmanager
@@ -99,27 +119,65 @@ class Options(HomeOptions):
                 raise with_suggestion(stores, organization.id, error) from error
 
 
-class _NoPandas:
-    """Finds no pandas, as where it is not installed; Arrow, unlike DuckDB, trips over less."""
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FanOutOptions(Options):
+    """Options of commands whose work has parts that can be done at once.
 
-    def find_spec(self, fullname: str, _path: object, _target: object = None, /) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname, name=fullname)
+    Attributes:
+        runner: What carries the parts: threads, processes, dask, or dask://host:port. What
+            METERLAKE_RUNNER says when absent.
+    """
+
+    runner: Annotated[str | None, Parameter(show_default=False)] = None
+
+    def settings(self) -> "Settings":
+        """The settings of the home, with the runner.
+
+        Raises:
+            Invalid: There is no such runner; or an environment variable breaks a rule.
+        """
+        from meterlake.model.runner import FanOutRunner
+
+        found = super().settings()
+        if self.runner is None:
+            return found
+        FanOutRunner.parse(self.runner)
+        return found.model_copy(update={"runner": self.runner})
 
 
-@contextmanager
-def _without_pandas() -> Iterator[None]:
-    """Let nobody load pandas: where it is installed, DuckDB does for the first parameter."""
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
+@Parameter(name="*")
+@dataclass(frozen=True)
+class OrganizationOptions(FanOutOptions):
+    """Options of commands that work on one organization, or on all of them.
+
+    Attributes:
+        all_orgs: Work on all organizations of the home; one that fails does not stop the others.
+    """
+
+    all_orgs: Annotated[bool, Parameter(name="--all-orgs", negative="", show_default=False)] = False
+
+    @contextmanager
+    def open_all(self) -> Iterator["Stores"]:
+        """Open the home's stores for work on all of its organizations.
+
+        Raises:
+            NotFound: There is no such home.
+            Invalid: An organization is named, too.
+        """
+        from meterlake.stores import open_stores
+
+        if self.org is not None:
+            raise Invalid("--org", self.org, "absent beside --all-orgs")
+        with open_stores(self.settings()) as stores:
+            resume_collection()
+            yield stores
 
 
 NO_HOME_OPTIONS: Final = HomeOptions()
 NO_OPTIONS: Final = Options()
+NO_FAN_OUT_OPTIONS: Final = FanOutOptions()
+NO_ORGANIZATION_OPTIONS: Final = OrganizationOptions()
 
 
 def read_settings(home: Path | None) -> "Settings":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from meterlake.cli.controls import CONTROLS
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.config.configure import ConfigurationProblem
+    from meterlake.pipeline.config.file_problems import ConfigurationProblem
     from meterlake.pipeline.jobs.progress import Progress
 
 Row: TypeAlias = Mapping[str, Any]

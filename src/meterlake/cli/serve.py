@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from cyclopts.types import Port
 from cyclopts.validators import Number
 
-from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
+from meterlake.cli.options import INTEGER, NO_HOME_OPTIONS, HomeOptions
 from meterlake.model.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: Port = 8000,
-    workers: Annotated[int, Parameter(validator=Number(gte=1, lte=64))] = 1,
+    workers: Annotated[int, INTEGER, Parameter(validator=Number(gte=1, lte=64))] = 1,
     no_flows: Annotated[bool, Parameter(negative="")] = False,
     api_only: Annotated[bool, Parameter(negative="")] = False,
     options: HomeOptions = NO_HOME_OPTIONS,

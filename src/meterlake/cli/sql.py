@@ -2,14 +2,15 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, CycloptsError, Parameter
 
+from meterlake.cli.files import open_target
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid
 
@@ -118,19 +119,6 @@ def _check_form(form: Form, *, json: bool) -> None:
         raise CycloptsError(msg="--parquet needs --out: a terminal cannot show it")
 
 
-@contextmanager
-def _target(out: Path | None) -> Iterator[BinaryIO]:
-    """Where bytes go: a file, which is whole or not there, or the standard output."""
-    from meterlake.stores.files.durable import write_durably
-
-    if out is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    with write_durably(out.absolute()) as path, path.open("wb") as stream:
-        yield stream
-
-
 def _write_parquet(stores: "Stores", org_id: str, query: str, out: Path | None) -> None:
     from pyarrow.parquet import ParquetWriter
 
@@ -138,7 +126,7 @@ def _write_parquet(stores: "Stores", org_id: str, query: str, out: Path | None) 
 
     with (
         query_batches(stores, org_id, query) as (schema, batches),
-        _target(out) as stream,
+        open_target(out) as stream,
         ParquetWriter(stream, schema, compression="zstd") as writer,
     ):
         for batch in batches:
@@ -149,7 +137,7 @@ def _write_csv(stores: "Stores", org_id: str, query: str, out: Path | None) -> N
     from meterlake.pipeline.publish import query as queries
     from meterlake.stages.decode.csv_lines import csv_lines
 
-    with queries.query(stores, org_id, query) as answer, _target(out) as stream:
+    with queries.query(stores, org_id, query) as answer, open_target(out) as stream:
         cells = ([queries.text_of(value) for value in row] for row in answer.rows)
         for line in csv_lines([answer.columns]):
             stream.write(line.encode())
@@ -165,7 +153,7 @@ def _answer(stores: "Stores", org_id: str, query: str, output: "Output", out: Pa
         if not output.json:
             _show(answer, output)
             return
-        with _target(out) if out else nullcontext() as stream:
+        with open_target(out) if out else nullcontext() as stream:
             for row in answer.rows:
                 document = dict(zip(answer.columns, row, strict=True))
                 if stream is None:

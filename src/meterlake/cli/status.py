@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from meterlake.cli.ingest import incomplete
+from meterlake.cli.late import show_late
 from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.cli.usage import show_late
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
@@ -54,6 +54,8 @@ def _show(found: "StatusReport", output: "Output") -> None:
     if found.rejected:
         rows = [{"reason": reason, "rows": rows} for reason, rows in found.rejected.items()]
         output.rows(rows, ("reason", "rows"), "Rejected at present")
+    if found.alerts:
+        output.rows(map(_to_seconds, found.alerts), ("since", "alert", "subject"), "Open alerts")
     for sentence in found.without_effect:
         output.note(f"organizationConfig: {sentence}")
     if found.late:

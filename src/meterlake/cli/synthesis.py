@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
+from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions, Integer
 
 
 def register(app: App) -> None:
@@ -16,13 +16,13 @@ def register(app: App) -> None:
 
 def generate(  # noqa: PLR0913 - a command has as many options as it has
     *,
-    rows: int,
+    rows: Integer,
     out: Path,
-    seed: int = 0,
+    seed: Integer = 0,
     format: Literal["csv", "ndjson", "jsonl", "json", "parquet"] | None = None,
-    accounts: int = 40,
+    accounts: Integer = 40,
     first_day: Annotated[str, Parameter(name="--from")] = "2026-10-01",
-    days: int = 31,
+    days: Integer = 31,
     bad: float = 0.0,
     repeats: float = 0.0,
     options: HomeOptions = NO_HOME_OPTIONS,

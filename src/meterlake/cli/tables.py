@@ -68,6 +68,22 @@ def show_bars(rows: Sequence[tuple[str, Decimal]], title: str) -> None:
     _print(table)
 
 
+def show_changes(rows: Sequence[tuple[str, Decimal]], title: str) -> None:
+    """Print a picture: one bar per row to the left or to the right, in proportion to its number."""
+    most = max((number.copy_abs() for _, number in rows), default=Decimal(0)) or Decimal(1)
+    reach = _BAR_WIDTH // 2
+    table = Table(title=title, title_justify="left", box=None, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(style="green", justify="right", width=reach)
+    table.add_column(style="red", width=reach)
+    for name, number in rows:
+        bar = "█" * max(int(number.copy_abs() / most * reach), 1)
+        sides = (bar, "") if number < 0 else ("", bar)
+        table.add_row(Text(name.translate(CONTROLS)), f"{number:+,f}", *sides)
+    _print(table)
+
+
 @singledispatch
 def cell(value: object) -> str:
     """A value as people read it: digits in groups, lists with commas, nothing for None."""

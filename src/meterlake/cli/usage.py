@@ -1,23 +1,27 @@
-"""`meterlake aggregate`, `explain` and `late`: quantities of a period, and what is behind them."""
+"""`meterlake aggregate` and `explain`: quantities of a period, and what is behind them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Limit, Options
+from meterlake.cli.options import (
+    NO_OPTIONS,
+    NO_ORGANIZATION_OPTIONS,
+    Limit,
+    Options,
+    OrganizationOptions,
+)
+from meterlake.cli.organizations import show_organizations
 from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from meterlake.cli.output import Output
     from meterlake.cli.quantities import QuantityNames
     from meterlake.model.billing import Quantity
     from meterlake.model.calendar.recurring_period import PeriodSpec
     from meterlake.pipeline.usage.aggregate import AggregateResult
-    from meterlake.pipeline.usage.late import Late
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
 _LISTED: Final = 20
@@ -30,7 +34,6 @@ def register(app: App) -> None:
     explain = App(name="explain", help="Where a number comes from.")
     explain.command(quantity)
     app.command(explain)
-    app.command(late)
 
 
 def aggregate(
@@ -40,7 +43,7 @@ def aggregate(
     on: Day = None,
     from_: Annotated[str | None, Parameter(name="--from", show_default=False)] = None,
     to: Day = None,
-    options: Options = NO_OPTIONS,
+    options: OrganizationOptions = NO_ORGANIZATION_OPTIONS,
 ) -> int:
     """Fold the measurements of a period into quantities, and keep them in the lake.
 
@@ -66,6 +69,8 @@ def aggregate(
     from meterlake.pipeline.usage.aggregate import aggregate as fold
 
     period = _period_spec(month, (frequency, on), (from_, to))
+    if options.all_orgs:
+        return _aggregate_all(period, options)
     with options.open() as (stores, organization):
         result = fold(stores, organization.id, period)
         names = QuantityNames.read(stores.state, organization.id)
@@ -82,6 +87,14 @@ def aggregate(
         message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
         error_line("Overflow", message, json=options.json)
     return 1 if result.overflows or result.failures else 0
+
+
+def _aggregate_all(period: "PeriodSpec", options: OrganizationOptions) -> int:
+    from meterlake.pipeline.home.organizations import aggregate_organizations
+
+    with options.open_all() as stores:
+        ends = aggregate_organizations(stores, period)
+    return show_organizations(ends, ("period", "quantities", "failed", "appended"), options.output)
 
 
 def _describe_unmatched(result: "AggregateResult", names: "QuantityNames") -> list[str]:
@@ -204,42 +217,3 @@ def _show_explained(found: dict[str, Any], output: "Output") -> None:
         output.note(f"The first of {found['measurementCount']:,}; --limit gives more.")
     for part in found["parts"]:
         _show_explained(part, output)
-
-
-def late(*, options: Options = NO_OPTIONS) -> None:
-    """List the closed periods that measurements touch which came after they were closed.
-
-    A period is closed once it was aggregated or billed after its end. Aggregating or billing it
-    again takes it from the list.
-
-    Example: `meterlake late`
-    """
-    from meterlake.pipeline.usage.late import late as look
-
-    with options.looked_at() as (stores, organization):
-        found = look(stores, organization.id)
-    if not found:
-        options.output.note("Nothing came late for a closed period.")
-    elif options.json:
-        for each in found:
-            options.output.line(each.to_wire())
-    else:
-        show_late(found, options.output)
-
-
-def show_late(found: "Sequence[Late]", output: "Output") -> None:
-    """Print the closed periods that late measurements touch as a table."""
-    rows = [
-        {
-            **each.to_wire(),
-            "accounts": len(each.accounts),
-            "firstReceived": each.first_received and each.first_received.replace(microsecond=0),
-            "lastReceived": each.last_received and each.last_received.replace(microsecond=0),
-        }
-        for each in found
-    ]
-    columns = (
-        *("period", "closedBy=closed by", "meters", "accounts", "measurements"),
-        *("firstReceived=first received", "lastReceived=last received"),
-    )
-    output.rows(rows, columns, "Late for closed periods")

@@ -122,6 +122,8 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
     "billing.statementjob": {
         "billId": STRING,
         "csvStatementStatus": STRING,
+        "error": STRING,
+        "filters": MAP,
         "includeCsvFormat": BOOLEAN,
         "jsonStatementStatus": STRING,
         "statementJobStatus": STRING,
@@ -226,8 +228,27 @@ FAILURES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 _ALERT: Final[Mapping[str, str]] = {"date": STRING, "message": STRING}
-# Our own events: something is not as it should be. They have fields of their own, too.
+# Our own events: something is not as it should be, or late usage was decided. They have fields of
+# their own, too.
 ALERTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "bills.lateusage.decision": {
+        "id": STRING,
+        "status": STRING,
+        "accountId": STRING,
+        "accountCode": STRING,
+        "period": STRING,
+        "billId": STRING,
+        "billDate": STRING,
+        "billVersion": INT,
+        "currency": STRING,
+        "difference": DOUBLE,
+        "measurements": INT,
+        "newBillVersion": INT,
+        "reason": STRING,
+        "dtFound": STRING,
+        "dtDecided": STRING,
+    },
+    "bills.verification.alert": {**_ALERT, "differences": ARRAY},
     "ingest.books.alert": {**_ALERT, "differences": ARRAY},
     "ingest.freshness.alert": {
         **_ALERT,

@@ -25,11 +25,14 @@ SIDES: Final[Mapping[str, tuple[str, ...]]] = {
 ORGANIZATION: Final = "configuration.organization"
 BILL: Final = "billing.bill"
 BILL_JOB: Final = "billing.billjob"
+STATEMENT_JOB: Final = "billing.statementjob"
 VALIDATION_FAILURE: Final = "ingest.validation.failure"
 UPLOAD_ALERT: Final = "ingest.upload.alert"
 FRESHNESS_ALERT: Final = "ingest.freshness.alert"
 REJECT_RATE_ALERT: Final = "ingest.rejectrate.alert"
 BOOKS_ALERT: Final = "ingest.books.alert"
+LATE_USAGE_DECISION: Final = "bills.lateusage.decision"
+VERIFICATION_ALERT: Final = "bills.verification.alert"
 SCHEDULED: Final = "scheduled."
 # The categories of the list's filter `eventType`, and the names of their events. Those of
 # notifications have the name of the event that made the notification go out.

@@ -24,7 +24,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.fields import Days, Flag, Id, LongText, Text
 from meterlake.model.integrations import CredentialsType
 from meterlake.model.json_templates import TEMPLATE_MAX, check_template
-from meterlake.model.problems import problems, refuse, suggest_name
+from meterlake.model.problems import UNKNOWN, problems, refuse, suggest_name
 
 GROUP: Final = "meterlake.connectors"
 BILL: Final = "Bill"
@@ -214,7 +214,7 @@ class IntegrationSystem:
 
 def _in_data(problem: Invalid, system: IntegrationSystem) -> Invalid:
     name, value, rule = problem.args
-    if rule == "Extra inputs are not permitted":
+    if rule == UNKNOWN:
         names = [each.name for each in system.settings()]
         near, listed = suggest_name(name, names), f"one of {', '.join(names)}"
         rule = f"{near} It is {listed}" if near.startswith("did you") else listed

@@ -18,5 +18,7 @@ class JobKind(StrEnum):
     LOOKUP = "lookup"
     # One version of one object of a bucket inbox.
     INBOX_OBJECT = "inbox_object"
+    # The statement of a bill: its usage in detail, as files.
+    STATEMENT = "statement"
     # Something that is handed over to another system: a notification to a webhook, a bill.
     INTEGRATION_RUN = "integration_run"

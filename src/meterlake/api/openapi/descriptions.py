@@ -108,6 +108,9 @@ PARAMETERS: Final = {
     "externalSystemId": "The id in the other system.",
     "destination": "The kind of destination.",
     "configOption": "The name of an option.",
+    "line": "Only this line of the bill: its id, its number or its description.",
+    "rows": "How many measurements are shown of each quantity.",
+    "version": "The version of the bill; the newest one if absent.",
     "lookupKey": "The key of the item; several columns are joined as the answer shows them.",
 }
 

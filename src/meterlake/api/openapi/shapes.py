@@ -24,16 +24,20 @@ from meterlake.api.responses import (
     explorer,
     exports,
     integrations,
+    late_usage,
     lookups,
     people,
     rejected,
     server,
+    statements,
     usage,
 )
 from meterlake.model.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.accounts import EndDateBillingEntities
 from meterlake.model.backfill import BackfillStatus
 from meterlake.model.balances import BalanceTransaction, EntityType
+from meterlake.model.bill_document import AppendixDetail, DocumentFormat
+from meterlake.model.bill_explanation import ROWS_SHOWN_MAX
 from meterlake.model.bill_jobs import BillJobRecalculateRequest, BillJobRequest
 from meterlake.model.bill_requests import (
     ApproveBillsRequest,
@@ -41,6 +45,7 @@ from meterlake.model.bill_requests import (
     DownloadCsvRequest,
     UpdateBillStatusRequest,
 )
+from meterlake.model.bill_statements import StatementJobRequest, StatementsBatchJobRequest
 from meterlake.model.billing import LineItemType
 from meterlake.model.explorer import (
     QueryBillDataRequest,
@@ -52,6 +57,7 @@ from meterlake.model.explorer import (
 )
 from meterlake.model.exports import AdHocExport
 from meterlake.model.integrations import RunStatus
+from meterlake.model.late_usage import LateUsageStatus
 from meterlake.model.lookups import (
     LookupTableDataArchivedRequest,
     LookupTableDataDownloadJobRequest,
@@ -144,6 +150,9 @@ _EXPLORED: Final = {
 }
 
 _TOO_MANY_JOBS: Final = {"429": "Ten jobs of bills wait or run: one has to end first."}
+_TOO_MANY_STATEMENTS: Final = {
+    "429": "A thousand jobs of statements wait or run: some have to end first."
+}
 # Bills and their lines.
 _INVOICED_QUERY: Final = (instant("externalInvoiceDateStart"), instant("externalInvoiceDateEnd"))
 _BILLS_OF: Final = Shape(gives=bills.BillResponse, page=100, query=(ADDITIONAL,))
@@ -175,6 +184,23 @@ _BILLS: Final = {
     "GetAllBillsInBillingPeriod": _BILLS_OF,
     "SearchBills": Shape(gives=bills.BillResponse, page=100, query=SEARCHED),
     "GetBill": Shape(gives=bills.BillResponse, query=(ADDITIONAL,)),
+    "VerifyBill": Shape(gives=bills.BillVerificationResponse),
+    "DiffBill": Shape(gives=bills.BillDiffResponse, query=(whole("from", minimum=1), text("to"))),
+    "GetBillDocument": Shape(
+        sends_file=True,
+        query=(
+            text("format", *(each.value for each in DocumentFormat)),
+            text("usage", *(each.value for each in AppendixDetail)),
+        ),
+    ),
+    "ExplainBill": Shape(
+        gives=bills.BillExplanationResponse,
+        query=(
+            text("line"),
+            whole("rows", minimum=0, maximum=ROWS_SHOWN_MAX),
+            whole("version", minimum=1),
+        ),
+    ),
     "GetLatestBill": Shape(gives=bills.BillResponse, query=(ADDITIONAL,)),
     "ApproveBills": Shape(
         takes=ApproveBillsRequest,
@@ -262,6 +288,36 @@ SHAPES: Final[dict[str, Shape]] = {
     "GetBillJob": Shape(gives=bill_jobs.BillJobResponse),
     "PreviewBill": Shape(takes=BillJobRequest, gives=bills.BillResponse, query=(flag("debug"),)),
     "CancelBillJob": Shape(gives=bill_jobs.BillJobResponse),
+    "ListLateUsage": Shape(
+        gives=late_usage.LateUsageResponse,
+        page=100,
+        query=(text("period"), text("accountId"), text("status", *LateUsageStatus)),
+    ),
+    "ListStatementJobs": Shape(
+        gives=statements.StatementJobResponse,
+        page=100,
+        query=(
+            text("active", "TRUE", "FALSE"),
+            text("status", *statements.StatementJobStatus),
+            text("billId"),
+        ),
+    ),
+    "CreateStatementJob": Shape(
+        takes=StatementJobRequest,
+        gives=statements.StatementJobResponse,
+        errors=_TOO_MANY_STATEMENTS,
+    ),
+    "CreateStatementJobBatch": Shape(
+        takes=StatementsBatchJobRequest,
+        gives=statements.StatementJobResponse,
+        several=True,
+        errors=_TOO_MANY_STATEMENTS,
+    ),
+    "GetStatementJob": Shape(gives=statements.StatementJobResponse),
+    "CancelStatementJob": Shape(gives=statements.StatementJobResponse),
+    "CreateBillCsvStatement": Shape(gives=bills.ObjectUrlResponse),
+    "GetBillCsvStatement": Shape(gives=bills.ObjectUrlResponse),
+    "GetBillJsonStatement": Shape(gives=bills.ObjectUrlResponse),
     # Usage.
     "PutUploadFile": Shape(
         file=True,
@@ -518,6 +574,8 @@ VERSIONED: Final = (
     "OrgUserRequest",
     "PrincipalPermissionRequest",
     "ResourceGroupItemRequest",
+    "StatementJobRequest",
+    "StatementsBatchJobRequest",
 )
 
 # What standard operations take in the query besides pages and declared filters.

@@ -97,6 +97,59 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Stop a bill job",
         "Bills that are stored already stay. A job that runs stops after the bills at hand.",
     ),
+    "ListLateUsage": (
+        "List late usage",
+        (
+            "Usage that came after the bill of its period: what brought it, by how much each line"
+            " differs, and what was done by the policy `lateUsage` of the organization."
+            " `period` is the month of the bill's last day, such as 2026-09."
+        ),
+    ),
+    "ListStatementJobs": (
+        "List statement jobs",
+        (
+            "One page of jobs, the newest first. Exactly one of `active`, `status` and `billId` says"
+            " which; with `active=FALSE` they are all."
+        ),
+    ),
+    "CreateStatementJob": (
+        "Make a statement",
+        (
+            "Makes a job, which the worker runs: the statement of a bill as JSON, and as CSV with"
+            " `includeCsvFormat`. With `filters.meterIds` the lines of usage of other meters are"
+            " left out. The files take the place of those that the bill has."
+        ),
+    ),
+    "CreateStatementJobBatch": (
+        "Make statements of several bills",
+        "Makes a job for each of up to ten bills. The answer is a bare array.",
+    ),
+    "GetStatementJob": (
+        "Get a statement job",
+        (
+            "A complete job has links to its files while its bill has them. A file is `STALE` if the"
+            " bill was calculated after it, and `INVALIDATED` if a later job made another one."
+        ),
+    ),
+    "CancelStatementJob": (
+        "Stop a statement job",
+        "The bill keeps the statement that it has.",
+    ),
+    "CreateBillCsvStatement": (
+        "Make a bill's statement as CSV",
+        (
+            "A link to the file. It is made, together with the one of JSON, unless the bill has it"
+            " as it is now."
+        ),
+    ),
+    "GetBillCsvStatement": (
+        "Get a bill's statement as CSV",
+        "A link to the file that the bill has, also if it is stale; 404 if there is none.",
+    ),
+    "GetBillJsonStatement": (
+        "Get a bill's statement as JSON",
+        "A link to the file that the bill has, also if it is stale; 404 if there is none.",
+    ),
     # Users and permissions.
     "CreateAccessKey": (
         "Create an access key",
@@ -193,6 +246,37 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         ),
     ),
     "GetBill": ("Retrieve a bill", "One bill with its lines."),
+    "VerifyBill": (
+        "Verify a bill",
+        (
+            "Calculates the bill again from what it was made from, and compares every byte."
+            " Whatever differs is named, with what is stored and what comes out. Nothing is stored."
+        ),
+    ),
+    "DiffBill": (
+        "Explain the difference of two versions of a bill",
+        (
+            "Applies what changed between two contents of the bill one after the other, and gives each"
+            " cause its part: they add up to the whole. `to` is a version, or `now` for what the bill"
+            " would be now. Without both, the last two contents are compared. Nothing is stored."
+        ),
+    ),
+    "GetBillDocument": (
+        "Retrieve a bill as a document",
+        (
+            "The bill with its usage as people get it: `format` is pdf (unless it is given), html, or"
+            " json for what templates are given. `usage` says how finely the appendix shows usage:"
+            " day, week, month, total, none, or auto, which leaves the appendix out of long bills."
+        ),
+    ),
+    "ExplainBill": (
+        "Explain a bill",
+        (
+            "What the total follows from, number by number: lines, bands, units, quantities, the SQL of each"
+            " quantity, and its first measurements with file and row. Each number names the rule by which it"
+            " follows from its `children`. The bill is calculated again from what it pins; nothing is stored."
+        ),
+    ),
     "GetLatestBill": (
         "Retrieve the latest bill of an account",
         "The bill with the latest bill date; of several, the one that was made last.",

@@ -5,7 +5,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from meterlake.api.responses.envelope import Envelope
+from meterlake.model.bill_differences import CauseKind
+from meterlake.model.bill_explanation import DerivationRule
 from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bill_verification import DifferenceSubject
 from meterlake.model.billing import LineItemType
 from meterlake.model.entity import Value
 from meterlake.model.fields import Day, Flag, Id, Instant, Integer, Number, Text
@@ -170,3 +173,124 @@ class DebitLineItemResponse(_MemoResponse):
     """A line of a person that raises a bill."""
 
     debit_reason_id: Id | None = None
+
+
+class BillDifferenceResponse(Value):
+    """One thing of a bill, or that it was made from, that is not what it was."""
+
+    subject: DifferenceSubject
+    name: Text
+    bill_id: Text | None = None
+    line_item_id: Text | None = None
+    field: Text | None = None
+    stored: Any = None
+    calculated: Any = None
+
+
+class BillVerificationResponse(Value):
+    """What a bill is against what it was made from."""
+
+    verified: Integer
+    unpinned: tuple[Text, ...]
+    other_code: Integer
+    same: bool
+    differences: tuple[BillDifferenceResponse, ...]
+
+
+class ComparedContentResponse(Value):
+    """A content of a bill that is compared; its version is a number, or `now`."""
+
+    version: Any
+    snapshot: Integer
+    at: Instant
+
+
+class ComparedTotalResponse(Value):
+    """What both contents come to in a currency."""
+
+    currency: Text
+    from_: Number = Field(alias="from")
+    to: Number
+    difference: Number
+
+
+class LinePartResponse(Value):
+    """What a cause does to a line; an amount is absent where the line is."""
+
+    line_item_id: Id
+    line_item_type: LineItemType
+    description: Text
+    from_: Number | None = Field(default=None, alias="from")
+    to: Number | None = None
+    amount: Number
+
+
+class SharedAmountResponse(Value):
+    """How much of a later cause's part goes with the cause."""
+
+    name: Text
+    amount: Number
+
+
+class DifferenceCauseResponse(Value):
+    """One thing that changed between two contents of a bill."""
+
+    cause: CauseKind
+    name: Text
+    id: Text | None = None
+    what: Text | None = None
+    from_: Text | None = Field(default=None, alias="from")
+    to: Text | None = None
+    author: Text | None = None
+    at: Instant | None = None
+
+
+class DifferencePartResponse(DifferenceCauseResponse):
+    """What a cause adds to a bill, and what goes if it alone is undone."""
+
+    together: tuple[DifferenceCauseResponse, ...] | None = None
+    currency: Text
+    amount: Number
+    if_undone: Number | None = None
+    shared: tuple[SharedAmountResponse, ...] | None = None
+    header: tuple[Text, ...] | None = None
+    lines: tuple[LinePartResponse, ...]
+
+
+class BillDiffResponse(Value):
+    """The difference of two contents of a bill, by causes whose parts add up to the whole."""
+
+    bill_id: Id
+    account_code: Text
+    bill_date: Day
+    from_: ComparedContentResponse = Field(alias="from")
+    to: ComparedContentResponse
+    same: bool
+    totals: tuple[ComparedTotalResponse, ...]
+    differences: tuple[DifferencePartResponse, ...]
+
+
+class ExplainedNumberResponse(Value):
+    """A number of a bill, and the numbers that it follows from."""
+
+    name: Text
+    value: Text | None = None
+    exact: Text | None = None
+    unit: Text
+    rule: DerivationRule
+    options: dict[str, Any] | None = None
+    key: Text | None = None
+    facts: dict[str, Any] | None = None
+    children: tuple["ExplainedNumberResponse", ...] = ()
+    beside: tuple["ExplainedNumberResponse", ...] = ()
+    measurements: tuple[dict[str, Any], ...] = ()
+    more: bool | None = None
+
+
+class BillExplanationResponse(Value):
+    """What the total of a bill follows from."""
+
+    bill: dict[str, Any]
+    same: bool
+    differences: tuple[BillDifferenceResponse, ...]
+    tree: ExplainedNumberResponse

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
+from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, local_date, zone
 from meterlake.stores import Stores
@@ -18,6 +19,19 @@ def month_text(name: str) -> str:
     ('2026-10', 'last month')
     """
     return _SPOKEN.get(name, name)
+
+
+def days_text(days: Month | DayRange) -> str:
+    """The month in which days are; all of them if they are in several months.
+
+    >>> from datetime import date
+    >>> days_text(DayRange(date(2026, 10, 31), date(2026, 11, 1)))
+    '2026-10'
+    """
+    if isinstance(days, Month):
+        return str(days)
+    first, last = (f"{day:%Y-%m}" for day in (days.first, days.after - timedelta(days=1)))
+    return first if first == last else str(days)
 
 
 def month_named(stores: Stores, org_id: str, name: str) -> Month:

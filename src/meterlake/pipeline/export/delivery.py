@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from meterlake.model import wire
-from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
+from meterlake.model.errors import MeterlakeError, NotFound
 from meterlake.model.export_request import ExportRequest
 from meterlake.model.exports import PartitionOrder
 from meterlake.model.failpoint import mark_step
@@ -126,13 +126,13 @@ def deliver(
     attempt.tell(**{_delivered_member(target): 0})
     for number, file in enumerate(moved["files"], start=1):
         staged = folder / Path(file["key"]).name
-        patiently(stores, attempt, _putting(objects, file, staged, again=again))
+        retry_export_work(stores, attempt, _putting(objects, file, staged, again=again))
         attempt.tell(**{_delivered_member(target): number})
         mark_step("export.file_put")
     clear_parts(attempt, target, manifest)
     attempt.go_on()
     document = encode_manifest(moved)
-    patiently(stores, attempt, lambda: objects.put_bytes(key, document, create_only=True))
+    retry_export_work(stores, attempt, lambda: objects.put_bytes(key, document, create_only=True))
     mark_step("export.manifest_put")
     return Delivered(target.name, objects.url(key).removesuffix(f"/{key}"), objects.url(key))
 
@@ -172,23 +172,14 @@ def _putting(
     )
 
 
-def patiently(stores: Stores, attempt: Attempt, work: Callable[[], T]) -> T:
-    """Do something that depends on the world, again and again, more and more slowly.
+def retry_export_work(stores: Stores, attempt: Attempt, work: Callable[[], T]) -> T:
+    """Do a part of an export as often as the settings allow while the world fails.
 
     Raises:
-        Unavailable: It failed as often as the settings allow.
+        Unavailable: It failed each time.
     """
-    pause = stores.settings.export_retry_seconds
-    for _ in range(1, stores.settings.export_attempts):
-        attempt.check()
-        try:
-            return work()
-        except Unavailable as error:
-            attempt.tell(trouble=str(error))
-            attempt.wait(pause)
-            pause *= 2
-    attempt.check()
-    return work()
+    settings = stores.settings
+    return attempt.retry(work, settings.export_attempts, settings.export_retry_seconds)
 
 
 def manifest_key(job: Job) -> str:

@@ -29,18 +29,20 @@ from meterlake.pipeline.export.delivery import (
     kept_manifest,
     may_be_delivered,
     openers_of,
+    retry_export_work,
     targets_of,
 )
 from meterlake.pipeline.export.destinations import missing_here
 from meterlake.pipeline.export.failure import report_failure
 from meterlake.pipeline.export.manifest import manifest_of
 from meterlake.pipeline.export.operational import stage_operational
+from meterlake.pipeline.export.partition_tasks import export_folder, spread_files
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.stages.export.exported_columns import exports_of
-from meterlake.stages.export.names import ObjectPrefix
 from meterlake.stores import Stores
+from meterlake.stores.fan_out import runner_of
 from meterlake.stores.files.durable import make_folder, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.tables import has_snapshot
@@ -326,7 +328,7 @@ def _is_staged(folder: Path) -> bool:
 def _run_attempt(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
     if not _is_staged(folder):
-        _stage(stores, attempt, folder)
+        retry_export_work(stores, attempt, lambda: _stage(stores, attempt, folder))
     manifest: dict[str, Any] = wire.loads((folder / _MANIFEST).read_bytes())
     attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
     attempt.go_on()
@@ -384,23 +386,19 @@ def _result(exported: Exported) -> dict[str, Any]:
 def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
     """Write all files, and the manifest when they are there."""
     for left in folder.iterdir():
-        if left.name != ".lock":
+        if left.is_dir():
+            shutil.rmtree(left)
+        elif left.name != ".lock":
             left.unlink()
     job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
     assert job.snapshot is not None
     _expect_snapshot(stores, job)
-    staging = ExportStaging(
-        stores=stores,
-        place=ObjectPrefix(job.org_id, job.id, job.created),
-        request=request,
-        folder=folder,
-        snapshot=job.snapshot,
-        at=job.created,
-        attempt=attempt,
-    )
+    staging = ExportStaging.of(stores, attempt, folder)
     attempt.tell(phase="writing")
-    exports = exports_of(request.source, request.types)
-    if request.source is Source.USAGE:
+    exports, runner = exports_of(request.source, request.types), runner_of(stores)
+    if runner is not None:
+        files = spread_files(staging, exports, runner)
+    elif request.source is Source.USAGE:
         files = [file for export in exports for file in stage_usage(staging, export)]
     else:
         files = list(stage_operational(staging, exports))
@@ -444,7 +442,7 @@ def _complete(stores: Stores, job: Job) -> Exported:
 
 
 def _folder(stores: Stores, job: Job) -> Path:
-    return stores.home / "staging" / "exports" / job.id
+    return export_folder(stores, job.id)
 
 
 @contextmanager

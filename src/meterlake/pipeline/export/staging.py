@@ -45,6 +45,21 @@ class ExportStaging:
     at: datetime
     attempt: Attempt
 
+    @classmethod
+    def of(cls, stores: Stores, attempt: Attempt, folder: Path) -> "ExportStaging":
+        """What the files of a job are made from, which one of its attempts works on."""
+        job = attempt.job
+        assert job.snapshot is not None
+        return cls(
+            stores=stores,
+            place=ObjectPrefix(job.org_id, job.id, job.created),
+            request=ExportRequest.from_wire(job.parameters),
+            folder=folder,
+            snapshot=job.snapshot,
+            at=job.created,
+            attempt=attempt,
+        )
+
     @cached_property
     def codes(self) -> Codes:
         """What people call all that usage names; what is gone has the last code that it had."""

@@ -53,8 +53,16 @@ class Sheet(NamedTuple):
     blocks: Iterable[RowBlock]
 
 
-def stage_usage(staging: ExportStaging, export: Export) -> Iterator[WrittenFile]:
-    """Write the files of one type of usage: of what the request selects, at the snapshot."""
+def stage_usage(
+    staging: ExportStaging, export: Export, only: str | None = None
+) -> Iterator[WrittenFile]:
+    """Write the files of one type of usage: of what the request selects, at the snapshot.
+
+    Args:
+        staging: Where to.
+        export: The type.
+        only: The id of the one meter whose measurements are written; those of all if None.
+    """
     if export is not MEASUREMENTS:
         part = ExportPart(export.key_type)
         yield from staged_documents(staging, part, export.columns, _quantities(staging))
@@ -65,12 +73,23 @@ def stage_usage(staging: ExportStaging, export: Export) -> Iterator[WrittenFile]
         staging.attempt.interrupting(connection.interrupt),
     ):
         find = _aggregated_sheets if staging.request.usage.aggregations else _measurement_sheets
-        for sheet in find(connection, staging):
+        for sheet in find(connection, staging, only):
             yield from _write_files(staging, sheet)
 
 
+def meters_of(staging: ExportStaging) -> list[str]:
+    """The ids of the meters of which measurements are written, in the order of their files."""
+    usage = staging.request.usage
+    questions = [each.meter_id for each in questions_of(usage, staging.meters)]
+    if usage.aggregations:
+        return questions
+    with staging.stores.lake(staging.place.org_id).reader() as connection:
+        stored = _stored_columns(connection, staging.snapshot)
+    return [each for each in sorted({*stored, *questions}) if _among(each, usage.meter_ids)]
+
+
 def _measurement_sheets(
-    connection: duckdb.DuckDBPyConnection, staging: ExportStaging
+    connection: duckdb.DuckDBPyConnection, staging: ExportStaging, only: str | None
 ) -> Iterator[Sheet]:
     """The measurements of every meter."""
     _know_codes(connection, staging.codes[Account])
@@ -79,7 +98,7 @@ def _measurement_sheets(
     meters, history = _known_meters(staging), _versions(staging)
     stored = _stored_columns(connection, staging.snapshot)
     for meter_id in sorted({*stored, *questions}):
-        if not _among(meter_id, usage.meter_ids):
+        if not _among(meter_id, usage.meter_ids) or only not in {None, meter_id}:
             continue
         meter = meters.get(meter_id)
         code = meter_id if meter is None else meter.code
@@ -105,11 +124,13 @@ def _measurement_sheets(
 
 
 def _aggregated_sheets(
-    connection: duckdb.DuckDBPyConnection, staging: ExportStaging
+    connection: duckdb.DuckDBPyConnection, staging: ExportStaging, only: str | None
 ) -> Iterator[Sheet]:
     """What the aggregations of the request give, of every meter that they name."""
     codes, scope = staging.codes[Account], _scope(staging)
     for question in questions_of(staging.request.usage, staging.meters):
+        if only not in {None, question.meter_id}:
+            continue
         found = MeterAggregate(connection, question, scope, codes)
         blocks = found.blocks(staging.format, spreadsheet=staging.request.spreadsheet)
         part = ExportPart(MEASUREMENTS.key_type, question.meter_id, question.meter)

@@ -14,6 +14,7 @@ from meterlake.stores.lake.maintenance import (
     remove_replaced,
     remove_stale,
 )
+from meterlake.stores.lake.uid_shards import empty_former
 from meterlake.stores.state.billing.pins import pinned_snapshots
 from meterlake.stores.state.ingest.backfills import Backfills
 
@@ -80,6 +81,7 @@ def maintain(
         compacted = compact(lake)
         replaced = remove_replaced(lake, kept_for)
         staging = remove_stale(lake.staging, _STAGING_KEPT)
+        empty_former(lake.cache, lake.shards)
     staging += remove_stale(stores.home / "staging" / "exports", _EXPORTS_KEPT)
     staging += remove_stale(stores.lake_folder(org_id) / "inbox", _STAGING_KEPT)
     # The row of a backfill comes before its folder, and stays.

@@ -1,6 +1,6 @@
 """What is in the lake, how fresh it is, and what happened last: the verb `status`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from meterlake.stores import Stores
 from meterlake.stores.lake.rejected import ANY, ITEMS
 from meterlake.stores.lake.tables import table_names
 from meterlake.stores.state import Organization
+from meterlake.stores.state.events.incidents import open_incidents
 
 _REJECTED: Final = f"""{ITEMS}
     SELECT reason, count(*) FROM item WHERE status = 'open' GROUP BY reason ORDER BY reason"""
@@ -66,6 +67,7 @@ class StatusReport:
         left_alone: What lies in the inbox of the drop folder and is no file to be taken.
         late: The closed periods that late measurements touch.
         without_effect: Settings of the organization that this version does not heed, in sentences.
+        alerts: What is not as it should be, and since when; `check alerts` says more.
     """
 
     organization: Organization
@@ -78,6 +80,7 @@ class StatusReport:
     left_alone: list[str]
     late: list[Late]
     without_effect: list[str]
+    alerts: list[dict[str, Any]] = field(default_factory=list)
 
     def to_wire(self) -> dict[str, Any]:
         """The object of `--json`."""
@@ -93,6 +96,7 @@ class StatusReport:
             "leftAlone": self.left_alone,
             "late": [each.to_wire() for each in self.late],
             "withoutEffect": self.without_effect,
+            "alerts": self.alerts,
         }
 
 
@@ -112,6 +116,10 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
     with stores.state.reading(organization.id) as reader:
         settings = [record.entity for record in reader.all(OrganizationConfig)]
         codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
+        alerts = [
+            {"alert": each.name, "subject": each.subject, "since": each.since}
+            for each in open_incidents(reader)
+        ]
     late_usage = late(stores, organization.id)
     with lake.reader() as connection:
         return StatusReport(
@@ -125,6 +133,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
             left_alone(drop_folder(stores, organization.code).inbox),
             late_usage,
             [sentence for each in settings for sentence in without_effect(each)],
+            alerts,
         )
 
 

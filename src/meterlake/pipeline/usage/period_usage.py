@@ -4,7 +4,7 @@
 of a month that bills charge for.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from meterlake.model.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.billing import MeterUsage
-from meterlake.model.catalog import Aggregation, Reduce
+from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.version import code_version
 from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql
@@ -29,6 +29,22 @@ from meterlake.stores.lake.lake import Lake
 UNCHANGED: Mapping[str, MeterSource] = MappingProxyType({})
 
 
+class LastUsage:
+    """The quantities that were read last: who needs the same again need not read measurements."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._usage: BilledUsage | None = None
+
+    def find(self, key: object, read: Callable[[], BilledUsage]) -> BilledUsage:
+        """What follows from a key: as it was read last, or as it is read now."""
+        if self._usage is None or self._key != key:
+            # Nothing keeps the last one while the next one is read.
+            self._usage = None
+            self._usage, self._key = read(), key
+        return self._usage
+
+
 @dataclass(frozen=True, slots=True)
 class LakeState:
     """Which measurements are read.
@@ -36,11 +52,13 @@ class LakeState:
     Attributes:
         snapshot: The snapshot of the lake.
         instead: By the ids of meters, what is read in the place of their tables.
+        last: Has what was read last; None if everything is read.
     """
 
     lake: Lake
     snapshot: int
     instead: Mapping[str, MeterSource] = field(default_factory=lambda: UNCHANGED)
+    last: LastUsage | None = None
 
 
 class MeterTotals(NamedTuple):
@@ -138,7 +156,45 @@ def usage_to_bill(
         run: What the quantities of the month depend on.
         may_be_stored: Whether stored quantities serve; never those of other measurements.
     """
-    stored = _read_stored(source, run, parts) if may_be_stored and not source.instead else None
+    stored_of = run if may_be_stored and not source.instead else None
+
+    def read() -> BilledUsage:
+        return _without_compounds(source, configuration, parts, limits, stored_of)
+
+    usage = (
+        read()
+        if source.last is None
+        else source.last.find(_key(source, configuration, parts), read)
+    )
+    if not parts.compounds:
+        return usage
+    return add_compounds(usage, configuration, run.account_fields, parts.compounds, parts.owners)
+
+
+def _key(source: LakeState, configuration: Configuration, parts: BilledParts) -> object:
+    """All that quantities follow from, but for those of compound aggregations.
+
+    Stored ones are what measurements come to: whether they served makes no difference.
+    """
+    catalog = (configuration.all(kind) for kind in (Meter, Aggregation))
+    accounts = None if parts.accounts is None else frozenset(parts.accounts)
+    others = None if parts.others is None else frozenset(parts.others)
+    return (
+        *(source.snapshot, source.instead),
+        *(sorted(records, key=lambda each: each.id) for records in catalog),
+        *(parts.period, accounts, dict(parts.windows), frozenset(parts.priced), others),
+    )
+
+
+def _without_compounds(
+    source: LakeState,
+    configuration: Configuration,
+    parts: BilledParts,
+    limits: SqlLimits,
+    stored_of: UsageConfiguration | None,
+) -> BilledUsage:
+    """What accounts used, of all aggregations but compound ones."""
+    stored = None if stored_of is None else _read_stored(source, stored_of, parts)
     found = aggregate_meters(
         source.lake,
         configuration,
@@ -148,10 +204,7 @@ def usage_to_bill(
         parts.needs,
     )
     simple = found if stored is None else stored.complete(found)
-    usage = _with_custom_sql(simple, source, configuration, parts, limits)
-    if not parts.compounds:
-        return usage
-    return add_compounds(usage, configuration, run.account_fields, parts.compounds, parts.owners)
+    return _with_custom_sql(simple, source, configuration, parts, limits)
 
 
 def _with_custom_sql(

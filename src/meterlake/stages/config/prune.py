@@ -9,7 +9,15 @@ from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import StillReferenced
 from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.proposal import Document, Proposal
-from meterlake.model.resources import CONFIG, RESOURCES, code_of, resource_of, values_at, wire_name
+from meterlake.model.resources import (
+    CONFIG,
+    RESOURCES,
+    code_of,
+    code_or_name,
+    resource_of,
+    values_at,
+    wire_name,
+)
 
 
 def left_out(
@@ -104,8 +112,4 @@ def _key_words(entity: Entity, configuration: Configuration) -> Iterator[str]:
         value, kind = document.get(wire_name(name)), resource.refs.get(name)
         for each in value if isinstance(value, list) else [value]:
             if each is not None:
-                yield str(each) if kind is None else _code(configuration.get(kind, each))
-
-
-def _code(record: Record[Any]) -> str:
-    return code_of(record.entity) or getattr(record.entity, "name", None) or record.id
+                yield str(each) if kind is None else code_or_name(configuration.get(kind, each))

@@ -1,6 +1,5 @@
-"""Single quantities of the newest runs, and the measurements behind them."""
+"""Single quantities of the newest runs, and the snapshots that they are of."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import duckdb
@@ -19,15 +18,6 @@ _ROWS: Final = f"""
     LEFT JOIN lake.quantity_statement s ON s.run_id = q.run_id AND s.id = q.statement_id
     WHERE q.account_id = $account AND q.aggregation_id = $aggregation
     ORDER BY q.period_start, q.segment"""
-WITHIN: Final = "m.ts >= $start"
-# A file may have been tried several times; it has one name for all that.
-_BEHIND: Final = """
-    SELECT m.uid, m.ts, m.received_at, s.name AS file, m.row, m.part, {value} AS value
-    FROM (FROM {source}) AS m LEFT JOIN (
-        SELECT identity, arg_min(name, attempt) AS name FROM lake.source GROUP BY identity
-    ) s ON s.identity = m.source
-    WHERE m.account_id = $account AND ({begun}) AND m.ts < $end{where}
-    ORDER BY m.ts, m.uid LIMIT $limit"""
 
 
 def find_quantities(
@@ -69,29 +59,3 @@ def as_it_was(table: str, snapshot: int) -> str:
     What was withdrawn or written anew since is missing.
     """
     return f"(SELECT * FROM lake.{identifier(table)} WHERE snapshot_id <= {int(snapshot)})"
-
-
-def behind(
-    connection: duckdb.DuckDBPyConnection,
-    source: str,
-    column: str | None,
-    parameters: Mapping[str, Any],
-    where: str = "",
-    begun: str = WITHIN,
-) -> list[dict[str, Any]]:
-    """Measurements of an account in a period, the first ones first, each with its file and row.
-
-    Args:
-        connection: Reads the lake.
-        source: What is read, as SQL.
-        column: The column whose values are shown; None if there is none.
-        parameters: `account`, `start`, `end`, `limit`, and what `source` and `where` name.
-        where: A further condition.
-        begun: Which of those before the end of the period count.
-    """
-    value = "NULL" if column is None else f"m.{identifier(column)}"
-    sql = _BEHIND.format(value=value, source=source, where=where, begun=begun)
-    with translate_errors():
-        answer = connection.execute(sql, dict(parameters))
-        names = [each[0] for each in answer.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]

@@ -1,4 +1,4 @@
-"""`meterlake bill`: bills of a month, of a date, or chosen ones again."""
+"""`meterlake bill`: bills of a month, of a date, or chosen ones again; and what is done with bills."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.billing import diff, document, explanation, review, verification, what_if
+from meterlake.cli.billing.statement import statement
 from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import NO_ORGANIZATION_OPTIONS, OrganizationOptions
+from meterlake.cli.organizations import show_organizations
 from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from meterlake.cli.output import Output
     from meterlake.model.bill_jobs import BillOrder
+    from meterlake.model.bill_review import ReviewFinding
     from meterlake.model.unbilled import Unpriced
     from meterlake.pipeline.billing.run import Billed, BillResult
     from meterlake.stores import Stores
@@ -44,8 +48,17 @@ _FIELDS: Final = {
 
 
 def register(app: App) -> None:
-    """Add the command."""
-    app.command(bill)
+    """Add the commands."""
+    bills = App(name="bill")
+    bills.default(bill)
+    review.register(bills)
+    verification.register(bills)
+    what_if.register(bills)
+    diff.register(bills)
+    explanation.register(bills)
+    bills.command(statement)
+    document.register(bills)
+    app.command(bills)
 
 
 @Parameter(name="*")
@@ -75,7 +88,7 @@ def bill(
     *,
     choice: BillChoice = _NO_CHOICE,
     approve: Annotated[bool, Parameter(negative="")] = False,
-    options: Options = NO_OPTIONS,
+    options: OrganizationOptions = NO_ORGANIZATION_OPTIONS,
 ) -> int:
     """Make bills, and report usage that no bill charges for.
 
@@ -85,7 +98,7 @@ def bill(
 
     Doing it again changes nothing; a bill that comes out differently is at its next version and
     PENDING again, a locked one is left alone. With --json every line has a `type`: bill,
-    unpriced, failure, noBill.
+    unpriced, failure, noBill; and with --month and --approve, open.
 
     Example: `meterlake bill --month 2026-10`
 
@@ -95,17 +108,43 @@ def bill(
     from meterlake.cli.option_names import as_options
     from meterlake.pipeline.billing.jobs import bill_order
 
+    if options.all_orgs:
+        return _bill_all(choice, options, approve=approve)
+
     with options.open() as (stores, organization), as_options(str, **_FIELDS):
         order = _order(choice, approve=approve)
         if choice.account:
             order = of_accounts(stores, organization.id, order, choice.account)
         result = bill_order(stores, organization.id, order, AUTHOR)
+        found = _review(stores, organization.id, choice.month, result) if approve else []
     show_bills(result, options.output)
+    review.show_review(found, options.output)
     if result.failures:
         codes = ", ".join(each.account_code for each in result.failures)
         message = f"{len(result.failures)} accounts could not be billed: {codes}"
         error_line("Unbilled", message, json=options.json)
     return 1 if result.failures else 0
+
+
+def _review(
+    stores: "Stores", org_id: str, month: str | None, result: "BillResult"
+) -> "list[ReviewFinding]":
+    """What is open about bills that are approved at once."""
+    from meterlake.model.period import Month
+    from meterlake.pipeline.home.bill_review import review_result
+
+    return [] if month is None else review_result(stores, org_id, Month.parse(month), result)
+
+
+def _bill_all(choice: BillChoice, options: OrganizationOptions, *, approve: bool) -> int:
+    from meterlake.cli.option_names import as_options
+    from meterlake.pipeline.home.organizations import bill_organizations
+
+    if choice.account or choice.recalculate:
+        raise Invalid("--all-orgs", "true", "absent beside --account and --recalculate")
+    with as_options(str, **_FIELDS), options.open_all() as stores:
+        ends = bill_organizations(stores, _order(choice, approve=approve), AUTHOR)
+    return show_organizations(ends, ("bills", "failed", "total"), options.output)
 
 
 def of_accounts(

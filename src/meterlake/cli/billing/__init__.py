@@ -1,0 +1,1 @@
+"""`meterlake bill` and its commands: bills made, looked at, explained, compared and written."""
