@@ -11,7 +11,8 @@ from typing import Any, Final
 from tests.soak.machines import DASK_WORKER, Machine
 from tests.soak.world import World
 
-SERVERS: Final = ("postgres", "s3")
+KILLED: Final = ("postgres", "s3")
+REACHED: Final = (*KILLED, "prefect")
 _LEAST_S: Final = 2.0
 _MOST_S: Final = 12.0
 # Longer than the lease of a job, which is a minute: who comes back finds it gone.
@@ -21,6 +22,7 @@ KINDS: Final = (
     "kill API",
     "kill worker",
     "kill flow run",
+    "kill command",
     "kill Dask worker",
     "kill PostgreSQL",
     "kill S3",
@@ -61,7 +63,7 @@ def schedule(seed: int, seconds: float, machines: list[str], absent: set[str]) -
         length = min(draw.uniform(*longest), max(_LEAST_S, gap * 5 if frozen else gap))
         if at + length > seconds:
             return found
-        machine, server = draw.choice(machines), draw.choice(SERVERS)
+        machine, server = draw.choice(machines), draw.choice(REACHED)
         found.append(Fault(round(at, 2), kind, machine, server, round(length, 2)))
         # Most are over before the next one begins; some are not.
         at += draw.uniform(0.3, 1.7) * gap
@@ -87,7 +89,7 @@ class Chaos:
         self.troubles: list[str] = []
         self._faults = faults
         self._ended = threading.Event()
-        self._locks = {name: threading.Lock() for name in SERVERS}
+        self._locks = {name: threading.Lock() for name in KILLED}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -147,10 +149,12 @@ class Chaos:
         machine.kill(machine.service(role), min(fault.seconds, 5))
         yield True
 
-    def _kill_flow(self, fault: Fault, machine: Machine) -> Iterator[bool]:
+    def _kill_any(
+        self, kill: Callable[[Machine], int], fault: Fault, machine: Machine
+    ) -> Iterator[bool]:
         # None may run at this moment: the next one is waited for, for a while.
         until = time.monotonic() + fault.seconds + _MOST_S
-        while not (done := sum(each.kill_commands() for each in self._others(machine))):
+        while not (done := sum(kill(each) for each in self._others(machine))):
             if time.monotonic() > until:
                 break
             time.sleep(0.3)
@@ -192,7 +196,12 @@ class Chaos:
 _STEPS: Final[dict[str, Callable[[Chaos, Fault, Machine], Iterator[bool]]]] = {
     "kill API": lambda chaos, fault, machine: chaos._kill_process("api", fault, machine),
     "kill worker": lambda chaos, fault, machine: chaos._kill_process("worker", fault, machine),
-    "kill flow run": Chaos._kill_flow,
+    "kill flow run": lambda chaos, fault, machine: chaos._kill_any(
+        Machine.kill_flow_runs, fault, machine
+    ),
+    "kill command": lambda chaos, fault, machine: chaos._kill_any(
+        Machine.kill_commands, fault, machine
+    ),
     "kill Dask worker": lambda chaos, fault, machine: chaos._kill_process(
         DASK_WORKER, fault, machine
     ),

@@ -20,7 +20,8 @@ from tests.soak.machines import Machine
 ACCOUNTS: Final = tuple(f"account-{n}" for n in range(5))
 REGIONS: Final = ("eu", "us", "ap")
 # Both have ended: what comes after a bill is late.
-MONTHS: Final = ("2026-09", "2026-10")
+NEXT: Final = {"2026-09": "2026-10", "2026-10": "2026-11"}
+MONTHS: Final = tuple(NEXT)
 PRICE: Final = "0.013"
 HEADER: Final = "meter,account,uid,ts,measure.gb,where.region\n"
 _TIMEOUT_S: Final = 30
@@ -295,6 +296,28 @@ class Customer:
         words = ["export", "operational", "--type", "bills", "--to", self.export_url, "--json"]
         self.note_manifests(machine, run_flow(machine, tally, *words, "--org", self.code))
 
+    def bill_job(self, machine: Machine, tally: Tally) -> None:
+        """Ask for the bills of a month; a worker makes them, as a flow run."""
+        month = self._random.choice(MONTHS)
+        self._ask_for_job(machine, "/billjobs", {"billDate": f"{NEXT[month]}-01"}, tally)
+
+    def export_job(self, machine: Machine, tally: Tally) -> None:
+        """Ask for a month as a file; a worker writes it, as a flow run."""
+        month = self._random.choice(MONTHS)
+        asked = {
+            "sourceType": "USAGE",
+            "startDate": f"{month}-01T00:00:00Z",
+            "endDate": f"{NEXT[month]}-01T00:00:00Z",
+        }
+        self._ask_for_job(machine, "/dataexports/adhoc", asked, tally)
+
+    def _ask_for_job(
+        self, machine: Machine, path: str, asked: dict[str, Any], tally: Tally
+    ) -> None:
+        answer = self._call(machine, "POST", path, json.dumps(asked), tally)
+        if answer is not None and answer.is_success:
+            tally.count(f"POST {path}")
+
     def _runner(self, machine: Machine) -> tuple[str, ...]:
         """What carries a fan-out: one of the runners that the machine has."""
         return ("--runner", self._random.choice(("threads", "processes", machine.runner)))
@@ -475,4 +498,6 @@ FLOWS: Final = (
     "export_bills",
     "retract",
     "close_month",
+    "bill_job",
+    "export_job",
 )

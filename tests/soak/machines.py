@@ -27,6 +27,8 @@ SERVERS: Final = ("api", "worker")
 _DASK: Final = (SCHEDULER, DASK_WORKER)
 _PORTS: Final = {"api": 8000, "worker": 8001, SCHEDULER: 8786, DASK_WORKER: 8787}
 _MAIN: Final = ("-c", "from meterlake.cli import main; main()")
+# A process that waits for a job uses no processor for so long.
+_LOOK_S: Final = 0.3
 _NUMBERS: Final = count(1)
 
 
@@ -285,6 +287,25 @@ class Machine:
                 os.killpg(pid, signal.SIGKILL)
         return len(pids)
 
+    def kill_flow_runs(self) -> int:
+        """Kill the processes that run flows for the worker and are at work now; how many."""
+        before = {pid: _used(pid) for pid in self._flow_processes()}
+        time.sleep(_LOOK_S)
+        pids = [pid for pid, used in before.items() if _used(pid) > used]
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(pids)
+
+    def _flow_processes(self) -> Iterator[int]:
+        home = os.fsencode(self.settings.home.absolute())
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            # Whoever has just ended has no words any more.
+            with suppress(OSError):
+                words = path.read_bytes().split(b"\0")
+                if b"flows.runner" in words and home in words:
+                    yield int(path.parent.name)
+
     def is_ready(self, role: str) -> bool:
         """Whether a server says that it is ready; Dask is not asked."""
         if role not in SERVERS:
@@ -307,6 +328,15 @@ class Machine:
 
     def _log(self, role: str) -> IO[bytes]:
         return (self._logs / f"{self.name}-{role}.log").open("ab")
+
+
+def _used(pid: int) -> int:
+    """How much of a processor a process has used, in ticks; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
 
 
 def _dask(kind: str) -> list[str]:

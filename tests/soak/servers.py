@@ -1,4 +1,4 @@
-"""The servers of the soak, which are killed and come back with what they had: PostgreSQL and S3."""
+"""The servers of the soak, which come back with what they had: PostgreSQL, S3 and Prefect's."""
 
 import os
 import random
@@ -7,9 +7,11 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from flows import server as prefect
 from meterlake.stores.processes import free_port
 from tests import postgres
 from tests.soak.relay import Address
@@ -106,6 +108,25 @@ class Bucket:
         """End it."""
         if self._process:
             self.kill()
+
+
+class PrefectServer:
+    """The Prefect server that shows what the workers of all machines run."""
+
+    def __init__(self, home: Path) -> None:
+        self.address: Address = (prefect.HOST, free_port())
+        self._home = home
+        self._opened = ExitStack()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        port = self.address[1]
+        process = self._opened.enter_context(prefect.serving(self._home, port))
+        prefect.wait_until_it_answers(process, self._home, port)
+
+    def remove(self) -> None:
+        """End it."""
+        self._opened.close()
 
 
 def sign_in() -> None:

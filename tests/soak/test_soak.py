@@ -56,8 +56,8 @@ def test_every_kind_of_fault_once_loses_nothing_and_doubles_nothing(tmp_path):
     assert found["findings"] == [], as_text(found)
     assert found["verified"]["rows"] > 0
     absent = set(found["absent"])
-    # A command may not run when one is to be killed.
-    assert set(KINDS) - absent - {"kill flow run"} <= set(found["faults"])
+    # No command, and no flow of a worker, may run when one is to be killed.
+    assert set(KINDS) - absent - {"kill command", "kill flow run"} <= set(found["faults"])
 
 
 @pytest.mark.slow

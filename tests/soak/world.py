@@ -25,7 +25,7 @@ from tests.soak.machines import (
     namespaces_missing,
 )
 from tests.soak.relay import Address, Relay, relay
-from tests.soak.servers import Bucket, Database, sign_in
+from tests.soak.servers import Bucket, Database, PrefectServer, sign_in
 
 ORGANIZATIONS: Final = ("amber", "birch", "cedar", "delta")
 # How far the clock of each machine is ahead, if clocks can differ here.
@@ -67,7 +67,8 @@ def world(folder: Path, seed: int, machines: int = 2) -> Iterator[World]:
     }
     with ExitStack() as opened:
         database, bucket = Database(), Bucket(folder / "bucket")
-        for server in (database, bucket):
+        prefect = PrefectServer(_home(folder, "prefect"))
+        for server in (database, bucket, prefect):
             opened.callback(server.remove)
             server.start()
         names = list(CLOCKS)[:machines]
@@ -82,11 +83,16 @@ def world(folder: Path, seed: int, machines: int = 2) -> Iterator[World]:
         logs.mkdir()
         for name, network in zip(names, networks, strict=True):
             own = {}
-            for server, target in (("postgres", database.address), ("s3", bucket.address)):
+            for server, target in (
+                ("postgres", database.address),
+                ("s3", bucket.address),
+                ("prefect", prefect.address),
+            ):
                 own[server] = routes[name, server] = (network.gateway, free_port())
                 process.open(own[server], target)
             clock_s = 0 if "clocks that differ" in absent else CLOCKS[name]
-            options = shared | _addresses(*own.values())
+            options = shared | _addresses(own["postgres"], own["s3"])
+            options |= {"prefect_url": "http://{}:{}/api".format(*own["prefect"])}
             found = settings(_home(folder, name), **options)
             made.append(Machine(name, found, logs, network, clock_s, dask="Dask" not in absent))
             opened.callback(_end, made[-1])
