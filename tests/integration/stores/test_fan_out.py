@@ -120,6 +120,27 @@ def test_a_process_that_dies_is_followed_by_another(stores, tmp_path, runner):
     assert [each.name for each in ended if not each.error] == ["task 0", "task 1"]
 
 
+@pytest.mark.slow
+def test_a_result_that_died_with_its_worker_is_made_again(stores, tmp_path):
+    """Its task had ended, and nobody had fetched what it came to."""
+    begun, until = tmp_path / "begun", tmp_path / "until"
+    waiting = FanOutTask("waiting", tasks.wait_for_file, (begun, until))
+    with carrier.open_dask(stores, FanOutRunner(RunnerKind.DASK), 2) as fan_out:
+        ends = fan_out.run([*describing(1), waiting])
+        found = [next(ends)]
+        [future] = [each for each in fan_out.client.futures.values() if each.status == "pending"]
+        until.touch()
+        while future.status != "finished":
+            time.sleep(0.02)
+        for pid in fan_out.client.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+        while future.status == "finished":
+            time.sleep(0.02)
+        found += ends
+
+    assert [(each.name, each.error) for each in found] == [("task 0", None), ("waiting", None)]
+
+
 def test_the_end_of_a_fan_out_ends_its_processes(stores, tmp_path):
     """Whatever ends it: here the body raises, as Ctrl-C makes it do."""
     begun, never = tmp_path / "begun", tmp_path / "never"

@@ -7,6 +7,7 @@ the fan-out fails, and what its tasks have stored stays; running it again takes 
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -29,7 +30,8 @@ _LOST_S: Final = 30
 _POLL_S: Final = 0.1
 _LOOK_S: Final = 1.0
 _OVER: Final = {"finished", "error"}
-_GONE: Final = {"cancelled", "lost"}
+# A task that is "lost" had ended on a worker that died: the scheduler has it run again.
+_GONE: Final = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,13 @@ class DaskFanOut:
         while waiting:
             self._expect_workers()
             over = [number for number, each in waiting.items() if each.status in _OVER]
-            if any(each.status in _GONE for each in waiting.values()):
+            if any(each.status == _GONE for each in waiting.values()):
                 raise self._lost("it was lost")
             for number in over:
-                yield self._end(number, tasks[number].name, waiting.pop(number))
+                end = self._end(number, tasks[number].name, waiting[number])
+                if end is not None:
+                    del waiting[number]
+                    yield end
             if not over:
                 time.sleep(_POLL_S)
 
@@ -98,11 +103,19 @@ class DaskFanOut:
         except (OSError, RuntimeError, TimeoutError) as error:  # It has closed the connection.
             raise self._lost(f"it took no task: {error}") from None
 
-    def _end(self, number: int, name: str, future: Any) -> TaskEnd:
-        error = future.exception(timeout=_CONNECT_S) if future.status == "error" else None
-        if error is None:
+    def _end(self, number: int, name: str, future: Any) -> TaskEnd | None:
+        """How a task ended; None if it has to run again, since its result died with its worker."""
+        try:
+            if future.status == "error":
+                error = future.exception(timeout=_CONNECT_S)
+                return TaskEnd(number, name, None, _translate(name, error))
             return TaskEnd(number, name, *future.result(timeout=_CONNECT_S))
-        return TaskEnd(number, name, None, _translate(name, error))
+        except TimeoutError:
+            return None
+        except CancelledError:
+            raise self._lost("it was lost") from None
+        except Exception as error:  # noqa: BLE001 - while its result was fetched it ran again
+            return TaskEnd(number, name, None, _translate(name, error))
 
     def _expect_workers(self) -> None:
         """Go on while the scheduler answers and has workers, or lost them a moment ago.
