@@ -9,6 +9,7 @@ read twice from /proc: user and system time between the two, the resident memory
 (PSS: pages that several processes share are counted by their parts). With `--batches` every
 organization then gets one batch through a segment, and the memory is read again afterwards.
 `--postgres URL` has State in an empty database there, and its sessions are counted, too.
+`--remote` has State and all catalogs in a PostgreSQL of its own and the lakes in a bucket of rclone.
 `--home FOLDER` keeps a home to be measured again: it is made if it is not there.
 """
 
@@ -19,16 +20,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
 
 from meterlake.model import wire
-from meterlake.settings import Settings
+from meterlake.settings import Settings, as_environment
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from tests.many_organizations import batch, make_many
+from tests.soak.servers import Bucket, Database, sign_in
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _QUIET: dict[str, str] = {"METERLAKE_PREFECT_URL": ""}
@@ -47,10 +49,9 @@ def megabytes(pid: int) -> float:
 
 
 @contextmanager
-def running(home: Path, *command: str, state: str | None = None) -> Iterator[int]:
+def running(settings: Settings, *command: str) -> Iterator[int]:
     """A process of a home; its id."""
-    environment = {**os.environ, **_QUIET, "METERLAKE_HOME": str(home)}
-    environment |= {} if state is None else {"METERLAKE_STATE": state}
+    environment = {**os.environ, **as_environment(settings), **_QUIET}
     with subprocess.Popen([sys.executable, "-m", *command], env=environment) as process:
         try:
             yield process.pid
@@ -84,10 +85,8 @@ def submit_everywhere(settings: Settings, org_ids: list[str], pid: int) -> tuple
     return cpu_seconds(pid) - before, max(peak, megabytes(pid))
 
 
-def sessions(state: str | None) -> int:
+def sessions(state: str) -> int:
     """How many sessions PostgreSQL has of this home."""
-    if state is None:
-        return 0
     with psycopg.connect(state.replace("+psycopg", "")) as connection:
         row = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
@@ -99,22 +98,22 @@ def sessions(state: str | None) -> int:
 def measure(count: int, options: argparse.Namespace) -> None:
     """Print the row of one number of organizations."""
     with tempfile.TemporaryDirectory(prefix="meterlake-many-") as folder:
-        home, state = options.home or Path(folder, "home"), options.postgres
-        settings = Settings(_env_file=None, home=home, state=state)
+        home = options.home or Path(folder, "home")
+        settings = Settings(_env_file=None, home=home, **options.places)
         if not home.exists():
             make_many(settings, count)
         with open_stores(settings) as stores:
             org_ids = [each.id for each in stores.state.organizations()]
         print(f"{len(org_ids)} organizations", flush=True)
         command = ["meterlake.api", "--port", str(free_port())]
-        with running(home, *command, state=state) as pid:
+        with running(settings, *command) as pid:
             share, memory = idle(pid, options.settle, options.seconds)
             print(f"  api     {share:6.2f} % of a core, {memory:6.0f} MB", flush=True)
-        with running(home, "meterlake.worker", state=state) as pid:
+        with running(settings, "meterlake.worker") as pid:
             share, memory = idle(pid, options.settle, options.seconds)
             print(f"  worker  {share:6.2f} % of a core, {memory:6.0f} MB", flush=True)
-            if state:
-                print(f"  sessions of PostgreSQL: {sessions(state)}", flush=True)
+            if settings.state:
+                print(f"  sessions of PostgreSQL: {sessions(settings.state)}", flush=True)
             if options.batches:
                 used, peak = submit_everywhere(settings, org_ids, pid)
                 share, memory = idle(pid, 5, options.seconds)
@@ -125,6 +124,23 @@ def measure(count: int, options: argparse.Namespace) -> None:
                 )
 
 
+@contextmanager
+def places(options: argparse.Namespace) -> Iterator[dict[str, str]]:
+    """Where State and lakes are while the body runs, if not in the home: settings."""
+    with ExitStack() as opened:
+        if not options.remote:
+            yield {"state": options.postgres} if options.postgres else {}
+            return
+        sign_in()
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="meterlake-s3-")))
+        database, bucket = Database(), Bucket(folder)
+        for server in (database, bucket):
+            opened.callback(server.remove)
+            server.start()
+        lakes = {"lake": "s3://lakes/many", "s3_endpoint": bucket.url}
+        yield {"state": database.url, "catalog": database.url, **lakes}
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -133,10 +149,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--batches", action="store_true")
     parser.add_argument("--postgres")
+    parser.add_argument("--remote", action="store_true")
     parser.add_argument("--home", type=Path)
     options = parser.parse_args()
+    if options.remote and (options.batches or options.home or options.postgres):
+        parser.error("--remote makes all that it needs, and sends no batches")
     for count in options.counts:
-        measure(count, options)
+        with places(options) as options.places:
+            measure(count, options)
 
 
 if __name__ == "__main__":
