@@ -4,9 +4,12 @@ Importing this package sets what Prefect needs to be quiet and to work offline, 
 imported before Prefect, which reads its settings when it is imported.
 """
 
+import logging
 import os
+import sys
 from typing import Final
 
+from meterlake.model.errors import MeterlakeError
 from meterlake.model.redaction import redact_logs
 
 ENVIRONMENT: Final = {
@@ -17,7 +20,17 @@ ENVIRONMENT: Final = {
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
 }
 
+
+def _without_trace(record: logging.LogRecord) -> bool:
+    """Tell a failure of the world, or a refusal, in one line: it says what there is to do."""
+    if isinstance(sys.exception(), MeterlakeError):
+        record.exc_info = record.exc_text = None
+    return True
+
+
 # Before Prefect makes its first record: its logs go into its database.
 redact_logs()
+for _name in ("prefect.flow_runs", "prefect.task_runs"):
+    logging.getLogger(_name).addFilter(_without_trace)
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)

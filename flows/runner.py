@@ -57,14 +57,18 @@ def serve_jobs(*, home: Path, api: str) -> int:
 
     # The end of a run would wait up to a second for the thread that tells that it lives.
     silent = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    # All runs share one client: to make one takes longer than most of what is asked of it.
-    with kept_open(home), silent, SyncClientContext.get_or_create():
-        code = 0
-        while code != BROKEN:
-            job = jobs.get()
-            code = run_job(job["kind"], job["parameters"])
-            told = {"code": code, "memory": _memory()}
-            answer.write(json.dumps(told).encode() + b"\n")
+    try:
+        # All runs share one client: to make one takes longer than most of what is asked of it.
+        with kept_open(home), silent, SyncClientContext.get_or_create():
+            code = 0
+            while code != BROKEN:
+                job = jobs.get()
+                code = run_job(job["kind"], job["parameters"])
+                told = {"code": code, "memory": _memory()}
+                answer.write(json.dumps(told).encode() + b"\n")
+    except MeterlakeError as error:  # The home cannot be opened: the worker meets that as well.
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return BROKEN
     return code
 
 

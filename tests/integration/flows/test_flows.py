@@ -120,6 +120,18 @@ def test_ingest_fails_at_the_end_when_a_file_cannot_be_read(home: Path) -> None:
     assert (row["files"], row["accepted"], row["problems"]) == ("2", "1", "1")
 
 
+def test_a_failure_is_logged_in_one_line(tmp_path: Path) -> None:
+    """The trace of a failure that is known says nothing more than the failure."""
+    from flows.ingest import ingest
+
+    state = ended(ingest, home=tmp_path / "none")
+
+    assert state.is_failed()
+    lines = logged(run_of(state), "Encountered exception")
+    assert str(tmp_path / "none") in lines[0]
+    assert "\n" not in lines[0]
+
+
 def test_a_run_that_is_marked_crashed_after_its_end_has_done_its_work_once(home: Path) -> None:
     """The automation of runs without a heartbeat may come between completion and exit."""
     from prefect.client.orchestration import get_client

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -371,3 +372,17 @@ def test_a_runner_that_is_killed_leaves_a_job_that_is_done_once(step: str, warm:
     assert not warm.order.exists()
     found = [uid for uid in stored(warm.stores, org_id) if uid.startswith(step)]
     assert found == uids
+
+
+def test_a_runner_whose_home_cannot_be_opened_says_so_in_one_line(tmp_path):
+    command = [sys.executable, "-m", "flows.runner", "--home", str(tmp_path), "--api", "http://x"]
+    # It ends as soon as its orders do.
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        told = process.stderr.read()
+
+        assert process.wait(WAIT_S) == 1
+    assert told.count("\n") == 1
+    assert str(tmp_path) in told
