@@ -141,6 +141,17 @@ def test_a_result_that_died_with_its_worker_is_made_again(stores, tmp_path):
     assert [(each.name, each.error) for each in found] == [("task 0", None), ("waiting", None)]
 
 
+@pytest.mark.slow
+def test_tasks_that_wait_for_a_worker_which_another_one_kills_are_done(stores, tmp_path):
+    """Dask gives up all that the worker had when it died for the last time."""
+    deadly = FanOutTask("deadly", tasks.die_once, (tmp_path, 99))
+    with carrier.open_dask(stores, FanOutRunner(RunnerKind.DASK), 1) as fan_out:
+        ends = list(fan_out.run([deadly, *describing(3)]))
+
+    assert [each.name for each in ends if each.error] == ["deadly"]
+    assert {each.name for each in ends} == {"deadly", "task 0", "task 1", "task 2"}
+
+
 def test_the_end_of_a_fan_out_ends_its_processes(stores, tmp_path):
     """Whatever ends it: here the body raises, as Ctrl-C makes it do."""
     begun, never = tmp_path / "begun", tmp_path / "never"

@@ -80,9 +80,20 @@ class DaskFanOut:
 
     def run(self, tasks: Sequence[FanOutTask]) -> Iterator[TaskEnd]:
         """Run tasks as the workers have time."""
+        killed = []
+        for end in self._run(tasks, range(len(tasks))):
+            if isinstance(end.error, RunnerUnavailable) and len(tasks) > 1:
+                killed.append(end.number)
+            else:
+                yield end
+        # Tasks that waited for a worker which another one killed are given up with it.
+        for number in killed:
+            yield from self._run(tasks, [number])
+
+    def _run(self, tasks: Sequence[FanOutTask], numbers: Sequence[int]) -> Iterator[TaskEnd]:
         waiting = {
-            number: self._submit(task, f"meterlake-{number}-{uuid4()}")
-            for number, task in enumerate(tasks)
+            number: self._submit(tasks[number], f"meterlake-{number}-{uuid4()}")
+            for number in numbers
         }
         while waiting:
             self._expect_workers()
