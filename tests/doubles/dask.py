@@ -40,12 +40,13 @@ class DaskCluster:
         )
 
     def wait_for_workers(self) -> None:
-        """Wait until all of them have come: on a busy machine that takes a while."""
+        """Wait until the scheduler, and all of them, have come: on a busy machine that takes a while."""
         from distributed import Client
 
         address = f"tcp://127.0.0.1:{self.port}"
         with Client(address, timeout=_COME_S, set_as_default=False) as client:
-            client.wait_for_workers(len(self.workers), timeout=_COME_S)
+            if self.workers:
+                client.wait_for_workers(len(self.workers), timeout=_COME_S)
 
     def close(self) -> None:
         for each in (*self.workers, self.scheduler):
