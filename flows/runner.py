@@ -66,6 +66,8 @@ def serve_jobs(*, home: Path, api: str) -> int:
                 code = run_job(job["kind"], job["parameters"])
                 told = {"code": code, "memory": _memory()}
                 answer.write(json.dumps(told).encode() + b"\n")
+    except BrokenPipeError:  # The worker is gone.
+        return BROKEN
     except MeterlakeError as error:  # The home cannot be opened: the worker meets that as well.
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return BROKEN

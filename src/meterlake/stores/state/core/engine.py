@@ -58,13 +58,23 @@ def translate_errors(folder: Path | None = None, name: str = _NAME) -> Iterator[
     """
     try:
         yield
-    except _OURS:
-        raise
     except DBAPIError as error:
+        if interruption := _interruption(error):
+            raise interruption from None
+        if isinstance(error, _OURS):
+            raise
         reason = out_of_space(folder) if folder is not None else None
         raise Unavailable(name, reason or str(error.orig).strip()) from error
     except PoolTimeout as error:
         raise Unavailable(name, str(error)) from error
+
+
+def _interruption(error: BaseException) -> BaseException | None:
+    """What ends this process, or a part of it, if a driver stumbled over that: a signal, Ctrl-C."""
+    found = error.__context__
+    while isinstance(found, Exception | GeneratorExit):
+        found = found.__context__
+    return found
 
 
 def sqlite_url(path: Path) -> URL:
