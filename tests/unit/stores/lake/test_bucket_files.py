@@ -126,6 +126,24 @@ def test_what_could_not_be_sent_fails_where_it_is_stored(tmp_path, staged):
     assert files.names() == set()
 
 
+def test_a_bucket_that_is_gone_is_not_asked_to_remove_each_file(tmp_path, staged):
+    """Each question takes as long as the network is waited for."""
+    asked = []
+
+    class Gone(LocalObjects):
+        def delete(self, key):
+            asked.append(key)
+            raise Unavailable("bucket", "cut off")
+
+    files = BucketFiles(Gone(tmp_path / "bucket"))
+    with files.sending() as send:
+        send_all(send, staged)
+        while len(files.names()) < len(staged):
+            time.sleep(0.01)
+
+    assert len(asked) == 1
+
+
 def test_what_waited_for_its_commit_for_long_is_sent_again(tmp_path, staged, monkeypatch):
     """Upkeep may have removed it meanwhile: nobody had registered it."""
     monkeypatch.setattr(bucket_files, "_SENT_FOR_S", 0.0)

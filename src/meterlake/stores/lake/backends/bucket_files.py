@@ -82,9 +82,8 @@ class BucketFiles(DataFiles):
                 yield send
             finally:
                 pool.shutdown(cancel_futures=True)
-                for name, each in sent.items():
-                    if self._sent.pop(name, None) is not None:
-                        self._remove(name, each)
+                left = [name for name in sent if self._sent.pop(name, None) is not None]
+                self._remove([name for name in left if _is_put(sent[name].put)])
 
     def _put(self, pool: ThreadPoolExecutor, file: tuple[Path, str]) -> "Future[ObjectInfo]":
         staged, name = file
@@ -96,12 +95,18 @@ class BucketFiles(DataFiles):
             return None
         return found.put
 
-    def _remove(self, name: str, sent: _Sent) -> None:
-        """Remove what nobody stored; what cannot be removed now is an orphan, which upkeep removes."""
-        if not sent.put.cancelled() and sent.put.exception() is None:
-            with suppress(MeterlakeError):
+    def _remove(self, names: Sequence[str]) -> None:
+        """Remove what nobody stored; what cannot be removed now are orphans, which upkeep removes."""
+        # After one failure no other file is tried: each may take as long as the network is waited for.
+        with suppress(MeterlakeError):
+            for name in names:
                 self.objects.delete(name)
 
     def names(self) -> set[str]:
         """See `DataFiles.names`."""
         return {each.key for each in self.objects.list() if each.key.endswith(".parquet")}
+
+
+def _is_put(put: "Future[ObjectInfo]") -> bool:
+    """Whether a put that has ended, or was not begun, put its object."""
+    return not put.cancelled() and put.exception() is None
