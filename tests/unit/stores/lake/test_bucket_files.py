@@ -126,6 +126,22 @@ def test_what_could_not_be_sent_fails_where_it_is_stored(tmp_path, staged):
     assert files.names() == set()
 
 
+def test_what_could_not_be_sent_for_a_while_is_sent_again_where_it_is_stored(tmp_path, staged):
+    """A bucket that was away while a long source was read does not cost the reading."""
+    objects = Counted(tmp_path / "bucket", broken=["main/0.parquet"])
+    files = BucketFiles(objects)
+    objects.go_on.set()
+    with files.sending() as send:
+        send_all(send, staged[:2])
+        while files.names() != {"main/1.parquet"}:
+            time.sleep(0.01)
+        objects.broken = ()
+        assert list(files.store_all(staged[:2])) == [path for path, _ in staged[:2]]
+
+    assert sorted(objects.put) == ["main/0.parquet", "main/0.parquet", "main/1.parquet"]
+    assert files.names() == {"main/0.parquet", "main/1.parquet"}
+
+
 def test_a_bucket_that_is_gone_is_not_asked_to_remove_each_file(tmp_path, staged):
     """Each question takes as long as the network is waited for."""
     asked = []

@@ -90,10 +90,11 @@ class BucketFiles(DataFiles):
         return pool.submit(self.objects.put_file, name, staged)
 
     def _find_sent(self, name: str) -> "Future[ObjectInfo] | None":
+        """What was sent and need not be sent again; a failure may be over when it is stored."""
         found = self._sent.get(name)
         if found is None or time.monotonic() - found.began > _SENT_FOR_S:
             return None
-        return found.put
+        return found.put if not found.put.done() or _is_put(found.put) else None
 
     def _remove(self, names: Sequence[str]) -> None:
         """Remove what nobody stored; what cannot be removed now are orphans, which upkeep removes."""

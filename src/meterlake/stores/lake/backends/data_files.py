@@ -74,7 +74,8 @@ class DataFiles(ABC):
     def sending(self) -> Iterator[Send | None]:
         """Have staged files on their way before the body stores them, where that takes long.
 
-        Those that are not stored there are removed again. A failure is that of storing them.
+        Those that are not stored there are removed again. Those that could not be sent are sent
+        again when they are stored; a failure is that of storing them.
 
         Yields:
             Sends a staged file of a name, as for `store`; None if files are better stored at once.
