@@ -365,6 +365,30 @@ def test_maintenance_merges_and_keeps_what_is_stored(home):
     home.check_rows()
 
 
+def test_maintenance_counts_no_file_that_is_sent_meanwhile(home, monkeypatch, tmp_path):
+    home.ingest("a.csv", several(0, 2000))
+    maintain(home.stores, home.org_id, kept_for=timedelta(0))
+    lake, found, sent = home.stores.lake(home.org_id), tmp_path / "found.parquet", []
+    found.write_bytes(b"sent by another machine")
+    with open_home(home.stores.home, home.org_id) as other, lake.sending() as send:
+        assert send is not None
+
+        def send_one(step):
+            if step == "maintain.before_commit":
+                sent.append(f"{len(sent)}.parquet")
+                send("uid_index", found, sent[-1])
+                while not any(name.endswith(sent[-1]) for name in lake.files.names()):
+                    time.sleep(0.01)
+
+        monkeypatch.setattr(failpoint, "hook", send_one)
+        done = maintain(other.stores, home.org_id, kept_for=timedelta(0))
+        monkeypatch.setattr(failpoint, "hook", None)
+
+    assert sent
+    assert done.compacted_files == 0
+    assert lake.files.names() == live_names(home)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_readers_are_never_in_the_way_of_each_other(home, seconds):

@@ -89,9 +89,10 @@ def remove_replaced(lake: Lake, kept_for: timedelta) -> int:
 def remove_orphans(lake: Lake) -> int:
     """Remove files below the data folder that no commit registered: a writer died before it.
 
-    Files on their way into the lake are moved there under the lock only, so whatever is not
-    registered while the lock is held is an orphan. In a bucket it stays for a while: a writer on
-    another machine may have lost the lock and not know it yet.
+    Files on their way into a folder are moved there under the lock only, so whatever is not
+    registered while the lock is held is an orphan. In a bucket it stays for a while: it may have
+    been sent before its commit, and a writer on another machine may have lost the lock and not
+    know it yet.
 
     Returns:
         The number of removed files.
@@ -153,15 +154,20 @@ def remove_stale(staging: Path, older_than: timedelta, kept: Collection[str] = (
 
 def _rewritten_files(lake: Lake, statement: str) -> int:
     """Rewrite beside readers, and commit without any; what is rolled back leaves orphans only."""
-    before = lake.files.names()
+    before = _live_files(lake)
     with suppress(_BeingRead), ExitStack() as committing, lake.transaction() as connection:
         with lake.files.securing():
             _call(connection, statement)
         mark_step("maintain.before_commit")
         if not committing.enter_context(lake.catalog.without_readers()):
             raise _BeingRead
-        return len(lake.files.names().difference(before))
-    return 0
+    # Of the catalog: others may be sending files to a bucket, whoever has the lock.
+    return len(_live_files(lake).difference(before))
+
+
+def _live_files(lake: Lake) -> set[str]:
+    with lake.reader() as connection:
+        return live_files(connection, lake)
 
 
 def _call(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
