@@ -15,6 +15,7 @@ import duckdb
 from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.sql import quote
 from meterlake.stores.files.durable import disk, out_of_space
+from meterlake.stores.interruption import interruption_of
 
 # What a lake in a folder needs.
 EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
@@ -127,8 +128,11 @@ def translate_errors(folder: Path | None = None) -> Iterator[None]:
             yield
     except MeterlakeError:
         raise
-    except duckdb.Error as error:
-        if isinstance(error, _WORLD) or _CATALOG.search(str(error)):
+    except (duckdb.Error, RuntimeError) as error:
+        if interruption := interruption_of(error):
+            raise interruption from None
+        is_catalog = isinstance(error, duckdb.Error) and _CATALOG.search(str(error))
+        if isinstance(error, _WORLD) or is_catalog:
             reason = out_of_space(folder) if folder is not None else None
             raise Unavailable("lake", reason or _first_line(error)) from error
         raise

@@ -22,6 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.stores.files.durable import out_of_space
+from meterlake.stores.interruption import interruption_of
 
 BUSY_SECONDS: Final = 10
 _NAME: Final = "the State database"
@@ -59,7 +60,7 @@ def translate_errors(folder: Path | None = None, name: str = _NAME) -> Iterator[
     try:
         yield
     except DBAPIError as error:
-        if interruption := _interruption(error):
+        if interruption := interruption_of(error):
             raise interruption from None
         if isinstance(error, _OURS):
             raise
@@ -67,14 +68,6 @@ def translate_errors(folder: Path | None = None, name: str = _NAME) -> Iterator[
         raise Unavailable(name, reason or str(error.orig).strip()) from error
     except PoolTimeout as error:
         raise Unavailable(name, str(error)) from error
-
-
-def _interruption(error: BaseException) -> BaseException | None:
-    """What ends this process, or a part of it, if a driver stumbled over that: a signal, Ctrl-C."""
-    found = error.__context__
-    while isinstance(found, Exception | GeneratorExit):
-        found = found.__context__
-    return found
 
 
 def sqlite_url(path: Path) -> URL:

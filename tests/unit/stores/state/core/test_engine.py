@@ -1,7 +1,6 @@
 import importlib
 import pkgutil
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,33 +80,6 @@ def test_every_complaint_of_a_driver_is_the_worlds_or_ours(kind):
 
     with pytest.raises(kind if ours else Unavailable), engine.translate_errors():
         raise error
-
-
-def stumble(over, error):
-    """Clean up after something, and fail, as a driver does."""
-    try:
-        over()
-    finally:
-        raise error
-
-
-def end(kind):
-    raise kind
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_a_signal_that_a_driver_stumbles_over_ends_the_process(kind):
-    error = exc.ProgrammingError("SELECT 1", {}, Exception("in transaction"))
-
-    with pytest.raises(kind), engine.translate_errors():
-        stumble(partial(end, kind), error)
-
-
-def test_an_error_at_the_end_of_a_generator_is_told():
-    error = exc.OperationalError("ROLLBACK", {}, Exception("broken"))
-
-    with pytest.raises(Unavailable), engine.translate_errors():
-        stumble(partial(end, GeneratorExit), error)
 
 
 @pytest.mark.parametrize(
