@@ -9,16 +9,28 @@ from typing import BinaryIO
 from meterlake.model.errors import Invalid
 
 
-def write_file(path: Path, data: bytes) -> None:
+def check_target(name: str, path: Path) -> None:
+    """Check the file that an option names, before work is done for it.
+
+    Raises:
+        Invalid: There is no such folder, or the path is one.
+    """
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise Invalid(name, str(path), "a file in a folder that exists")
+
+
+def write_file(path: Path, data: bytes, name: str = "--to") -> None:
     """Write a whole file, or none.
+
+    Args:
+        name: The option that names it.
 
     Raises:
         Invalid: There is no such folder, or the path is one.
     """
     from meterlake.stores.files.durable import write_durably
 
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise Invalid("--to", str(path), "a file in a folder that exists")
+    check_target(name, path)
     with write_durably(path) as temporary:
         temporary.write_bytes(data)
 

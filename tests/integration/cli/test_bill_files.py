@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -109,6 +110,9 @@ def test_templates_are_copied_changed_and_used(home, at, tmp_path, capsysbinary)
     assert sorted(path.name for path in folder.iterdir()) == ["bill.html", "bill.typ"]
     assert run(["bill", "template", str(folder)]) == 1
     assert b"a folder without bill.html" in capsysbinary.readouterr().err
+    for path, told in ((folder / "bill.typ", b"a folder, or none yet"), (Path("/proc/x"), b"disk")):
+        assert run(["bill", "template", str(path)]) == 1
+        assert told in capsysbinary.readouterr().err
 
     arguments = ["bill", "document", bill_id, "--format", "html", "--template", str(folder), *at]
     (folder / "bill.html").write_text("{{ bill.id }}")

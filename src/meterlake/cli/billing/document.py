@@ -93,12 +93,16 @@ def template(folder: Path, /, *, options: Options = NO_OPTIONS) -> int:
         folder: The folder; it is made if there is none. A file that is there stays as it is.
     """
     from meterlake.pipeline.documents.render import own_templates
+    from meterlake.stores.files.durable import disk
 
+    if folder.exists() and not folder.is_dir():
+        raise Invalid("folder", str(folder), "a folder, or none yet")
     found = {folder / name: data for name, data in own_templates().items()}
     for path in found:
         if path.exists():
             raise Invalid("folder", str(folder), f"a folder without {path.name}")
-    folder.mkdir(parents=True, exist_ok=True)
+    with disk():
+        folder.mkdir(parents=True, exist_ok=True)
     for path, data in found.items():
         write_file(path, data)
     rows = [{"file": str(path), "bytes": len(data)} for path, data in found.items()]

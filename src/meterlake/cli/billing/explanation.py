@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from meterlake.cli.controls import CONTROLS
+from meterlake.cli.files import check_target, write_file
 from meterlake.cli.options import INTEGER, NO_OPTIONS, Options
 from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
@@ -113,6 +114,8 @@ def _check(depth: Depth, line: str | None) -> None:
         raise Invalid("--all", True, "beside a line")
     if depth.all_ and depth.html is not None:
         raise Invalid("--all", True, "absent beside --html")
+    if depth.html is not None:
+        check_target("--html", depth.html)
 
 
 def _rows(depth: Depth, line: str | None, options: Options) -> int:
@@ -140,7 +143,7 @@ def _write_page(explanation: "BillExplanation", path: Path, output: "Output") ->
     from meterlake.stages.report.explanation_page import explanation_page
 
     page = explanation_page(explanation).encode()
-    path.write_bytes(page)
+    write_file(path, page, "--html")
     output.record({"bill": explanation.bill["id"], "file": str(path), "bytes": len(page)}, "Page")
 
 

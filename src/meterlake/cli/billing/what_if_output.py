@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
 from cyclopts import CycloptsError, Parameter
 
-from meterlake.cli.files import open_target
+from meterlake.cli.files import check_target, open_target
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def check_form(form: WhatIfForm, *, json: bool) -> None:
     if form.format == "parquet" and form.output is None and sys.stdout.isatty():
         raise CycloptsError(msg="--format parquet needs --output: a terminal cannot show it")
     for name, path in (("--output", form.output), ("--picture", form.picture)):
-        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise Invalid(name, str(path), "a file in a folder that exists")
+        if path is not None:
+            check_target(name, path)
 
 
 def show_comparison(found: "WhatIf", form: WhatIfForm, output: "Output") -> None:
