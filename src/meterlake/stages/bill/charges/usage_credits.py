@@ -9,10 +9,11 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from meterlake.model.billing import LineItemType
-from meterlake.model.money import ZERO
+from meterlake.model.money import ZERO, divide
 from meterlake.model.pricing import PricingType
 from meterlake.stages.bill.charges.line_draft import BillDraft, FinishedLine, LineDraft
 from meterlake.stages.bill.charges.usage_charges import draft_usage
+from meterlake.stages.bill.pricing import rate
 from meterlake.stages.bill.pricing.currencies import Amount
 from meterlake.stages.bill.terms.terms import PricedUsage
 
@@ -69,7 +70,7 @@ def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Li
     if amount <= ZERO:
         return None
     is_global = charge.pricing_type is PricingType.GLOBAL_CREDIT
-    return drafted._replace(
+    return _in_billing_currency(draft, charge, drafted)._replace(
         type=LineItemType.USAGE_CREDIT,
         amount=Amount(-amount),
         currency=draft.currency,
@@ -79,6 +80,17 @@ def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Li
         apart=charge.pricing_type.value if is_global else None,
         basis=basis,
     )
+
+
+def _in_billing_currency(draft: BillDraft, charge: PricedUsage, drafted: LineDraft) -> LineDraft:
+    """The line with its prices in the currency in which it stands on the bill."""
+    currency = charge.plan_period.terms.currency
+    conversion = draft.inputs.currencies.conversion(currency, draft.currency)
+    if conversion.source == conversion.target:
+        return drafted
+    bands = rate.convert_bands(drafted.bands, conversion.rate)
+    average = divide(rate.amount(bands), drafted.units) if drafted.units else ZERO
+    return drafted._replace(bands=bands, average_unit_price=average)
 
 
 def _basis(

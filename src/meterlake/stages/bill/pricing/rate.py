@@ -115,6 +115,20 @@ def _subtract(band: BandUsage, new: BandUsage | None, old: BandUsage | None) -> 
     )
 
 
+def convert_bands(bands: Sequence[BandUsage], multiplier: Decimal) -> tuple[BandUsage, ...]:
+    """What bands charge in another currency: exact, so that units at their prices still add up."""
+    with exact():
+        return tuple(
+            band._replace(
+                unit_price=band.unit_price * multiplier,
+                fixed_price=band.fixed_price * multiplier,
+                unit_subtotal=band.unit_subtotal * multiplier,
+                subtotal=band.subtotal * multiplier,
+            )
+            for band in bands
+        )
+
+
 def amount(bands: Sequence[BandUsage]) -> Decimal:
     """The exact amount that bands add up to."""
     total = ZERO
