@@ -188,6 +188,7 @@ def read_settings(home: Path | None) -> "Settings":
     """
     from pydantic import ValidationError
 
+    from meterlake.model.problems import describe_rule
     from meterlake.settings import Settings
 
     try:
@@ -195,4 +196,4 @@ def read_settings(home: Path | None) -> "Settings":
     except ValidationError as error:
         problem = error.errors()[0]
         name = f"METERLAKE_{'_'.join(str(part) for part in problem['loc']).upper()}"
-        raise Invalid(name, problem["input"], problem["msg"]) from None
+        raise Invalid(name, problem["input"], describe_rule(problem)) from None

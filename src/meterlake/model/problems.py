@@ -49,6 +49,9 @@ _RULES: Final = {
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
     "enum": "one of {expected}",
     "literal_error": "{expected}",
     "tuple_type": "a list",
@@ -89,13 +92,20 @@ def problems(error: ValidationError) -> Iterator[Invalid]:
             continue
         if _short_of_bad_entries(detail):
             continue
-        template = _RULES.get(detail["type"])
-        units = "character(s)" if isinstance(detail["input"], str) else "entry(ies)"
-        context = {"units": units, **detail.get("ctx", {})}
-        # Of a member of an enum, pydantic shows the class too: the value is what callers know.
-        context |= {"expected": _MEMBER.sub(r"\1", str(context.get("expected", "")))}
-        rule = template.format(**context) if template else describe_mismatch(detail)
-        yield Invalid(place, _HIDDEN if detail["type"] == "secret" else detail["input"], rule)
+        value = _HIDDEN if detail["type"] == "secret" else detail["input"]
+        yield Invalid(place, value, describe_rule(detail))
+
+
+def describe_rule(detail: Any) -> str:
+    """The rule that an error of pydantic is about, in words."""
+    template = _RULES.get(detail["type"])
+    if template is None:
+        return describe_mismatch(detail)
+    units = "character(s)" if isinstance(detail["input"], str) else "entry(ies)"
+    context = {"units": units, **detail.get("ctx", {})}
+    # Of a member of an enum, pydantic shows the class too: the value is what callers know.
+    context |= {"expected": _MEMBER.sub(r"\1", str(context.get("expected", "")))}
+    return template.format(**context)
 
 
 def path(*steps: str | int) -> str:

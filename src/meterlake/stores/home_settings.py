@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from meterlake.model import wire
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
-from meterlake.model.patterns import describe_mismatch
+from meterlake.model.problems import describe_rule
 from meterlake.model.runner import FanOutRunner
 from meterlake.settings import SCOPES, Settings, SettingScope, variable
 from meterlake.stores.files.durable import disk, write_durably
@@ -272,7 +272,7 @@ def _parse_value(name: str, value: Any) -> Any:
     try:
         return TypeAdapter[Any](field.rebuild_annotation()).validate_python(value)
     except ValidationError as error:
-        raise Invalid(name, value, describe_mismatch(error.errors()[0])) from None
+        raise Invalid(name, value, describe_rule(error.errors()[0])) from None
 
 
 def _split_list(name: str, value: str) -> Any:

@@ -230,14 +230,25 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tokens, capsys):
     assert captured.err.count("\n") == 1
 
 
-def test_a_wrong_setting_is_one_line(home, monkeypatch, capsys):
-    monkeypatch.setenv("METERLAKE_THREADS", "many")
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("THREADS", "many", "a whole number"),
+        ("THREADS", "0", "1 or more"),
+        ("THREADS", "1.5", "a whole number"),
+        ("ALERT_REJECT_RATE", "half", "a number"),
+        ("GROUP_READ", "maybe", "true or false"),
+        ("SEGMENT_COPIES", "yes", "'none' or 'objects'"),
+        ("DUCKDB_MEMORY", "lots", "a size such as 700MB or 2GB"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_with_its_rule(home, monkeypatch, capsys, name, value, rule):
+    monkeypatch.setenv(f"METERLAKE_{name}", value)
 
     assert run(["status", "--home", str(home)]) == 1
 
-    err = capsys.readouterr().err
-    assert err.startswith("meterlake: METERLAKE_THREADS: 'many' is not allowed")
-    assert err.count("\n") == 1
+    told = f"meterlake: METERLAKE_{name}: {value!r} is not allowed: {rule}\n"
+    assert capsys.readouterr().err == told
 
 
 def test_the_home_may_come_from_the_environment(home, monkeypatch, capsys):
