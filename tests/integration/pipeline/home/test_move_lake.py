@@ -195,6 +195,19 @@ def test_a_target_that_cannot_be_is_refused(tmp_path, changes, message):
 
 
 @pytest.mark.slow
+def test_a_bucket_that_does_not_exist_is_named(tmp_path, bucket):
+    there = bucket()
+    with a_home(tmp_path) as home:
+        home.ingest("a.csv", rows(0, 3))
+        with pytest.raises(CannotMove, match=r"moved: no bucket 's3://absent'$"):
+            move(home, there | {"lake": "s3://absent/lakes"})
+        before = newest(home)
+        move(home, there)
+        with reopened(home, s3_endpoint=there["s3_endpoint"]) as moved:
+            assert newest(moved) == before
+
+
+@pytest.mark.slow
 def test_a_catalog_that_is_not_empty_is_refused(tmp_path, postgresql):
     catalog = {"catalog": new_database(postgresql)}
     with a_home(tmp_path) as home:
