@@ -27,6 +27,17 @@ def test_init_shows_the_secret_once_and_stores_it_nowhere(tmp_path, capsys):
             assert made["apiSecret"].encode() not in path.read_bytes()
 
 
+def test_a_lake_in_a_bucket_needs_a_catalog_that_all_machines_reach(tmp_path, monkeypatch, capsys):
+    home = tmp_path / "home"
+    monkeypatch.setenv("METERLAKE_LAKE", "s3://usage/lakes")
+
+    assert run(["init", "--name", "Acme", "--home", str(home)]) == 1
+
+    told = "meterlake: METERLAKE_CATALOG beside a lake in s3://usage/lakes is required\n"
+    assert capsys.readouterr().err == told
+    assert not home.exists()
+
+
 def test_init_makes_the_drop_folder(tmp_path, capsys):
     assert run(["init", "--name", "Acme", "--home", str(tmp_path / "home")]) == 0
 

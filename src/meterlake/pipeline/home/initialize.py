@@ -5,7 +5,7 @@ from meterlake.pipeline.ingest.drop_folder import DropFolder
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.home_settings import agree_on_settings
-from meterlake.stores.lake.backends.location import open_lake
+from meterlake.stores.lake.backends.location import check_new_lake, open_lake
 
 
 def initialize(settings: Settings, name: str) -> Initialized:
@@ -13,10 +13,12 @@ def initialize(settings: Settings, name: str) -> Initialized:
 
     Raises:
         Invalid: The name is empty or too long.
+        Required: The lake would be in a bucket without a catalog in PostgreSQL.
         Conflict: There is an organization of that name, or the home has another setting.
         Unavailable: The home cannot be written.
     """
     settings = agree_on_settings(settings)
+    check_new_lake(settings)
     make_private(group_read=settings.group_read)
     home = settings.home.absolute()
 

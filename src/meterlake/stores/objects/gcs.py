@@ -56,7 +56,7 @@ class GcsObjects(ObjectStore):
 
     @cached_property
     def _bucket(self) -> Any:
-        with _translate_errors(f"gs://{self._bucket_name}"):
+        with translate_errors(f"gs://{self._bucket_name}"):
             options: dict[str, Any] = {}
             if self.endpoint:
                 options["client_options"] = {"api_endpoint": self.endpoint}
@@ -89,7 +89,7 @@ class GcsObjects(ObjectStore):
         return self._stream(key, self._load(key))
 
     def _stream(self, key: str, blob: Any, **more: Any) -> BinaryIO:
-        with _translate_errors(self.url(key)):
+        with translate_errors(self.url(key)):
             # Ranges of one generation: an object replaced meanwhile is an error, not a mixture.
             source = cast(
                 BinaryIO,
@@ -101,19 +101,19 @@ class GcsObjects(ObjectStore):
                     **more,
                 ),
             )
-        return io.BufferedReader(Translated(source, _translate_errors, self.url(key)), 1 << 20)
+        return io.BufferedReader(Translated(source, translate_errors, self.url(key)), 1 << 20)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`."""
         prefix_length = len(self._prefix)
-        with _translate_errors(f"gs://{self._bucket_name}"):
+        with translate_errors(f"gs://{self._bucket_name}"):
             for blob in self._bucket.list_blobs(prefix=self._prefix + prefix, **_OPTIONS):
                 yield ObjectInfo(blob.name[prefix_length:], blob.size, version=str(blob.generation))
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
         try:
-            with _translate_errors(self.url(key)):
+            with translate_errors(self.url(key)):
                 self._bucket.blob(self._name(key)).delete(**_OPTIONS)
         except NotFound:
             pass
@@ -126,7 +126,7 @@ class GcsObjects(ObjectStore):
             "x-goog-content-length-range": f"{size_bytes},{size_bytes}",
             "x-goog-if-generation-match": "0",
         }
-        with _translate_errors(self.url(key)):
+        with translate_errors(self.url(key)):
             url = self._bucket.blob(self._name(key)).generate_signed_url(
                 version="v4",
                 method="PUT",
@@ -154,7 +154,7 @@ class GcsObjects(ObjectStore):
         """See `ObjectStore.copy`."""
         source = self._bucket.blob(self._name(info.key))
         target, token = self._bucket.blob(self._name(key)), None
-        with self._of_version(info, _translate_errors):
+        with self._of_version(info, translate_errors):
             while True:  # A large object takes several calls.
                 token, _, _ = target.rewrite(
                     source, token=token, if_source_generation_match=int(info.version), **_OPTIONS
@@ -165,14 +165,14 @@ class GcsObjects(ObjectStore):
     def tag(self, info: ObjectInfo, name: str, value: str) -> str:
         """See `ObjectStore.tag`; a tag is a member of the object's metadata."""
         blob = self._bucket.blob(self._name(info.key))
-        with self._of_version(info, _translate_errors):
+        with self._of_version(info, translate_errors):
             blob.metadata = {name: value}
             blob.patch(if_generation_match=int(info.version), **_OPTIONS)
         return info.version
 
     def delete_version(self, info: ObjectInfo) -> None:
         """See `ObjectStore.delete_version`."""
-        with self._of_version(info, _translate_errors):
+        with self._of_version(info, translate_errors):
             self._bucket.blob(self._name(info.key)).delete(
                 if_generation_match=int(info.version), **_OPTIONS
             )
@@ -193,7 +193,7 @@ class GcsObjects(ObjectStore):
 
     def _load(self, key: str) -> Any:
         blob = self._bucket.blob(self._name(key))
-        with _translate_errors(self.url(key)):
+        with translate_errors(self.url(key)):
             blob.reload(**_OPTIONS)
         return blob
 
@@ -201,7 +201,7 @@ class GcsObjects(ObjectStore):
         blob = self._bucket.blob(self._name(info.key), chunk_size=CHUNK_BYTES)
         blob.metadata = {"sha256": info.sha256}
         try:
-            with _translate_errors(self.url(info.key)):
+            with translate_errors(self.url(info.key)):
                 blob.upload_from_file(
                     content,
                     size=info.size_bytes,
@@ -217,7 +217,7 @@ class GcsObjects(ObjectStore):
 
 
 @contextmanager
-def _translate_errors(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Raise our errors for those of Google's libraries."""
     try:
         yield

@@ -4,12 +4,16 @@ import time
 from contextlib import closing, suppress
 from threading import Barrier, Event
 
+import duckdb
 import pytest
 
 from meterlake.model.errors import Unavailable
 from meterlake.stores.lake.backends import bucket_files
 from meterlake.stores.lake.backends.bucket_files import BucketFiles
 from meterlake.stores.lake.backends.data_files import FolderFiles
+from meterlake.stores.lake.backends.gcs_files import GcsFiles
+from meterlake.stores.objects.base import Refused
+from meterlake.stores.objects.gcs import GcsObjects
 from meterlake.stores.objects.local import LocalObjects
 
 WAIT_S = 20
@@ -180,3 +184,11 @@ def test_what_waited_for_its_commit_for_long_is_sent_again(tmp_path, staged, mon
 def test_a_folder_takes_files_only_when_they_are_stored(tmp_path):
     with FolderFiles(tmp_path / "lake").sending() as send:
         assert send is None
+
+
+def test_whom_google_does_not_know_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "absent.json"))
+    files = GcsFiles(GcsObjects("usage", "lakes", None))
+
+    with duckdb.connect() as connection, pytest.raises(Refused, match=r"gs://usage/lakes.*absent"):
+        files.prepare(connection)

@@ -10,7 +10,7 @@ import duckdb
 from meterlake.model.errors import Unavailable
 from meterlake.model.sql import quote
 from meterlake.stores.lake.backends.bucket_files import BucketFiles
-from meterlake.stores.objects.gcs import GcsObjects
+from meterlake.stores.objects.gcs import GcsObjects, translate_errors
 
 
 class GcsFiles(BucketFiles):
@@ -22,7 +22,7 @@ class GcsFiles(BucketFiles):
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """See `DataFiles.prepare`."""
-        connection.register_filesystem(_file_system(self._store))
+        connection.register_filesystem(_file_system(self._store, self.root))
 
     def public_secrets(self) -> Iterator[str]:
         """See `DataFiles.public_secrets`; DuckDB itself takes keys of HMAC."""
@@ -30,7 +30,7 @@ class GcsFiles(BucketFiles):
         yield f"CREATE OR REPLACE SECRET meterlake_files (TYPE gcs, {options})"
 
 
-def _file_system(store: GcsObjects) -> Any:
+def _file_system(store: GcsObjects, root: str) -> Any:
     # Another way to ask Google, which stands still for a minute where there is none.
     os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     try:
@@ -40,10 +40,11 @@ def _file_system(store: GcsObjects) -> Any:
 
     token = store.credentials()
     endpoint = {"endpoint_url": store.endpoint} if store.endpoint else {}
-    # A listing that it keeps does not have what was uploaded since, by us or another machine.
-    system = GCSFileSystem(
-        token="google_default" if token is None else token, use_listings_cache=False, **endpoint
-    )
+    with translate_errors(root):
+        # A listing that it keeps does not have what was uploaded since, by us or another machine.
+        system = GCSFileSystem(
+            token="google_default" if token is None else token, use_listings_cache=False, **endpoint
+        )
     # Clean-up asks for the age of what looks like a folder, too, which has none: it is no orphan.
     system.modified = lambda path: system.info(path).get("mtime") or datetime.now(UTC)
     return system

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from meterlake.model.errors import Invalid
-from meterlake.settings import Settings
+from meterlake.model.errors import Invalid, Required
+from meterlake.settings import Settings, variable
 from meterlake.stores.lake.backends.catalog import Catalog, SqliteCatalog
 from meterlake.stores.lake.backends.data_files import DataFiles, FolderFiles
 from meterlake.stores.lake.lake import Lake
@@ -19,6 +19,16 @@ def lake_folder(settings: Settings, org_id: str) -> Path:
     if settings.lake is None or "://" in settings.lake:
         return settings.home.absolute() / "lakes" / org_id
     return Path(settings.lake).absolute() / org_id
+
+
+def check_new_lake(settings: Settings) -> None:
+    """Refuse a place for new lakes that could not be kept.
+
+    Raises:
+        Required: The files would be in a bucket, and the catalog on this machine only.
+    """
+    if "://" in (settings.lake or "") and settings.catalog is None:
+        raise Required(f"{variable('catalog')} beside a lake in {settings.lake}")
 
 
 def open_lake(settings: Settings, org_id: str) -> Lake:
