@@ -39,6 +39,8 @@ def _listed(value: Any) -> Any:
     return tuple(each.strip() for each in value.split(",") if each.strip())
 
 
+# Of services, below a path of theirs or not; an empty one is none.
+_ENDPOINT: Final = r"^(https?://[^?#\s]+)?$"
 _Optional = Annotated[str | None, BeforeValidator(_empty_is_absent)]
 
 
@@ -213,11 +215,13 @@ class Settings(BaseSettings):
     )
     sts_endpoint: str | None = Field(
         None,
+        pattern=_ENDPOINT,
         description="URL of the service that gives the credentials of roles; METERLAKE_S3_ENDPOINT"
         " when absent, and AWS when that is absent, too.",
     )
     gcs_sts_endpoint: str | None = Field(
         None,
+        pattern=_ENDPOINT,
         description="URL of a service that exchanges tokens as Google's do; Google when absent.",
     )
     export_missed: Literal["catch_up", "skip"] = Field(
@@ -239,7 +243,7 @@ class Settings(BaseSettings):
     )
     prefect_url: str | None = Field(
         None,
-        pattern=r"^(https?://[^?#\s]+)?$",
+        pattern=_ENDPOINT,
         description="API of the Prefect server that the worker's jobs are flow runs of;"
         " `serve` starts one when absent.",
     )
@@ -258,10 +262,10 @@ class Settings(BaseSettings):
         100, ge=1, description="Fewer measurements within these hours raise no such alert."
     )
     s3_endpoint: str | None = Field(
-        None, description="URL of an S3-compatible store; AWS when absent."
+        None, pattern=_ENDPOINT, description="URL of an S3-compatible store; AWS when absent."
     )
     gcs_endpoint: str | None = Field(
-        None, description="URL of a GCS-compatible store; Google when absent."
+        None, pattern=_ENDPOINT, description="URL of a GCS-compatible store; Google when absent."
     )
     secret_key: SecretStr | None = Field(
         None,
@@ -332,6 +336,7 @@ class Settings(BaseSettings):
     )
     marketplace_endpoint: str | None = Field(
         None,
+        pattern=_ENDPOINT,
         description="URL of a service that meters as the AWS Marketplace does; AWS when absent.",
     )
     stripe_url: str | None = Field(

@@ -251,6 +251,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tokens, capsys):
         ("GROUP_READ", "maybe", "true or false"),
         ("SEGMENT_COPIES", "yes", "'none' or 'objects'"),
         ("DUCKDB_MEMORY", "lots", "a size such as 700MB or 2GB"),
+        ("S3_ENDPOINT", "nonsense", "an http:// or https:// URL without a query, or empty"),
     ],
 )
 def test_a_wrong_setting_is_one_line_with_its_rule(home, monkeypatch, capsys, name, value, rule):
