@@ -182,6 +182,17 @@ def test_a_total_that_jumped_is_open(home):
     assert opened(home) == []
 
 
+def test_a_total_after_bills_of_nothing_is_no_percentage(home):
+    free = {"code": "basic", "name": "Basic", "planTemplateId": "cloud", "standingCharge": 0}
+    configure(home.stores, home.org_id, plans=[free])
+    bill_months(home, 8, 9)
+
+    assert opened(home) == [
+        ("TotalJumped", "acme", "42.5 USD is above the bill before: 0 USD"),
+        ("TotalJumped", "bolt", "100 USD is above the bill before: 0 USD"),
+    ]
+
+
 @pytest.mark.usefixtures("home")
 def test_what_is_no_month_is_refused(capsys):
     assert run(["bill", "review", "--month", "2026-13"]) == 1

@@ -252,14 +252,9 @@ def _unseen(period: Late, noted: Sequence[LateUsage]) -> set[str]:
 
 
 def _describe_jump(bill: BillTotals, code: str) -> ReviewFinding:
-    usual = bill.usual
-    with exact():
-        change = (bill.total - usual) * 100
-    count = len(bill.earlier)
+    usual, count = bill.usual, len(bill.earlier)
     before = "the bill before" if count == 1 else f"the median of {count} bills before"
-    far = f"{abs(change / usual):,.0f} % {'above' if change > ZERO else 'below'} {before}"
-    if usual == ZERO:
-        far = f"not as {before}"
+    far = f"{_describe_change(bill.total, usual)} {before}"
     return ReviewFinding(
         kind=ReviewKind.TOTAL_JUMPED,
         subject=code or bill.account_id,
@@ -267,6 +262,14 @@ def _describe_jump(bill: BillTotals, code: str) -> ReviewFinding:
         command=f"meterlake bill explain {bill.bill_id}",
         bill_id=bill.bill_id,
     )
+
+
+def _describe_change(total: Decimal, usual: Decimal) -> str:
+    with exact():
+        change = (total - usual) * 100
+    way = "above" if change > ZERO else "below"
+    # Of 0 it is no percentage.
+    return way if usual == ZERO else f"{abs(change / usual):,.0f} % {way}"
 
 
 def _amount(total: Decimal, currency: str) -> str:
