@@ -70,16 +70,16 @@ def test_a_month_that_nobody_billed_has_its_bills_missing(home, capsys):
 
 
 def test_nothing_of_a_review_is_stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
-        before = list(reader.connection.connection.iterdump()) if is_sqlite(reader) else None
+    before = stored(home)
     opened(home)
+    assert stored(home) == before
+
+
+def stored(home):
+    """All of State, where it is in a file."""
     with home.stores.state.reading(home.org_id) as reader:
-        after = list(reader.connection.connection.iterdump()) if is_sqlite(reader) else None
-    assert after == before
-
-
-def is_sqlite(reader):
-    return reader.connection.dialect.name == "sqlite"
+        is_sqlite = reader.connection.dialect.name == "sqlite"
+        return list(reader.connection.connection.iterdump()) if is_sqlite else None
 
 
 def test_an_account_that_cannot_be_billed_is_open_with_its_reason(home):
@@ -101,9 +101,11 @@ def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, c
     assert run(["bill", "review", "--month", "2026-09"]) == 1
     capsys.readouterr()
     [command] = [each.command for each in review_bills(home.stores, home.org_id, SEPTEMBER)]
-    assert shlex.split(command)[-1] == "zoë's"
-    assert run(shlex.split(command)[1:]) == 0
-    assert "Usage that no bill charges for" in capsys.readouterr().out
+    before = stored(home)
+    assert run([*shlex.split(command)[1:], "--json"]) == 0
+    [used] = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (used["account"], used["gb"]) == ("zoë's", 7)
+    assert stored(home) == before
 
     settings(home, reviewUnpricedUsage=False)
     assert opened(home) == []

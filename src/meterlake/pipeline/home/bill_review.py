@@ -11,10 +11,12 @@ from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.bill_review import ReviewFinding, ReviewKind
 from meterlake.model.billing import Bill, Failure
+from meterlake.model.catalog import Meter
 from meterlake.model.late_usage import UNDECIDED, LateUsage
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, zone
+from meterlake.model.period import Month, format_instant, zone
+from meterlake.model.sql import identifier, quote
 from meterlake.model.unbilled import Uncovered, Unpriced
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.billing.late_usage.lists import list_late
@@ -23,6 +25,7 @@ from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.home.expected_files import missing_files
 from meterlake.pipeline.usage.late import BILLS, Late, late
 from meterlake.stages.bill import BillIdentity, selections_of
+from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Stores
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.state.billing.bill_totals import BillTotals, read_bill_totals
@@ -111,9 +114,16 @@ class _BillReview:
         if self.settings.review_missing_bills:
             yield from map(_describe_missing, found.missing)
         if self.settings.review_unpriced_usage:
-            for each in found.unpriced:
-                if each.reason not in _INTENDED:
-                    yield _describe_unpriced(each, self.month)
+            yield from self._unpriced(found.unpriced)
+
+    def _unpriced(self, found: Iterable[Unpriced]) -> Iterator[ReviewFinding]:
+        open_ = [each for each in found if each.reason not in _INTENDED]
+        if not open_:
+            return
+        with self.stores.state.reading(self.org_id) as reader:
+            views = {each.meter.id: each.name for each in measured_meters(reader.all(Meter))}
+        for each in open_:
+            yield _describe_unpriced(each, views.get(each.meter_id, each.meter_code))
 
     # ---- billing once more ----------------------------------------------------------------------
 
@@ -216,15 +226,24 @@ def _describe_missing(bill: Bill) -> ReviewFinding:
     )
 
 
-def _describe_unpriced(usage: Unpriced, month: Month) -> ReviewFinding:
+def _describe_unpriced(usage: Unpriced, view: str) -> ReviewFinding:
     what = ".".join(filter(None, (usage.meter_code, usage.aggregation_code)))
-    account = usage.account_code or usage.account_id
     return ReviewFinding(
         kind=ReviewKind.UNPRICED_USAGE,
-        subject=account,
+        subject=usage.account_code or usage.account_id,
         detail=f"{usage.measurements:,} measurements of {what} without a price: {usage.why}",
-        command=_bill_of(account, f"--month {month}"),
+        command=_measurements_of(usage, view),
     )
+
+
+def _measurements_of(usage: Unpriced, view: str) -> str:
+    """The command that shows what was used; billing again might change bills."""
+    start, end = map(format_instant, (usage.period.start, usage.period.end))
+    query = (
+        f"SELECT * FROM {identifier(view)} WHERE account_id = {quote(usage.account_id)}"
+        f" AND ts >= {quote(start)} AND ts < {quote(end)} ORDER BY ts"
+    )
+    return f"meterlake sql {shlex.quote(query)}"
 
 
 def _bill_of(account: str, when: str) -> str:
