@@ -101,6 +101,7 @@ def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, c
     assert run(["bill", "review", "--month", "2026-09"]) == 1
     capsys.readouterr()
     [command] = [each.command for each in review_bills(home.stores, home.org_id, SEPTEMBER)]
+    assert command.startswith("meterlake sql \"SELECT * FROM 'egress' WHERE account_id = '")
     before = stored(home)
     assert run([*shlex.split(command)[1:], "--json"]) == 0
     [used] = map(json.loads, capsys.readouterr().out.splitlines())

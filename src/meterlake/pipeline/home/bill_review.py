@@ -16,7 +16,7 @@ from meterlake.model.late_usage import UNDECIDED, LateUsage
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, format_instant, zone
-from meterlake.model.sql import identifier, quote
+from meterlake.model.sql import quote
 from meterlake.model.unbilled import Uncovered, Unpriced
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.billing.late_usage.lists import list_late
@@ -33,6 +33,8 @@ from meterlake.stores.state.core.account_names import by_id
 
 _ONE_DAY: Final = timedelta(days=1)
 _MONTH: Final = "{month}"
+# What means something between double quotes of a shell.
+_SHELL_SIGNS: Final = frozenset('"$`\\!')
 # What nobody has to look at: usage that a filter leaves out on purpose.
 _INTENDED: Final = (Uncovered.FILTERED,)
 
@@ -239,11 +241,13 @@ def _describe_unpriced(usage: Unpriced, view: str) -> ReviewFinding:
 def _measurements_of(usage: Unpriced, view: str) -> str:
     """The command that shows what was used; billing again might change bills."""
     start, end = map(format_instant, (usage.period.start, usage.period.end))
+    # DuckDB takes a literal for a table, too: so the shell's quotes can stand around it.
     query = (
-        f"SELECT * FROM {identifier(view)} WHERE account_id = {quote(usage.account_id)}"
+        f"SELECT * FROM {quote(view)} WHERE account_id = {quote(usage.account_id)}"
         f" AND ts >= {quote(start)} AND ts < {quote(end)} ORDER BY ts"
     )
-    return f"meterlake sql {shlex.quote(query)}"
+    is_plain = _SHELL_SIGNS.isdisjoint(query)
+    return f'meterlake sql "{query}"' if is_plain else f"meterlake sql {shlex.quote(query)}"
 
 
 def _bill_of(account: str, when: str) -> str:
