@@ -1,5 +1,6 @@
 """Tasks of a fan-out: whatever carries them, and whoever dies."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -218,6 +219,13 @@ def test_a_scheduler_that_is_not_there_is_refused_in_bounded_time(stores, monkey
     with pytest.raises(Unavailable, match=r"dask://127\.0\.0\.1:9 is unavailable: it cannot be"):
         run_tasks(stores, FanOutRunner.parse("dask://127.0.0.1:9"), describing(1))
     assert time.monotonic() - begun < 30
+
+
+def test_what_dask_says_of_lost_connections_is_not_logged():
+    carrier.import_distributed()
+
+    for name in ("distributed.client", "distributed.scheduler", "distributed.comm.tcp"):
+        assert not logging.getLogger(name).isEnabledFor(logging.ERROR)
 
 
 def test_a_worker_with_other_sources_is_refused(stores):

@@ -176,8 +176,9 @@ def import_distributed() -> Any:
     except ImportError:
         hint = "install the extra: pip install 'meterlake[dask]'"
         raise NotAvailable("the runner dask", hint) from None
-    # What it says of connections that end is said by us.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # What it says of connections that end is said by us; its client has a level of its own.
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed
 
 
