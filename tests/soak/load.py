@@ -30,6 +30,7 @@ _AGAIN: Final = 6
 _RESTED_S: Final = 20
 
 CONFIGURATION: Final[dict[str, Any]] = {
+    "features": {"beta": False, "preview": True},
     "organizationConfig": {"timezone": "UTC", "currency": "USD", "daysBeforeBillDue": 10},
     "currencies": [
         {"code": "USD", "name": "Dollar", "maxDecimalPlaces": 2, "roundingMode": "HALF_UP"}
