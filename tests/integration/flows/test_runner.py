@@ -374,6 +374,7 @@ def test_a_runner_that_is_killed_leaves_a_job_that_is_done_once(step: str, warm:
     assert found == uids
 
 
+@pytest.mark.slow
 def test_a_runner_whose_home_cannot_be_opened_says_so_in_one_line(tmp_path):
     command = [sys.executable, "-m", "flows.runner", "--home", str(tmp_path), "--api", "http://x"]
     # It ends as soon as its orders do.

@@ -232,6 +232,7 @@ def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, wr
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writer, "compress", full)
+    stores.settings = stores.settings.model_copy(update={"export_retry_seconds": 0.01})
     with pytest.raises(Unavailable, match="No space left"):
         export(stores, org_id, usage("csv"))
     [job] = stores.state.jobs.recent(org_id)
