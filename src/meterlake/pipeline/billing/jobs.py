@@ -59,6 +59,7 @@ from meterlake.pipeline.billing.run import (
 )
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
+from meterlake.pipeline.jobs.cancel import cancel_job
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stages.bill import select_again, selections_of
 from meterlake.stores import Stores
@@ -302,15 +303,7 @@ def cancel(stores: Stores, org_id: str, id: str) -> Document:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    before = stores.state.jobs.find(org_id, id, KIND)
-    job = stores.state.jobs.cancel(org_id, id, KIND)
-    if job.status is JobStatus.CANCELLED:
-        with stores.state.transaction(org_id, job.author or SYSTEM) as transaction:
-            _note_event(transaction, job, before)
-    elif job.lease_until is not None and job.lease_until <= stores.now():
-        # Nobody else hears of it. If this fails, whoever takes the job ends it.
-        with suppress(MeterlakeError):
-            run_bill_job(stores, id)
+    cancel_job(stores, org_id, id, KIND, run_bill_job, _note_event)
     return get_job(stores, org_id, id)
 
 

@@ -40,6 +40,7 @@ from meterlake.pipeline.export.partition_tasks import export_folder, spread_file
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
+from meterlake.pipeline.jobs.cancel import cancel_job
 from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import runner_of
@@ -208,11 +209,7 @@ def cancel_export(stores: Stores, org_id: str, id: str) -> Job:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    job = stores.state.jobs.cancel(org_id, id, KIND)
-    if job.lease_until is not None and job.lease_until <= stores.now():
-        # Nobody else hears of it. If this fails, whoever takes the job ends it.
-        with suppress(MeterlakeError):
-            run_export(stores, id)
+    cancel_job(stores, org_id, id, KIND, run_export)
     return stores.state.jobs.find(org_id, id, KIND)
 
 

@@ -32,6 +32,7 @@ from meterlake.model.failpoint import mark_step
 from meterlake.model.problems import read
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
+from meterlake.pipeline.jobs.cancel import cancel_job
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.pipeline.statements.content import ReadBill, read_bill, read_content
 from meterlake.pipeline.statements.files import file_download, put_files, remove_files
@@ -231,15 +232,7 @@ def cancel(stores: Stores, org_id: str, id: str) -> StatementJobView:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    before = stores.state.jobs.find(org_id, id, KIND)
-    job = stores.state.jobs.cancel(org_id, id, KIND)
-    if job.status is JobStatus.CANCELLED:
-        with stores.state.transaction(org_id, job.author or SYSTEM) as transaction:
-            note_job_event(transaction, job, before)
-    elif job.lease_until is not None and job.lease_until <= stores.now():
-        # Nobody else hears of it. If this fails, whoever takes the job ends it.
-        with suppress(MeterlakeError):
-            run_statement_job(stores, id)
+    cancel_job(stores, org_id, id, KIND, run_statement_job, note_job_event)
     return get_job(stores, org_id, id)
 
 
