@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.laws import CI
@@ -43,6 +44,14 @@ sys.dont_write_bytecode = False
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
+# What signs in to buckets and catalogs finds who it is, and the same in whatever order tests run.
+os.environ |= {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "PGUSER": "meterlake",
+}
+
 # Full searches for garbage are fewer here; what does not live long is searched for as usual.
 gc.set_threshold(*gc.get_threshold()[:2], 200)
 
@@ -63,3 +72,13 @@ def pytest_collection_finish() -> None:
 def pytest_make_parametrize_id(val: Any, argname: str) -> str | None:
     """Call long bytes by what they are for: compressed ones hold the time, workers would differ."""
     return argname if isinstance(val, bytes) and len(val) > _SHOWN_MAX else None
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine that no cloud knows."""
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)

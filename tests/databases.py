@@ -64,16 +64,10 @@ def strict_gcs() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def s3_lakes(moto: str) -> Iterator[LakeStore]:
-    """A server of S3 with a bucket for lakes; what signs in finds credentials."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        # People who read a lake sign in to its catalog as themselves.
-        patch.setenv("PGUSER", "meterlake")
-        boto3.client("s3", endpoint_url=moto).create_bucket(Bucket="lakes")
-        yield LakeStore("s3", "s3_endpoint", moto)
+def s3_lakes(moto: str) -> LakeStore:
+    """A server of S3 with a bucket for lakes."""
+    boto3.client("s3", endpoint_url=moto).create_bucket(Bucket="lakes")
+    return LakeStore("s3", "s3_endpoint", moto)
 
 
 @pytest.fixture(scope="session")

@@ -78,16 +78,6 @@ def test_a_worker_with_another_folder_does_not_start_and_says_why(waiting, tmp_p
     assert home.stores.state.jobs.get(id_).status is JobStatus.PENDING
 
 
-@pytest.fixture
-def no_credentials(monkeypatch, tmp_path):
-    """A machine that no cloud knows."""
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.mark.usefixtures("no_credentials")
 @pytest.mark.parametrize(
     ("bucket", "missing"),

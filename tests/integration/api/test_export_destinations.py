@@ -58,6 +58,7 @@ def test_a_folder_of_the_server_is_a_destination(server, sdk, http):
     assert exported.places[0].name == "finance"
 
 
+@pytest.mark.usefixtures("no_credentials")
 def test_what_cannot_be_written_says_why(sdk, http):
     made = sdk.data_exports.destinations.create(
         bucket_name="never-made",
