@@ -39,6 +39,16 @@ EGRESS = {
     ],
     "derivedFields": [],
 }
+SENT = {
+    "name": "Sent",
+    "code": "sent",
+    "meterId": "egress",
+    "targetField": "gb",
+    "aggregation": "SUM",
+    "rounding": "NONE",
+    "quantityPerUnit": 1,
+    "unit": "GB",
+}
 CALLS = {
     "code": "calls",
     "name": "Calls",

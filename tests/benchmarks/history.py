@@ -32,30 +32,12 @@ from meterlake.stores.files.durable import sync
 from meterlake.stores.lake import ledger
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.core.auto_accounts import create_auto_accounts
+from tests.homes import EGRESS, SENT
 
 ACCOUNTS = 10_000
 FILE_ROWS = 5_000_000
 MONTHS = 10
 REJECTED_EACH = 10_000  # one row of so many
-METER = {
-    "code": "egress",
-    "name": "Egress",
-    "dataFields": [
-        {"category": "MEASURE", "code": "gb", "name": "Sent"},
-        {"category": "WHERE", "code": "region", "name": "Region"},
-    ],
-    "derivedFields": [],
-}
-AGGREGATION = {
-    "name": "Sent",
-    "code": "sent",
-    "meterId": "egress",
-    "targetField": "gb",
-    "aggregation": "SUM",
-    "rounding": "NONE",
-    "quantityPerUnit": 1,
-    "unit": "GB",
-}
 # As many rows as there are accounts; all rows of a file repeat them.
 CONTENTS = """
     SELECT k, $accounts[1 + k] AS account_id,
@@ -97,7 +79,7 @@ def history_at(home: Path, **changes: object) -> Iterator[tuple[Stores, str]]:
 
 
 def _configure(stores: Stores, org_id: str) -> None:
-    for content in ({"meters": [METER]}, {"aggregations": [AGGREGATION]}):
+    for content in ({"meters": [EGRESS]}, {"aggregations": [SENT]}):
         apply(stores.state, org_id, [Document("curve.yaml", content)], "benchmark")
     create_auto_accounts(stores.state, org_id, dict(zip(codes(), ids(org_id), strict=True)))
 

@@ -78,6 +78,25 @@ def make_home(home: Path) -> dict[str, str]:
     return {name: str(getattr(made, name)) for name in names}
 
 
+def subscribe_all(home: Path, accounts: int) -> None:
+    """Put every account on a plan of the sample configuration."""
+    from meterlake.model.proposal import Document
+    from meterlake.pipeline.config.configure import apply
+
+    plans = [
+        {
+            "code": f"plan-{number:05}",
+            "accountId": f"account-{number:05}",
+            "planId": "llm-pro",
+            "startDate": "2025-12-31T23:00:00Z",
+        }
+        for number in range(1, accounts + 1)
+    ]
+    with stores_at(home) as stores:
+        org = stores.state.organization()
+        apply(stores.state, org.id, [Document("plans", {"accountPlans": plans})], "benchmark")
+
+
 def ours_ingest(home: Path, path: Path) -> dict[str, Any]:
     """From the drop to committed, validated, de-duplicated and synced."""
     from meterlake.pipeline.ingest.drop import ingest_inbox

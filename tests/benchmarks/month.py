@@ -28,23 +28,9 @@ def make_home(home: Path, rows: int, accounts: int) -> None:
     """A home whose accounts are all on a plan, with a month of measurements."""
     import main_job
 
-    from meterlake.model.proposal import Document
-    from meterlake.pipeline.config.configure import apply
-
     main_job.ACCOUNTS = accounts
     main_job.make_home(home)
-    plans = [
-        {
-            "code": f"plan-{number:05}",
-            "accountId": f"account-{number:05}",
-            "planId": "llm-pro",
-            "startDate": "2025-12-31T23:00:00Z",
-        }
-        for number in range(1, accounts + 1)
-    ]
-    with main_job.stores_at(home) as stores:
-        org = stores.state.organization()
-        apply(stores.state, org.id, [Document("plans", {"accountPlans": plans})], "benchmark")
+    main_job.subscribe_all(home, accounts)
     with tempfile.TemporaryDirectory() as folder:
         main_job.ours_ingest(home, main_job.generated(Path(folder), "rows.csv", rows, 1))
 

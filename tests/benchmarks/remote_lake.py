@@ -33,20 +33,10 @@ from meterlake.model.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests import postgres as server
 from tests.doubles.s3 import moto_server
-from tests.homes import HEADER, Home, configure
+from tests.homes import EGRESS, HEADER, SENT, Home, configure
 
 MONTH = Month.parse("2026-09")
 SMALL_ROWS = 100
-AGGREGATION = {
-    "name": "Sent",
-    "code": "sent",
-    "meterId": "egress",
-    "targetField": "gb",
-    "aggregation": "SUM",
-    "rounding": "NONE",
-    "quantityPerUnit": 1,
-    "unit": "GB",
-}
 
 
 def rows(first: int, count: int) -> str:
@@ -158,14 +148,14 @@ def _one_round(
 ) -> dict[str, Cost]:
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.stores import open_stores
-    from tests.homes import ACCOUNTS, EGRESS, settings
+    from tests.homes import ACCOUNTS, settings
     from tests.organizations import Clock
 
     own = settings(folder / uuid4().hex, threads=2, **changes)
     made = initialize(own, f"Benchmark {uuid4().hex[:8]}")
     with open_stores(own) as stores:
         configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
-        configure(stores, made.org_id, aggregations=[AGGREGATION])
+        configure(stores, made.org_id, aggregations=[SENT])
         return measure(Home(stores, made.org_id, Clock()), options.rows, options.small)
 
 

@@ -33,10 +33,8 @@ import main_job
 
 from meterlake.model.export_request import ExportRequest
 from meterlake.model.period import Month
-from meterlake.model.proposal import Document
 from meterlake.model.receipt import Delivery
 from meterlake.pipeline.billing.jobs import bill
-from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.home.generate import Recipe, generate
 from meterlake.pipeline.ingest.run import ingest_file
@@ -118,18 +116,7 @@ def make_home(home: Path, accounts: int) -> None:
     """A home whose accounts are all on a plan."""
     with patch.object(main_job, "ACCOUNTS", accounts):
         main_job.make_home(home)
-    plans = [
-        {
-            "code": f"plan-{number:05}",
-            "accountId": f"account-{number:05}",
-            "planId": "llm-pro",
-            "startDate": "2025-12-31T23:00:00Z",
-        }
-        for number in range(1, accounts + 1)
-    ]
-    with main_job.stores_at(home) as stores:
-        org = stores.state.organization()
-        apply(stores.state, org.id, [Document("plans", {"accountPlans": plans})], "benchmark")
+    main_job.subscribe_all(home, accounts)
 
 
 def ingest_files(stores: Stores, org_id: str, lines: list[str]) -> int:
