@@ -1,14 +1,16 @@
 """A signal ends a process also while a library works that tells it as an error of its own."""
 
 import signal
+from contextlib import contextmanager
 from functools import partial
 
-import duckdb
 import pytest
 from sqlalchemy import exc
 
 from meterlake.model.errors import Unavailable
+from meterlake.stores.lake.connection import open_cursor
 from meterlake.stores.lake.connection import translate_errors as of_lake
+from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.core.engine import translate_errors as of_state
 
 LONG = "SELECT count(*) FROM range(100_000_000_000) t(a) WHERE a % 7 = 3"
@@ -42,10 +44,48 @@ def alarm():
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_query_of_duckdb_that_is_interrupted_ends_the_process(alarm):
-    alarm(0.2)
-    with duckdb.connect() as connection, pytest.raises(Ended), of_lake():
+@pytest.fixture
+def lake(tmp_path):
+    made = Lake(tmp_path / "lake", threads=2)
+    made.create()
+    yield made
+    made.close()
+
+
+def reading(lake):
+    return lake.reader()
+
+
+def apart(lake):
+    return lake.apart()
+
+
+@contextmanager
+def writing(lake):
+    with lake.lock(), lake.transaction() as connection:
+        yield connection
+
+
+@contextmanager
+def beside(lake):
+    with lake.reader() as connection, open_cursor(connection) as cursor:
+        yield cursor
+
+
+def ask_long(way, lake, alarm):
+    with way(lake) as connection:
+        alarm(0.1)
         connection.execute(LONG).fetchall()
+
+
+@pytest.mark.parametrize("way", [reading, apart, writing, beside])
+def test_a_query_of_duckdb_that_is_interrupted_ends_the_process(alarm, lake, way):
+    for _ in range(4):  # Which thread of DuckDB has the query is a matter of luck.
+        with pytest.raises(Ended):
+            ask_long(way, lake, alarm)
+
+    with way(lake) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_driver_that_cannot_clean_up_ends_the_process():

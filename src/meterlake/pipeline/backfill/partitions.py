@@ -29,7 +29,7 @@ from meterlake.stages.ingest.derive import ACCOUNT_CODE, Derivation, Derived, de
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.files.durable import disk, make_folder, write_durably
 from meterlake.stores.lake.backfill_rows import KEYS, NO_KEYS, RowSelection, meters_at, rows_at
-from meterlake.stores.lake.connection import parquet, translate_errors
+from meterlake.stores.lake.connection import open_cursor, parquet, translate_errors
 from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
 
 _ERROR_SCHEMA: Final = {
@@ -127,7 +127,7 @@ class _Work:
         files = StagedFiles(target, 1)
         seen, kept = 0, 0
         try:
-            with connection.cursor() as cursor:
+            with open_cursor(connection) as cursor:
                 for frame in self.frames(cursor, meter_id, month):
                     seen += len(frame)
                     kept += self.block(files, self.meters[meter_id], frame)

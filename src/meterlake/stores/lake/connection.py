@@ -6,7 +6,7 @@ The extensions are loaded by their path inside the installed packages.
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -86,6 +86,28 @@ def load_statements(extensions: Sequence[str] = EXTENSIONS) -> Iterator[str]:
         Unavailable: A package is not installed or does not fit DuckDB's version.
     """
     yield from (f"LOAD {quote(extension_path(name))}" for name in extensions)
+
+
+@contextmanager
+def interrupting(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Have DuckDB's threads stop with the body, if that fails.
+
+    A signal breaks off a query in the thread that asked. Others go on with their part, and what
+    uses the connection next, if only to close it, waits for them.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(duckdb.Error):  # It is closed.
+            connection.interrupt()
+        raise
+
+
+@contextmanager
+def open_cursor(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a connection to the same DuckDB; what it does stops with the body."""
+    with connection.cursor() as cursor, interrupting(cursor):
+        yield cursor
 
 
 _WORLD: Final = (

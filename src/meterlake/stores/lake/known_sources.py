@@ -15,6 +15,7 @@ from polars import Series
 
 from meterlake.model.receipt import UNKNOWN, History
 from meterlake.stores.lake import ledger
+from meterlake.stores.lake.connection import open_cursor
 
 # With more sources than that the ledger itself is asked: 8 bytes each are held in memory.
 _SOURCES_MAX: Final = 1 << 22
@@ -76,7 +77,7 @@ class KnownSources:
         if 0 <= self._snapshot < snapshot:
             since = f"ducklake_table_insertions('lake', 'main', 'source', {self._snapshot + 1},"
             # The question may fail, and that would abort a transaction: it is asked beside it.
-            with connection.cursor() as cursor, suppress(duckdb.InvalidInputException):
+            with open_cursor(connection) as cursor, suppress(duckdb.InvalidInputException):
                 self._latest.update(_identities(cursor, f"{since} {snapshot})").tolist())
                 self._snapshot = snapshot
                 return

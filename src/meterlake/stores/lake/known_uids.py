@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from meterlake.stores.files.durable import make_folder, write_durably
+from meterlake.stores.lake.connection import open_cursor
 from meterlake.stores.lake.tables import newest_snapshot
 
 Hashes = NDArray[np.uint64]
@@ -113,7 +114,7 @@ class CommittedUids:
 
     def newest(self) -> int:
         """The newest snapshot by now, which others may have made."""
-        with self._asking, self._connection.cursor() as cursor:
+        with self._asking, open_cursor(self._connection) as cursor:
             return newest_snapshot(cursor)
 
     def since(self, covered: int, bounds: HashRange, folder: Path) -> Iterator[Hashes]:
@@ -438,7 +439,7 @@ def _stream(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[Hashe
 
 def _is_readable(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
     # The question may fail, and that would abort a transaction: it is asked beside it.
-    with connection.cursor() as cursor:
+    with open_cursor(connection) as cursor:
         try:
             cursor.execute(f"SELECT count(*) FROM {source}").fetchone()
         except duckdb.InvalidInputException:

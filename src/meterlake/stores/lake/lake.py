@@ -27,8 +27,10 @@ from meterlake.stores.lake.backends.catalog import Catalog, SqliteCatalog
 from meterlake.stores.lake.backends.data_files import DataFiles, FolderFiles
 from meterlake.stores.lake.connection import (
     INLINED_ROWS_MAX,
+    interrupting,
     is_invalidated,
     load_statements,
+    open_cursor,
     open_duckdb,
     translate_errors,
 )
@@ -136,7 +138,7 @@ class Lake:
         with (
             self._using(),
             translate_errors(),
-            (self._writer or self._reading()).cursor() as cursor,
+            open_cursor(self._writer or self._reading()) as cursor,
         ):
             count = read_shards(cursor, self.catalog.schema)
         self._shards = count, time.monotonic() + _SHARDS_KNOWN_S
@@ -219,7 +221,8 @@ class Lake:
                         for statement in missing(connection):
                             connection.execute(statement)
                         self._complete = True
-                    yield connection
+                    with interrupting(connection):
+                        yield connection
                     mark_step("lake.before_commit")
                     connection.execute("COMMIT")
                     self._commits += 1
@@ -304,7 +307,7 @@ class Lake:
                 connection = self._writer or self._reading()
                 cursor = connection.cursor()
             try:
-                with translate_errors(), self.catalog.reading():
+                with translate_errors(), self.catalog.reading(), interrupting(cursor):
                     self.files.renew(connection)
                     yield cursor
             except BaseException as error:
@@ -339,6 +342,7 @@ class Lake:
             closing(self.connect(memory)) as connection,
             translate_errors(),
             self.catalog.reading(),
+            interrupting(connection),
         ):
             self.complete(connection)
             yield connection

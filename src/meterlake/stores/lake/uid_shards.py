@@ -24,6 +24,7 @@ from meterlake.model.failpoint import mark_step
 from meterlake.model.sql import identifier
 from meterlake.stores.files.durable import make_folder
 from meterlake.stores.files.locks import hold_lock
+from meterlake.stores.lake.connection import open_cursor
 from meterlake.stores.lake.known_uids import (
     CommittedUids,
     Hashes,
@@ -210,7 +211,7 @@ def uids_since(connection: duckdb.DuckDBPyConnection, checked: int, snapshot: in
     came = insertions(checked, snapshot)
     left = came.replace("insertions", "deletions")
     # What has expired makes the question fail, and that would abort a transaction.
-    with connection.cursor() as cursor, suppress(duckdb.InvalidInputException):
+    with open_cursor(connection) as cursor, suppress(duckdb.InvalidInputException):
         row = cursor.execute(
             f"SELECT (SELECT count(*) FROM {left}), (SELECT count(*) FROM {came})"
         ).fetchone()

@@ -14,7 +14,7 @@ import duckdb
 from meterlake.model.errors import CannotMove
 from meterlake.model.failpoint import mark_step
 from meterlake.model.sql import identifier, quote
-from meterlake.stores.lake.connection import open_duckdb, translate_errors
+from meterlake.stores.lake.connection import interrupting, open_duckdb, translate_errors
 from meterlake.stores.lake.lake import Lake
 
 Columns = Mapping[str, str]
@@ -190,6 +190,7 @@ def open_catalog(lake: Lake, *, read_only: bool = True) -> Iterator[CatalogRows]
         closing(
             open_duckdb(lake.memory, lake.threads, lake.folder / "spill", extensions)
         ) as opened,
+        interrupting(opened),
     ):
         for statement in lake.catalog.secrets():
             opened.execute(statement)
