@@ -3,16 +3,19 @@
 A machine is a home of its own: only PostgreSQL and the bucket are shared.
 """
 
+import signal
 from contextlib import ExitStack
 
 import httpx
 import pytest
 
 from meterlake.cli import run
+from meterlake.model import wire
+from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.settings import as_environment
 from tests.commands import api_server, drain, wait_until, worker
 from tests.e2e.remote_homes import Client, installation, stored_uids
-from tests.homes import open_home
+from tests.homes import HEADER, csv_row, open_home
 
 BATCHES = 15
 WAIT_S = 240
@@ -59,3 +62,20 @@ def test_what_two_servers_acknowledge_is_stored_once_by_whichever_worker(several
     for name, value in as_environment(machines[1]).items():
         monkeypatch.setenv(name, value)
     assert run(["check", "reconciliation"]) == 0
+
+
+@pytest.mark.slow
+def test_a_worker_of_a_lake_in_a_bucket_says_only_what_it_ingested(several):
+    made = several.initialize()
+    machine = several.machine("first")
+    with open_home(machine.home, made.org_id, **several.options) as home:
+        folder = drop_folder(home.stores, home.stores.state.organization().code)
+        folder.create()
+        (folder.inbox / "a.csv").write_text(HEADER + csv_row("a"))
+        with worker(machine) as (_, process):
+            wait_until(lambda: stored_uids(home.uids) == ["a"], WAIT_S)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=WAIT_S)
+
+    [line] = said.splitlines()
+    assert (process.returncode, wire.loads(line.encode())["accepted"]) == (0, 1)

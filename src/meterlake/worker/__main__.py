@@ -44,7 +44,9 @@ def main(
         grace: Seconds that what has begun may take when it is stopped.
     """
     redact_logs()
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    # Of libraries only what is wrong is news.
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("meterlake").setLevel(logging.INFO)
     asked = _note_signals()
     if os.environ.get("METERLAKE_CHILD"):
         end_with_parent()
