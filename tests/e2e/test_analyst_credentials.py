@@ -37,6 +37,7 @@ for statement in json.load(sys.stdin):
     except duckdb.Error as error:
         print(json.dumps(str(error)))
 """
+ENTITIES = "SELECT id FROM public.entity"
 
 
 @pytest.fixture
@@ -140,6 +141,7 @@ def test_analysts_read_with_a_key_and_a_role_that_may_only_read(bucket, tmp_path
                 "DELETE FROM lake.uid_index",
                 f"COPY (SELECT 1) TO '{root}stranger.parquet'",
                 "SELECT count(*) FROM __ducklake_metadata_lake.public.entity",
+                f"SELECT count(*) FROM postgres_query('__ducklake_metadata_lake', '{ENTITIES}')",
             )
             wrong = tmp_path / "wrong.sql"
             wrong.write_text(own.replace("readersecret", "guessed"))
@@ -148,6 +150,7 @@ def test_analysts_read_with_a_key_and_a_role_that_may_only_read(bucket, tmp_path
     assert found[:3] == [[[ROWS]], [[2 * ROWS]], [[2 * ROWS, 2 * ROWS]]]
     assert "read-only" in found[3]
     assert isinstance(found[4], str)
-    assert "permission denied" in found[5]
+    assert "does not exist" in found[5]
+    assert "permission denied" in found[6]
     assert "403" in refused
     assert not list((tmp_path / "bucket").rglob("stranger*"))

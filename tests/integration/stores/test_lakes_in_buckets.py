@@ -151,6 +151,17 @@ def test_a_machine_that_was_told_another_place_reads_and_writes_nothing(home):
     other.close()
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_of_all_that_its_database_has_a_lake_sees_its_own_catalog(home, read_only):
+    """DuckDB would read the names and columns of every table there is: those of all lakes."""
+    lake = home.stores.lake(home.org_id)
+    with closing(lake.connect(read_only=read_only)) as connection:
+        catalog = f"__ducklake_metadata_lake.{lake.catalog.schema}"
+        assert connection.execute(f"FROM {catalog}.ducklake_snapshot").fetchall()
+        with pytest.raises(duckdb.CatalogException, match="does not exist"):
+            connection.execute("FROM __ducklake_metadata_lake.meterlake_lakes.writer")
+
+
 @pytest.mark.slow
 def test_a_query_reads_the_lake_and_nothing_beside_it(home):
     home.ingest("a.csv", several(0, 3))

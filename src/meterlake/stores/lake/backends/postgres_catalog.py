@@ -198,6 +198,8 @@ class PostgresCatalog(Catalog):
     def options(self, *, public: bool = False) -> Iterator[str]:
         """See `Catalog.options`."""
         yield f"METADATA_SCHEMA {quote(self._schema)}"
+        # Without it DuckDB reads of the tables of all lakes of the database when it attaches one.
+        yield f"META_SCHEMA {quote(self._schema)}"
         if not public:
             yield "META_SECRET 'meterlake_catalog'"
 
