@@ -113,11 +113,14 @@ def test_ci_runs_the_commands_of_the_readme():
     assert "pip install -c constraints.txt -e . && meterlake demo" in readme
     assert "pip install -c constraints.txt -e '.[test]' && pytest" in readme
     assert "-c constraints.txt -e '.[test]'" in ci
-    assert {"meterlake demo", "pytest", ".ci/slow --tenth"} <= set(ci.splitlines())
+    assert {"meterlake demo", "pytest"} <= set(ci.splitlines())
+    # What decides about a landing is the same on every day.
+    assert "slow" not in ci
+    assert "date" not in ci
     for command in (".ci/run", ".ci/slow", ".ci/slow --tenth"):
         assert f"`{command}`" in readme
         assert os.access(ROOT / command.split()[0], os.X_OK)
-    # Others each time, and which ones is printed.
+    # Others for each commit, and which ones is printed.
     assert "--hypothesis-profile=ci" in readme
     assert "--hypothesis-profile=ci --hypothesis-seed=$seed" in ci
     assert re.search(r"^echo .*\$laws", ci, re.MULTILINE)
