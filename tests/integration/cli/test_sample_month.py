@@ -13,12 +13,16 @@ import sample_data
 from meterlake.cli import run
 from meterlake.model.access import Principal, PrincipalType
 from meterlake.model.balances import Balance
+from meterlake.model.bill_document import DocumentFormat
 from meterlake.pipeline.billing.balances import create_transaction
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances
+from meterlake.pipeline.documents.content import read_document
+from meterlake.pipeline.documents.render import RenderOptions, render_document
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.state.billing import bills
 from tests.beancount import PROGRAM, bean_check
+from tests.pdf_layout import faults_of_layout
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +200,37 @@ def test_another_program_agrees_with_the_ledger_of_the_month(played, tmp_path, c
     assert all(each["amount"] > 0 for each in drawn)
     assert books[1] == books[0]
     assert PROGRAM is None or bean_check(ledger) == ""
+
+
+def documents_of(home, count):
+    """The documents of the sample's bills with most bands, and the numbers of their lines."""
+    with open_stores(Settings(home=home)) as stores:
+        organization = stores.state.organizations()[0]
+        with stores.state.reading(organization.id) as reader:
+            found = bills.of_period(reader, "2026-10")
+        documents = [read_document(stores, organization.id, each.id) for each in found]
+    documents.sort(key=lambda each: -sum(len(one["bands"]) for one in lines_of(each)))
+    return documents[:count]
+
+
+def lines_of(document):
+    return [each for section in document["sections"] for each in section["lines"]]
+
+
+def check_layout(home, count):
+    found = documents_of(home, count)
+    for document in found:
+        numbers = [each["amount"] for each in lines_of(document)]
+        shown = [f"{Decimal(each):,}" for each in numbers]
+        data = render_document(document, DocumentFormat.PDF, RenderOptions())
+        assert not faults_of_layout(data, shown), document["customer"]["code"]
+    return len(found)
+
+
+def test_no_number_of_an_invoice_is_printed_over_another(played):
+    assert check_layout(played[0], 3) == 3
+
+
+@pytest.mark.slow
+def test_no_number_of_any_invoice_is_printed_over_another(played):
+    assert check_layout(played[0], 100) >= 40

@@ -5,9 +5,10 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,12 +17,14 @@ import pytest
 
 from meterlake.model.bill_document import DocumentFormat
 from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, NotAvailable
+from meterlake.model.money import plain
 from meterlake.model.statement_content import StatementLine
 from meterlake.pipeline.documents import fonts, render
 from meterlake.pipeline.documents.bill import options_of
 from meterlake.pipeline.documents.render import RenderOptions, render_document
 from meterlake.settings import Settings
 from tests.document_world import band, document, line, pages_of, text_of, unicode_text_of, usage
+from tests.pdf_layout import faults_of_layout
 
 HTML, PDF = DocumentFormat.HTML, DocumentFormat.PDF
 SCRIPTS = {
@@ -349,6 +352,61 @@ def _shown(text):
     """An amount as people read it."""
     whole, point, fraction = text.partition(".")
     return text if whole == "-0" else f"{int(whole):,}{point}{fraction}"
+
+
+LONG_NUMBERS = [
+    # units, unit price, of two bands: as the sample has them, then as long as they get.
+    ("4481.0967741935483871", "0.0198"),
+    ("12345678901.123456789012", "0.000000123456"),
+    ("12345678901234567890123456.123456789012", "0.0198"),
+]
+
+
+@pytest.mark.parametrize(("units", "price"), LONG_NUMBERS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_long_numbers_stand_whole_beside_each_other(units, price, count):
+    with localcontext(prec=80):
+        amount = Decimal(units) * Decimal(price)
+        bands = [band(str(n * 1000), units, price, n, amount + n) for n in range(count)]
+        cents = sum(Decimal(each["bandSubtotal"]) for each in bands).quantize(Decimal("0.01"))
+        members = {"unit": "GB-month", "currency": "EUR", "usagePerPricingBand": bands}
+        found = document(line(1, cents, description="Average storage", **members))
+        [each] = found["sections"][0]["lines"]
+        numbers = [each["units"], each["amount"]]
+        numbers += [price] if count == 1 else [units, price, plain(amount), plain(amount + 1)]
+
+    faults = faults_of_layout(
+        render_document(found, PDF, RenderOptions()), [_shown(one) for one in numbers]
+    )
+
+    assert not faults
+
+
+def test_a_memo_names_its_bill_by_number_or_date():
+    """Never by an id, which no customer knows."""
+    shown = {}
+    for number, date in (("INV-3", "2026-08-01"), (None, "2026-08-01"), (None, None)):
+        found = a_document()
+        found["sections"][0]["lines"][0]["reference"] = {
+            "billId": "5d9d4a3e-0000-4000-8000-000000000000",
+            "billNumber": number,
+            "billDate": date,
+            "lineId": "5d9d4a3e-0000-4000-8000-000000000001",
+            "line": 4,
+        }
+        pdf = " ".join(pages_of(render_document(found, PDF, RenderOptions()))[0].split())
+        page = re.sub("<[^>]*>", "", render_document(found, HTML, RenderOptions()).decode())
+        assert "5d9d4a3e" not in pdf + page
+        shown[number, date] = [
+            re.search("About (line 4 of .*?)(?:\n| 1 GB| Subtotal|$)", text)[1].strip()
+            for text in (pdf, page)
+        ]
+
+    assert shown == {
+        ("INV-3", "2026-08-01"): ["line 4 of bill INV-3 of 2026-08-01"] * 2,
+        (None, "2026-08-01"): ["line 4 of the bill of 2026-08-01"] * 2,
+        (None, None): ["line 4 of an earlier bill"] * 2,
+    }
 
 
 def random_document(rng):
