@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from markdown.extensions.toc import slugify
 
 from meterlake.cli import run
 from meterlake.model.rejection import Reason
@@ -74,10 +75,17 @@ def outside_code(text: str) -> str:
 
 
 def anchors(document: Path) -> set[str]:
-    """What links may name behind `#`: the headings, as GitHub and others make them."""
-    headings = re.findall(r"^#+ (.+)$", outside_code(document.read_text()), re.MULTILINE)
-    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
-    return {heading.replace(" ", "-") for heading in plain}
+    """What links may name behind `#`: headings that code hosts and makers of sites name alike.
+
+    Hosts keep each space and hyphen, Python-Markdown joins them, so a sign between spaces parts
+    the two: `A & B` is `a--b` here and `a-b` there. A name of its own is the same everywhere.
+    """
+    text = outside_code(document.read_text())
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    on_hosts = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    shown = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each).replace("`", "") for each in headings)
+    on_sites = {slugify(each, "-") for each in shown}
+    return (on_hosts & on_sites) | set(re.findall(r'^<a id="([^"]+)"></a>$', text, re.MULTILINE))
 
 
 def commands(document: Path) -> list[str]:
@@ -132,9 +140,14 @@ def test_links_lead_somewhere(document):
     for link, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", document.read_text()):
         target = document.parent / link if link else document
         assert target.exists(), link
-        # The program that makes the page of the commands has an idea of its own of anchors.
-        own = document.name not in GENERATED and target.suffix == ".md"
-        assert not (anchor and own) or anchor in anchors(target), f"{link}#{anchor}"
+        is_page = target.suffix == ".md"
+        assert not (anchor and is_page) or anchor in anchors(target), f"{link}#{anchor}"
+
+
+def test_an_anchor_is_the_same_on_a_code_host_and_on_a_site(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text('# Plain words\n\n## A & B\n\n<a id="named"></a>\n\n## C -- d\n')
+    assert anchors(page) == {"plain-words", "named"}
 
 
 @pytest.mark.parametrize("document", WRITTEN, ids=name_of)

@@ -9,6 +9,8 @@ from meterlake.cli.app import build
 
 # Under `python -m`, cyclopts puts the module that was started into the usage lines.
 _STARTER: Final = re.compile(r"(?<=[a-z]) -m [\w.]+")
+# Code hosts keep each hyphen of a heading in its anchor, makers of sites join them, as links here do.
+_OPTION_HEADING: Final = re.compile(r"^(?=#+ (meterlake) --([\w-]+)$)", re.MULTILINE)
 _HEAD: Final = """<!-- Made by `python -m meterlake.cli.reference docs/cli.md`; a test compares. -->
 
 # The command line
@@ -34,7 +36,8 @@ def reference() -> str:
     """The reference of all commands in Markdown."""
     made = build().generate_docs(output_format="markdown", heading_level=2)
     lines = (_STARTER.sub("", line.rstrip()) for line in made.splitlines())
-    return _HEAD + "\n".join(lines).strip() + "\n"
+    text = _OPTION_HEADING.sub(r'<a id="\1-\2"></a>\n\n', "\n".join(lines).strip())
+    return f"{_HEAD}{text}\n"
 
 
 if __name__ == "__main__":
