@@ -151,11 +151,19 @@ _WORD: Final = r"^[a-zA-Z0-9_-]*$"
 Word = Annotated[Label, Field(pattern=_WORD), _in_json(_WORD)]
 
 
+# What an integration for all entities of its type shows, since clients expect an id there.
+ALL_ENTITIES: Final = "*"
+
+
+def _unless_all(value: Any) -> Any:
+    return None if isinstance(value, str) and value in {ALL_ENTITIES, ""} else value
+
+
 class IntegrationConfig(Entity):
     """Hands entities of one type over to a destination, or notifications to a webhook."""
 
     entity_type: Word
-    entity_id: LongText | None = None
+    entity_id: Annotated[LongText | None, BeforeValidator(_unless_all)] = None
     destination: Word
     destination_id: Id | None = None
     config_data: Annotated[dict[str, Any], Field(max_length=1000), AfterValidator(_plain_data)] = (

@@ -46,9 +46,9 @@ def bands(*lowers: Any) -> list[dict[str, Any]]:
 class World:
     """Makes what is asked for: `world.plan` is the id of a plan, `world.new_plan()` that of another."""
 
-    def __init__(self, sdk: M3ter) -> None:
+    def __init__(self, sdk: M3ter, first: int = 1) -> None:
         self.sdk = sdk
-        self._numbers: Iterator[int] = count(1)
+        self._numbers: Iterator[int] = count(first)
 
     def code(self) -> str:
         """A code that nothing has."""

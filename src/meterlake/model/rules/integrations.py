@@ -19,6 +19,7 @@ from meterlake.model.integration_systems import (
     systems,
 )
 from meterlake.model.integrations import (
+    ALL_ENTITIES,
     CredentialsType,
     ExternalMapping,
     IntegrationConfig,
@@ -178,8 +179,7 @@ def integration_state(
         "error": disabled or facts.error,
         "url": facts.url,
         "externalId": facts.external_id,
-        # Clients expect one; without it the integration is for all entities of its type.
-        "entityId": config.entity_id or "*",
+        "entityId": config.entity_id or ALL_ENTITIES,
     }
     if config.credentials is not None and config.integration_credentials_id is None:
         state["integrationCredentialsId"] = credentials_id(record.id)

@@ -1,9 +1,17 @@
 """Webhooks and integrations: what goes beyond the standard verbs."""
 
+from typing import Final
+
 from meterlake.model.errors import NotFound
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
+from meterlake.model.integrations import (
+    ALL_ENTITIES,
+    ExternalMapping,
+    IntegrationConfig,
+    WebhookDestination,
+)
 from meterlake.model.listing import FilterValues
 from meterlake.model.resources import BY_ENTITY, Filter
+from meterlake.model.rules.integrations import credentials_id
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, ResourceRef
 from meterlake.pipeline.config.webhook_addresses import (
@@ -14,6 +22,8 @@ from meterlake.pipeline.config.webhook_addresses import (
 from meterlake.stores import Stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.health import forget_health
+
+_SHARED: Final = "integrationCredentialsId"
 
 
 def create_webhook(
@@ -48,6 +58,10 @@ def update_integration(
 ) -> Document:
     """Replace an integration's fields; its hosts are looked at again."""
     check_documented_addresses(stores.settings, document)
+    shown = document.get(_SHARED)
+    if ref.id is not None and shown == credentials_id(ref.id):
+        # It is shown for others to use; the integration itself has the credentials.
+        document = {name: value for name, value in document.items() if name != _SHARED}
     return entities.update(stores, org_id, author, ref, document)
 
 
@@ -94,8 +108,13 @@ def integrations_of_type(
     Raises:
         NotFound: There is none: a page without entries is no such object.
     """
-    resource = BY_ENTITY[IntegrationConfig]
-    found = entities.list_page(stores, org_id, resource, _filters(criteria), page)
+    resource, chosen = BY_ENTITY[IntegrationConfig], dict(criteria)
+    filters = []
+    if chosen.get("entityId") == ALL_ENTITIES:
+        del chosen["entityId"]
+        filters.append(FilterValues(Filter("entityId", kind="flag"), (False,)))  # It is absent.
+    filters += _filters(chosen)
+    found = entities.list_page(stores, org_id, resource, filters, page)
     if not found["data"]:
         raise NotFound("integration of entity type", criteria["entityType"])
     return {**found["data"][0], **found}

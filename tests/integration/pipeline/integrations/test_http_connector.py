@@ -180,6 +180,23 @@ def test_a_bill_is_sent_as_its_template_says(home, receiver):
     assert SECRET not in str(config) + all_tries(home)
 
 
+@pytest.mark.parametrize("stored", [None, "*"], ids=["written back", "stored before"])
+def test_an_integration_for_all_bills_sends_them_all_the_same(home, receiver, stored):
+    shown = integrate(home, "HTTP", BASIC, url=receiver.url("/200"))
+    ref = ResourceRef(BY_NAME["integrationConfigs"], {}, shown["id"])
+    if stored is None:
+        entities.update(home.stores, home.org_id, "test", ref, shown)
+    else:
+        with home.stores.state.transaction(home.org_id, "test") as transaction:
+            record = transaction.get(IntegrationConfig, shown["id"])
+            entity = record.entity.model_copy(update={"entity_id": stored})
+            transaction.update(record.id, record.version, entity)
+    make_bills(home)
+
+    assert [each.status for each in send_bills(home)] == [RunStatus.COMPLETE] * 2
+    assert len(receiver.received) == 2
+
+
 def test_an_answer_without_the_id_is_no_success(home, receiver):
     integrate(home, "HTTP", url=receiver.url("/200"), idPath="id")
     make_bills(home)
