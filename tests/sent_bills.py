@@ -33,7 +33,7 @@ def home_with_bills(folder: Path) -> Iterator[Home]:
         yield home
 
 
-def create(home: Home, name: str, **document: Any) -> dict[str, Any]:
+def create(home: Home, name: str, /, **document: Any) -> dict[str, Any]:
     """Create an entity by all rules."""
     ref = ResourceRef(BY_NAME[name], {})
     return entities.create(home.stores, home.org_id, "test", ref, document)

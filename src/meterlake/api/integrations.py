@@ -1,4 +1,4 @@
-"""Webhooks, integrations, their runs, and external mappings beyond the standard verbs."""
+"""Webhooks, integrations and their runs beyond the standard verbs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,12 +10,12 @@ from meterlake.api.documents import member
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.entity import Entity
-from meterlake.model.errors import Invalid, Required
+from meterlake.model.errors import Forbidden, Invalid, Required
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.integrations import discovery, life_cycle, replay, runs
-from meterlake.pipeline.integrations.mapping_values import mapping_values
+from meterlake.pipeline.integrations.life_cycle import MappingChoice
 from meterlake.pipeline.integrations.usage_reports import usage_reports
 from meterlake.stores import Stores
 from meterlake.stores.state.integrations.runs import RunFilters
@@ -23,12 +23,11 @@ from meterlake.stores.state.integrations.runs import RunFilters
 _WEBHOOKS: Final = f"{ORGANIZATION}/integrationdestinations/webhooks"
 _CONFIGS: Final = f"{ORGANIZATION}/integrationconfigs"
 _RUNS: Final = f"{ORGANIZATION}/integrationruns"
-_MAPPINGS: Final = f"{ORGANIZATION}/externalmappings"
-_CHOICES: Final = f"{ORGANIZATION}/externalmappingconfiguration"
 _PAGE_MAX: Final = 200
 _REPORT_PAGE_MAX: Final = 50
 _RUN_KIND: Final = "IntegrationRun"
 _STATUSES: Final[dict[str, RunStatus | None]] = {each.value: each for each in RunStatus}
+_MAPPING_CHOICES: Final = {each.value: each for each in MappingChoice}
 _ORDERS: Final = {"ASC": True, "DESC": False}
 
 
@@ -108,6 +107,19 @@ async def disable_config(call: Call) -> Any:
     return await _switch(call, life_cycle.disable_integration)
 
 
+async def delete_config(call: Call) -> Any:
+    """Delete an integration; `mappings` says what becomes of its external mappings."""
+    ref = resource_ref(call, BY_ENTITY[IntegrationConfig])
+    choice = call.query.one_of("mappings", _MAPPING_CHOICES, MappingChoice.KEEP)
+    deletes = choice is MappingChoice.DELETE
+    if deletes and not call.permissions.allows("config:delete", "externalmapping"):
+        raise Forbidden("no permission for config:delete on externalmapping")
+    assert ref.id is not None
+    return await call.run(
+        life_cycle.delete_integration, call.stores, call.org_id, call.author, ref.id, choice
+    )
+
+
 async def _switch(call: Call, switch: Callable[[Stores, str, str, str], Any]) -> Any:
     id_ = member(call, IntegrationConfig.__name__)
     return await call.run(switch, call.stores, call.org_id, call.author, id_)
@@ -124,30 +136,6 @@ async def configs_of_type(call: Call) -> Any:
     return await call.run(
         integrations.integrations_of_type, call.stores, call.org_id, criteria, this
     )
-
-
-async def mappings_of_external(call: Call) -> Any:
-    """The mappings of something in another system."""
-    return await _mappings(
-        call,
-        {
-            "externalSystem": call.path["system"],
-            "externalTable": call.path["externalTable"],
-            "externalId": call.path["externalId"],
-        },
-    )
-
-
-async def mappings_of_entity(call: Call) -> Any:
-    """The mappings of an entity."""
-    return await _mappings(
-        call, {"m3terEntity": call.path["entity"], "m3terId": call.path["m3terId"]}
-    )
-
-
-async def _mappings(call: Call, criteria: dict[str, str]) -> Any:
-    this = page(call, _PAGE_MAX)
-    return await call.run(integrations.mappings_of, call.stores, call.org_id, criteria, this)
 
 
 async def available(call: Call) -> Any:
@@ -174,22 +162,6 @@ async def sign_in_options(call: Call) -> Any:
 async def option_values(call: Call) -> Any:
     """What an option can be."""
     return discovery.option_values(call.path["systemName"], call.path["configOption"])
-
-
-async def mapping_config(call: Call) -> Any:
-    """Which entities are mapped to what."""
-    del call
-    return discovery.mapping_config()
-
-
-async def list_mapping_values(call: Call) -> Any:
-    """What an entity can be mapped to in another system."""
-    return await call.run(
-        mapping_values,
-        *(call.stores, call.org_id, call.path["destination"], call.path["entityType"]),
-        call.path.get("integrationCredentialsId"),
-        call.query.text("externalTable"),
-    )
 
 
 async def runs_of_entity(call: Call) -> Any:
@@ -280,7 +252,6 @@ def _webhook(name: str, method: str, path: str, action: str, handler: Handler) -
 
 _CONFIG: Final = "integrationconfig"
 _RUN: Final = "integrationrun"
-_MAPPING: Final = "externalmapping"
 # Words that stand where an id may stand come before it.
 OPERATIONS: Final = (
     _webhook("CreateWebhookDestination", "POST", _WEBHOOKS, "create", create_webhook),
@@ -308,6 +279,14 @@ OPERATIONS: Final = (
         "config:update",
         _CONFIG,
         update_config,
+    ),
+    Operation(
+        "DeleteIntegrationConfig",
+        "DELETE",
+        f"{_CONFIGS}/{{id}}",
+        "config:delete",
+        _CONFIG,
+        delete_config,
     ),
     _get("GetAvailableConfig", f"{_CONFIGS}/available", _CONFIG, available),
     _get("GetAvailableSystems", f"{_CONFIGS}/available/systems", _CONFIG, available_systems),
@@ -366,30 +345,5 @@ OPERATIONS: Final = (
         "config:update",
         _RUN,
         replay_run,
-    ),
-    _get("GetExternalMappingConfiguration", _CHOICES, _MAPPING, mapping_config),
-    _get(
-        "GetExternalMappingOptionsForDestination",
-        f"{_CHOICES}/values/{{destination}}/{{entityType}}",
-        _MAPPING,
-        list_mapping_values,
-    ),
-    _get(
-        "GetExternalMappingOptionsForDestinationForCredentialsId",
-        f"{_CHOICES}/values/{{destination}}/{{entityType}}/{{integrationCredentialsId}}",
-        _MAPPING,
-        list_mapping_values,
-    ),
-    _get(
-        "ListExternalMappingsForM3terEntity",
-        f"{_MAPPINGS}/external/{{entity}}/{{m3terId}}",
-        _MAPPING,
-        mappings_of_entity,
-    ),
-    _get(
-        "ListExternalMappingsForExternalSystemAndEntity",
-        f"{_MAPPINGS}/externalid/{{system}}/{{externalTable}}/{{externalId}}",
-        _MAPPING,
-        mappings_of_external,
     ),
 )

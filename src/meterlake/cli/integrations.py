@@ -1,9 +1,10 @@
 """`meterlake integrations`: what was handed over to other systems, and what became of it."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cyclopts import App
 
+from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
@@ -14,15 +15,61 @@ _COLUMNS: Final = (
     *("dtCreated=time", "status", "destination", "entityType=of", "entityId=entity"),
     *("externalId=became", "error", "id"),
 )
+_LISTED: Final = ("id", "entityType=of", "destination", "name", "enabled", "error")
 
 
 def register(app: App) -> None:
     """Add the commands."""
     integrations = App(name="integrations", help="What was handed over to other systems.")
+    integrations.command(list_integrations, name="list")
+    integrations.command(delete)
     integrations.command(list_runs, name="runs")
     integrations.command(show_run, name="show")
     integrations.command(deliver)
     app.command(integrations)
+
+
+def list_integrations(*, options: Options = NO_OPTIONS) -> None:
+    """List the integrations: what each hands over, where to, and why it sends nothing.
+
+    Example: `meterlake integrations list`
+    """
+    from meterlake.model.integrations import IntegrationConfig
+    from meterlake.pipeline.config.entities import entity_document
+
+    with options.open() as (stores, organization), stores.state.reading(organization.id) as reader:
+        found = [entity_document(each, reader) for each in reader.all(IntegrationConfig)]
+    if options.json:
+        for each in found:
+            options.output.line(each)
+    else:
+        options.output.rows(found, _LISTED)
+
+
+def delete(
+    id: str,
+    /,
+    *,
+    mappings: Literal["keep", "delete"] = "keep",
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Delete an integration, also one that has sent bills.
+
+    What was sent stays where it is, and its runs stay listed.
+
+    Example: `meterlake integrations delete ID`
+
+    Args:
+        id: The integration's id, as in `meterlake integrations list`.
+        mappings: Whether it stays written down what bills became there, for every integration of the
+            system. Without that, another integration sends these bills a second time.
+    """
+    from meterlake.pipeline.integrations.life_cycle import MappingChoice, delete_integration
+
+    with options.open() as (stores, organization):
+        choice = MappingChoice(mappings)
+        gone = delete_integration(stores, organization.id, AUTHOR, id, choice)
+    options.output.record({"deleted": gone["id"], "mappings": mappings})
 
 
 def list_runs(

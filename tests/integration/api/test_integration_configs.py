@@ -190,3 +190,56 @@ def test_what_the_marketplace_took_is_reported_by_bill(server, now):
     assert [each["billId"] for each in reports] == ["b0", "b1"]
     assert list(reports[0]["reportedUsage"]["p-cents"].values()) == [1]
     assert later == {"data": []}
+
+
+def new_mapping(sdk, config_id):
+    return sdk.external_mappings.create(
+        m3ter_entity="Bill",
+        m3ter_id=NOBODY,
+        external_system="Webhook",
+        external_table="Bill",
+        external_id="inv-1",
+        integration_config_id=config_id,
+    )
+
+
+@pytest.mark.parametrize("choice", [None, "keep", "delete"])
+def test_mappings_go_or_stay_with_the_integration_by_choice(sdk, choice):
+    webhook = sdk.webhooks.create(**WEBHOOK, url="https://hooks.example.com/")
+    made = sdk.integration_configurations.create(
+        entity_type="Notification", destination="Webhook", destination_id=webhook.id
+    )
+    mapping = new_mapping(sdk, made.id)
+    query = {} if choice is None else {"mappings": choice}
+
+    assert sdk.integration_configurations.delete(made.id, extra_query=query).id == made.id
+    if choice == "delete":
+        with pytest.raises(m3ter.NotFoundError):
+            sdk.external_mappings.retrieve(mapping.id)
+    else:
+        left = sdk.external_mappings.delete(mapping.id)
+        assert (left.integration_config_id, left.external_id) == (None, "inv-1")
+
+
+def test_who_may_not_delete_mappings_deletes_none_with_an_integration(server, sdk, config):
+    mapping = new_mapping(sdk, config.id)
+    denied = {
+        "effect": "DENY",
+        "action": ["CONFIG_DELETE"],
+        "resource": ["config:externalmapping/*"],
+    }
+    allowed = {"effect": "ALLOW", "action": ["ALL"], "resource": ["*:*/*"]}
+    policy = sdk.permission_policies.create(name="No mappings", permission_policy=[allowed, denied])
+    with server.http() as http:
+        robot = http.post("/serviceusers", json={"name": "Robot"}).json()["id"]
+        sdk.permission_policies.add_to_service_user(policy.id, principal_id=robot)
+        key = http.post(f"/serviceusers/{robot}/accesskeys").json()
+    limited = server.sdk(api_key=key["id"], api_secret=key["apiSecret"])
+    with pytest.raises(m3ter.PermissionDeniedError, match="config:delete on externalmapping"):
+        limited.integration_configurations.delete(config.id, extra_query={"mappings": "delete"})
+    sdk.external_mappings.delete(mapping.id)
+
+
+def test_another_word_for_mappings_is_refused(sdk, config):
+    with pytest.raises(m3ter.BadRequestError, match=r"mappings: .drop. .* one of keep, delete"):
+        sdk.integration_configurations.delete(config.id, extra_query={"mappings": "drop"})

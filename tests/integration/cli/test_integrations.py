@@ -66,3 +66,25 @@ def test_a_run_is_shown_with_its_tries(home, capsys):
 
     assert run(["integrations", "show", id_, "--home", home]) == 0
     assert "no such customer" in capsys.readouterr().out
+
+
+def test_an_integration_is_listed_and_deleted(home, capsys, tmp_path):
+    file = tmp_path / "integration.yaml"
+    file.write_text(
+        "integrationConfigs:\n"
+        "  - {entityType: Bill, destination: HTTP, name: Books,"
+        ' configData: {url: "https://books.example.com/"}}\n'
+    )
+    assert run(["config", "apply", str(file), "--home", home]) == 0
+    capsys.readouterr()
+    assert run(["integrations", "list", "--home", home, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (listed["name"], listed["enabled"], listed["entityId"]) == ("Books", True, "*")
+
+    assert (
+        run(["integrations", "delete", listed["id"], "--mappings", "delete", "--home", home]) == 0
+    )
+    assert listed["id"] in capsys.readouterr().out
+    assert run(["integrations", "delete", listed["id"], "--home", home]) == 1
+    assert run(["integrations", "list", "--home", home, "--json"]) == 0
+    assert not capsys.readouterr().out

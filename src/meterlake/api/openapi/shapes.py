@@ -580,6 +580,7 @@ VERSIONED: Final = (
 
 # What standard operations take in the query besides pages and declared filters.
 MORE_QUERY: Final[dict[str, tuple[Parameter, ...]]] = {
+    "DeleteIntegrationConfig": (text("mappings", "keep", "delete"),),
     "GetLookupTable": (ADDITIONAL,),
     "ListCounterAdjustments": (text("sortOrder", "ASC", "DESC"),),
     "ListLookupTable": (ADDITIONAL,),

@@ -9,6 +9,7 @@ from meterlake.model.rules.integrations import (
     integration_fits_its_system,
     integration_state,
     mapping_is_the_only_one,
+    named_ids,
     webhook_can_sign,
     webhook_has_url,
 )
@@ -37,6 +38,7 @@ ROWS: Final = (
         entity=IntegrationConfig,
         # Of other systems the configuration says itself where they are.
         refs={"destination_id": WebhookDestination},
+        names=named_ids,
         key=("entity_type", "entity_id", "destination", "destination_id", "name"),
         rules=(integration_fits_its_system,),
         computed=integration_state,
@@ -51,6 +53,8 @@ ROWS: Final = (
         path="externalmappings",
         entity=ExternalMapping,
         refs={"integration_config_id": IntegrationConfig},
+        # What a bill became there is true without the integration, too.
+        released=("integration_config_id",),
         indexed=("m3ter_id",),
         rules=(mapping_is_the_only_one,),
         key=("m3ter_entity", "m3ter_id", "external_system", "external_table", "external_id"),

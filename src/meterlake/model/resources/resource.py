@@ -28,6 +28,7 @@ _SUFFIXES: Final[Mapping[Verb, str]] = {"list": "s", "search": "s"}
 
 Computed = Callable[[Record[Any], Configuration], dict[str, Any]]
 KeepUnset = Callable[[Any, Any], frozenset[str]]
+Names = Callable[[Any], frozenset[str]]
 _SEARCHABLE: Final = frozenset({"id", "ids", "createdBy", "dtCreated", "lastModifiedBy"})
 _NAME = re.compile(r"[a-z][A-Za-z]*")
 _PATH = re.compile(r"[a-z]+(?:/(?:[a-z]+|\{[a-z][A-Za-z]*\}))*")
@@ -80,6 +81,9 @@ class Resource:
         refs: Fields that hold an id, or several, and the kind that it belongs to. A dotted path
             leads into nested values.
         codes: The same for fields that name another entity by its code.
+        names: Of an entity, the ids of what it names in fields of which others say the kind: nothing
+            of them is deleted.
+        released: References that an entity forgets when what they lead to is deleted.
         indexed: Fields with texts by which State finds entities without reading all of them.
         key: Fields that identify an entity without a code in configuration files.
         label_key: The same where such an entity needs a label there, too, as a code is usual.
@@ -107,6 +111,8 @@ class Resource:
     entity: type[Entity]
     refs: Mapping[str, type[Entity]] = field(default_factory=lambda: MappingProxyType({}))
     codes: Mapping[str, type[Entity]] = field(default_factory=lambda: MappingProxyType({}))
+    names: Names | None = None
+    released: tuple[str, ...] = ()
     indexed: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     label_key: tuple[str, ...] = ()
@@ -142,6 +148,7 @@ class Resource:
             "docstring": not self.entity.__dict__.get("__doc__"),
             f"fields {named - fields}": not named <= fields,
             f"path members {members}": bool(members),
+            "released reference": not set(self.released) <= set(self.refs),
             "key of a singleton": self.singleton and bool(self.key),
             "code to refer to": not all(
                 "code" in kind.model_fields for kind in self.codes.values()

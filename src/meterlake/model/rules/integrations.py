@@ -7,12 +7,13 @@ from pydantic.alias_generators import to_camel
 from meterlake.model.accounts import Account
 from meterlake.model.addresses import Endpoint
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.errors import Conflict, Invalid, Required
+from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.model.headers import fits_header
 from meterlake.model.ids import derived_id
 from meterlake.model.integration_facts import IntegrationFacts
 from meterlake.model.integration_systems import (
     BILL,
+    NOTIFICATION,
     BillOptions,
     IntegrationSystem,
     system_of,
@@ -27,6 +28,7 @@ from meterlake.model.integrations import (
     RunStatus,
     WebhookDestination,
 )
+from meterlake.model.notifications import NotificationConfiguration
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
 from meterlake.model.secrets import MASK
@@ -102,6 +104,17 @@ def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSyst
             raise Invalid("integrationCredentialsId", shared, rule)
 
 
+def named_ids(config: IntegrationConfig) -> frozenset[str]:
+    """The notification that an integration is about, and the accounts that its configuration names."""
+    found: list[Any] = []
+    if config.entity_type.upper() == NOTIFICATION.upper() and config.entity_id is not None:
+        found.append(config.entity_id)
+    for name in _ACCOUNTS:
+        listed = config.config_data.get(to_camel(name))
+        found += listed if isinstance(listed, list | tuple) else ()
+    return frozenset(each.lower() for each in found if isinstance(each, str))
+
+
 def mapping_is_the_only_one(new: Proposed[ExternalMapping]) -> None:
     """An entity is one thing in a table of another system, for all or for one integration."""
     mapping = new.entity
@@ -118,7 +131,7 @@ def mapping_is_the_only_one(new: Proposed[ExternalMapping]) -> None:
 
 
 def _check_accounts(options: BillOptions, configuration: Configuration) -> None:
-    for name in ("account_ids", "restricted_account_ids"):
+    for name in _ACCOUNTS:
         for number, id_ in enumerate(getattr(options, name)):
             existing(Account, f"configData.{to_camel(name)}[{number}]", id_, configuration)
 
@@ -169,7 +182,11 @@ def integration_state(
     """How it is doing, and its newest run: some clients take a configuration for a run."""
     config = record.entity
     facts = configuration.integration_facts(record.id, config.destination_id)
-    disabled = facts.disabled or _reason_of_webhook(config, configuration)
+    disabled = (
+        facts.disabled
+        or _reason_of_webhook(config, configuration)
+        or _reason_of_notification(config, configuration)
+    )
     state: dict[str, Any] = {
         "authorized": _is_authorized(record, configuration, facts),
         "enabled": disabled is None,
@@ -194,6 +211,17 @@ def _reason_of_webhook(config: IntegrationConfig, configuration: Configuration) 
     return None if is_active else "the webhook is not active"
 
 
+def _reason_of_notification(config: IntegrationConfig, configuration: Configuration) -> str | None:
+    """Why there is nothing to send: the one notification that it is about is off, or was deleted."""
+    if config.entity_type.upper() != NOTIFICATION.upper() or config.entity_id is None:
+        return None
+    try:
+        notification = configuration.get(NotificationConfiguration, config.entity_id)
+    except NotFound:
+        return f"there is no notification {config.entity_id} any more"
+    return None if notification.entity.active else "its notification is not active"
+
+
 def _is_authorized(
     record: Record[IntegrationConfig], configuration: Configuration, facts: IntegrationFacts
 ) -> bool:
@@ -209,6 +237,8 @@ def _is_authorized(
     return config.credentials is not None or not system.needs_credentials
 
 
+# Members of the configuration of an integration of bills that list accounts.
+_ACCOUNTS: Final = ("account_ids", "restricted_account_ids")
 _NEEDED: Final = {
     CredentialsType.HTTP_BASIC: ("username", "password"),
     CredentialsType.STATIC_API_KEY: ("api_key",),

@@ -24,6 +24,7 @@ from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.references import existing
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
+from meterlake.pipeline.config.deletion import refuse_named, release
 from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.pipeline.config.webhook_addresses import address_policy, webhook_rules
 from meterlake.stages.config.check import Further, check_rules, check_still_valid, codes_exist
@@ -259,6 +260,8 @@ def delete_in(transaction: Transaction, record: Record[Any]) -> None:
         StillReferenced: Something refers to it: another entity, a bill, a transaction.
     """
     refuse_booked(transaction, record)
+    refuse_named(transaction, record)
+    release(transaction, record)
     transaction.delete(type(record.entity), record.id)
     groups.forget(transaction, record.id)
 

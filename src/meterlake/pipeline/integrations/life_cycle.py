@@ -1,9 +1,18 @@
-"""Integrations are switched off and on again."""
+"""Integrations are switched off and on again, and deleted."""
 
-from meterlake.model.integrations import IntegrationConfig, WebhookDestination
-from meterlake.pipeline.config.entities import Document, entity_document
+from enum import StrEnum
+
+from meterlake.model.errors import Conflict
+from meterlake.model.integrations import (
+    ExternalMapping,
+    IntegrationConfig,
+    RunStatus,
+    WebhookDestination,
+)
+from meterlake.pipeline.config.entities import Document, delete_in, entity_document
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
+from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.health import (
     HEALTHY,
     Health,
@@ -11,6 +20,14 @@ from meterlake.stores.state.integrations.health import (
     health_of,
     write_health,
 )
+from meterlake.stores.state.integrations.runs import RunFilters, page_of_runs
+
+
+class MappingChoice(StrEnum):
+    """What becomes of the external mappings of an integration that is deleted."""
+
+    KEEP = "keep"
+    DELETE = "delete"
 
 
 def enable_integration(stores: Stores, org_id: str, author: str, id: str) -> Document:
@@ -50,3 +67,40 @@ def disable_integration(stores: Stores, org_id: str, author: str, id: str) -> Do
         off = Health(disabled=transaction.now, reason=f"it was disabled by {author}")
         write_health(transaction.connection, org_id, id, off)
         return entity_document(record, transaction)
+
+
+def delete_integration(
+    stores: Stores,
+    org_id: str,
+    author: str,
+    id: str,
+    mappings: MappingChoice = MappingChoice.KEEP,
+) -> Document:
+    """Delete an integration; answers with what it was.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        author: Who does it.
+        id: The integration.
+        mappings: Whether what bills became there stays written down, for all integrations of the
+            system. Without it another integration sends a bill as if it had never been sent.
+
+    Raises:
+        NotFound: There is no such integration.
+        Conflict: A run is being sent at this moment, or a mapping that stays would say something
+            else than one of the whole system.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        record = transaction.get(IntegrationConfig, id)
+        gone = entity_document(record, transaction)
+        sending = RunFilters(config_id=id, statuses=(RunStatus.STARTED,))
+        under_way, _ = page_of_runs(transaction.connection, org_id, sending, Page(1, None))
+        if under_way:
+            raise Conflict(f"the run {under_way[0].id} is being sent; try again when it has ended")
+        if mappings is MappingChoice.DELETE:
+            for mapping in transaction.referring(ExternalMapping, IntegrationConfig, id):
+                delete_in(transaction, mapping)
+        delete_in(transaction, record)
+        forget_health(transaction.connection, org_id, id)
+        return gone

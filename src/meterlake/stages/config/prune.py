@@ -68,6 +68,8 @@ def _targets(record: Record[Any], configuration: Configuration) -> Iterator[str]
             named = configuration.find(kind, code)
             if named is not None:
                 yield named.id
+    if resource.names is not None:
+        yield from resource.names(record.entity)
 
 
 def in_use(gone: Sequence[Record[Any]], after: Configuration) -> Iterator[StillReferenced]:
@@ -84,7 +86,10 @@ def in_use(gone: Sequence[Record[Any]], after: Configuration) -> Iterator[StillR
     told: set[str] = set()
     for resource in RESOURCES:
         for record in after.all(resource.entity):
-            for target in _targets(record, after) if record.id not in rest else ():
+            targets = set() if record.id in rest else set(_targets(record, after))
+            for path in resource.released:
+                targets -= {target for _, target in values_at(record.entity, path)}
+            for target in sorted(targets):
                 if target in rest and target not in told:
                     told.add(target)
                     yield StillReferenced(
