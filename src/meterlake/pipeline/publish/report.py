@@ -5,6 +5,7 @@ The page holds its data and its scripts, asks no network for anything, and opens
 
 import importlib.resources
 import importlib.util
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from meterlake.model.period import Month, zone
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.model.sql import identifier, local_time
 from meterlake.pipeline.publish.views import create_views
+from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import PublishedMeter, column_name, measured_meters
 from meterlake.stages.report import charts
 from meterlake.stages.report.content import (
@@ -34,6 +36,7 @@ from meterlake.stages.report.content import (
     METERS_MAX,
     POINTS_MAX,
     ROWS_MAX,
+    BilledMonth,
     Day,
     Freshness,
     Report,
@@ -43,20 +46,21 @@ from meterlake.stages.report.content import (
     Usage,
     step_of,
 )
-from meterlake.stages.report.rollups import rollup_of
+from meterlake.stages.report.rollups import LATEST, LATEST_OF_ALL, rollup_of
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.bill_totals import read_month_totals
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 _PLACE: Final = "ts >= $start AND ts < $end"
 _LATEST: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM {table}"
 _STEPS: Final = """
-    SELECT strftime(date_trunc('{step}', {local}), '%Y-%m-%d'),
-        count(*){sums}
+    SELECT {step}, count(*){sums}
     FROM {table} WHERE {place} GROUP BY 1 ORDER BY 1 DESC LIMIT {most}"""
 # By the whole number below the sum, then by what is above it: as exact as the sum.
+_STEP: Final = "strftime(date_trunc('{step}', {local}), '%Y-%m-%d')"
 _TOP: Final = """
     SELECT account, whole, part FROM (
         SELECT account, {amount} FROM {table} WHERE {place} GROUP BY account
@@ -144,7 +148,10 @@ def _gather(
 ) -> Report:
     organization = stores.state.organization(org_id)
     with stores.state.reading(org_id) as reader:
-        timezone = StoredConfiguration(reader).single(OrganizationConfig).entity.timezone
+        configuration = StoredConfiguration(reader)
+        config = configuration.single(OrganizationConfig).entity
+        timezone = config.timezone
+        billed = list(_billed(reader, Currencies.of(configuration, config), month))
         meters = list(measured_meters(reader.all(Meter)))
         kinds = _kinds(reader.all(Aggregation))
         quantity_units = _quantity_units(reader, meters)
@@ -175,7 +182,14 @@ def _gather(
         rejected=connection.execute(_REJECTED.format(most=ROWS_MAX)).fetchall(),
         days=_days(connection, span if month else None),
         totals=list(_totals(connection, month, quantity_units)),
+        billed=billed,
     )
+
+
+def _billed(reader: Reader, currencies: Currencies, month: Month | None) -> Iterator[BilledMonth]:
+    for each in read_month_totals(reader, None if month is None else str(month))[:ROWS_MAX]:
+        decimals, _ = currencies.rounding(each.currency)
+        yield BilledMonth(*each, decimals)
 
 
 def _span(month: Month | None, tz: tzinfo, known: Sequence[Sequence[Any]]) -> Span:
@@ -210,16 +224,18 @@ def _usage(
     ]
     sums = "".join(f", {amount}" for amount in amounts)
     table = identifier(meter.name)
-    local = local_time("ts", span.zone)
-    query = _STEPS.format(
-        step=span.step, local=local, sums=sums, table=table, place=_PLACE, most=POINTS_MAX
-    )
+    step = _STEP.format(step=span.step, local=local_time("ts", span.zone))
+    query = _STEPS.format(step=step, sums=sums, table=table, place=_PLACE, most=POINTS_MAX)
     rows = connection.execute(query, span.bounds).fetchall()[::-1]
-    measurements = Series("measurements", None, [row[1] for row in rows])
-    series = [
-        Series(names[i], each.unit, [_whole(row[2 + 2 * i], row[3 + 2 * i]) for row in rows])
-        for i, each in enumerate(fields)
-    ]
+    series = [Series("measurements", None, [row[1] for row in rows])]
+    for i, (each, rollup) in enumerate(zip(fields, rollups, strict=True)):
+        values = [_whole(row[2 + 2 * i], row[3 + 2 * i]) for row in rows]
+        if rollup is LATEST:
+            column = identifier(column_name(each))
+            query = LATEST_OF_ALL.format(step=step, field=column, table=table, place=_PLACE)
+            known = {row[0]: row[1:] for row in connection.execute(query, span.bounds).fetchall()}
+            values = _carried(known, [row[0] for row in rows])
+        series.append(Series(names[i] + rollup.of, each.unit, values))
     ranked_by = charts.with_unit(names[0], fields[0].unit) if fields else "measurements"
     amount = amounts[0] if fields else "count(*), 0"
     top = _TOP.format(amount=amount, table=table, place=_PLACE, most=ACCOUNTS_MAX)
@@ -232,10 +248,19 @@ def _usage(
         meter.meter.entity.code,
         meter.meter.entity.name,
         [row[0] for row in rows],
-        [measurements, *series],
+        series,
         ranked_by,
         accounts,
     )
+
+
+def _carried(
+    known: Mapping[str, tuple[Any, Any]], steps: Sequence[str]
+) -> list[Decimal | int | None]:
+    """The sum at the end of each step: that of the last one before in which something changed."""
+    changed = sorted(known)
+    places = (bisect_right(changed, step) for step in steps)
+    return [_whole(*known[changed[at - 1]]) if at else None for at in places]
 
 
 def _whole(whole: Any, part: Any) -> Decimal | int | None:
@@ -313,7 +338,7 @@ def page_of(content: Report) -> str:
     others = [charts.rejected_chart(content), charts.ingest_chart(content)]
     drawn = [chart for _, *both in usage for chart in both] + [each for each in others if each.rows]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"number": charts.number_text}
+    environment.filters |= {"number": charts.number_text, "amount": charts.amount_text}
     # Within a script, only `<` could end it.
     figures = wire.dumps([chart.figure for chart in drawn]).decode().replace("<", "\\u003c")
     return environment.from_string(_file("page.html")).render(

@@ -190,6 +190,17 @@ def number_text(value: Decimal | int | None) -> str:
     return f"{'-' if sign or value < 0 else ''}{int(whole):,}{point}{rest}"
 
 
+def amount_text(amount: Decimal, places: int) -> str:
+    """Money as people read it: thousands apart, and at least the decimals of its currency.
+
+    >>> amount_text(Decimal("1234.5"), 2)
+    '1,234.50'
+    """
+    exponent = amount.normalize().as_tuple().exponent
+    own = -exponent if isinstance(exponent, int) else 0
+    return f"{amount:,.{max(places, own)}f}"
+
+
 def age_text(then: datetime | None, now: datetime) -> str:
     """How long ago something was.
 

@@ -35,7 +35,8 @@ class Usage:
         meter: Its code.
         name: Its name.
         steps: The first day of each day, week or month with usage.
-        series: Its measurements, and then its numeric fields, added up.
+        series: Its measurements, and then its numeric fields: added up, or of gauges the latest,
+            largest or smallest value.
         ranked_by: What accounts are ranked by.
         accounts: The accounts with most of it: code and how much.
     """
@@ -89,6 +90,28 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
+class BilledMonth:
+    """What the bills of a month come to in one currency.
+
+    Attributes:
+        month: The billed month.
+        bills: How many there are.
+        approved: How many of them are approved.
+        total: What all of them come to.
+        approved_total: What those come to that are approved.
+        decimals: Those of the currency.
+    """
+
+    month: str
+    currency: str
+    bills: int
+    approved: int
+    total: Decimal
+    approved_total: Decimal
+    decimals: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All of a report; instants are aware UTC, days those of `timezone`."""
 
@@ -107,6 +130,7 @@ class Report:
     rejected: Sequence[tuple[str, int]]
     days: Sequence[Day]
     totals: Sequence[Total]
+    billed: Sequence[BilledMonth] = ()
 
     @property
     def listed_meters(self) -> Sequence[Freshness]:

@@ -4,8 +4,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections import Counter
-from datetime import UTC
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 
@@ -17,11 +17,16 @@ from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.measurement import Category, Field
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, zone
+from meterlake.pipeline.billing.bills import approve_bills
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.publish.report import gather_report, page_of, report
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
+from meterlake.stores.state.billing.bills import of_period
+from tests.bills import a_home_to_bill
 from tests.databases import copy_home
 from tests.doubles.homes import Clock, Home, furnish, make_home
+from tests.statement_world import SEPTEMBER
 
 pytest_plugins = ["tests.doubles.fixtures"]
 EVIL = "<script>alert(1)</script>"
@@ -101,7 +106,7 @@ def test_a_month_is_one_of_the_organizations_calendar(home):
 
 
 def test_gauges_are_not_added_up(crowded):
-    """Seats on three days are no seats of a month: the latest ones count."""
+    """Seats on three days are no seats of a month: each account's latest ones count."""
     fields = (Field(Category.MEASURE, "seats"), Field(Category.MEASURE, "calls"))
     meter = crowded.meter("gauges", fields)
     with crowded.stores.state.transaction(crowded.org_id, "test") as t:
@@ -113,15 +118,47 @@ def test_gauges_are_not_added_up(crowded):
     rows = [
         (f"g-{day}", "acme", f"{day} 10:00:00", None, seats, calls) for day, seats, calls in days
     ]
+    wide = Decimal("99999999999999999999999999.5")
+    rows += [("g-zoë", "zoë's", "2026-10-01 11:00:00", None, wide, 0)]
+    rows += [("g-gone", "zoë's", "2026-10-03 09:00:00", None, 3, 0)]
     crowded.store(meter, rows)
     found = gather_report(crowded.stores, crowded.org_id)
     [usage] = [each for each in found.usage if each.meter == "gauges"]
 
-    assert [each.name for each in usage.series] == ["measurements", "latest Seats", "Calls"]
+    assert [each.name for each in usage.series] == [
+        "measurements",
+        "latest Seats of all accounts",
+        "Calls",
+    ]
     assert usage.ranked_by == "latest Seats (By)"
-    assert usage.accounts == [("acme", 5)]
-    assert usage.series[1].values == [40, 7, 5]
+    assert usage.accounts == [("acme", 5), ("zoë's", 3)]
+    # On the second day, the other account has what it had on the first.
+    assert usage.series[1].values == [wide + 40, wide + 7, 8]
     assert usage.series[2].values == [1, 2, 4]
+
+
+def test_the_page_has_the_amounts_of_bills(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        home.clock.time = datetime.now(UTC)
+        empty = page_of(gather_report(home.stores, home.org_id))
+        bill(home.stores, home.org_id, SEPTEMBER)
+        with home.stores.state.reading(home.org_id) as reader:
+            stored = of_period(reader, str(SEPTEMBER))
+        approved = stored[0]
+        approve_bills(home.stores, home.org_id, "finance", [approved.id])
+        found = gather_report(home.stores, home.org_id, SEPTEMBER)
+        other_month = gather_report(home.stores, home.org_id, Month(2020, 1))
+
+    assert "No bills yet" in empty
+    assert other_month.billed == []
+    totals = defaultdict(Decimal)
+    for each in stored:
+        totals[each.content.currency] += each.content.total
+    assert {each.currency: each.total for each in found.billed} == totals
+    assert sum(each.bills for each in found.billed) == len(stored)
+    assert sum(each.approved_total for each in found.billed) == approved.content.total
+    assert sum(each.approved for each in found.billed) == 1
+    assert f"<td>{approved.content.total:,.2f}</td>" in page_of(found)
 
 
 def test_a_month_without_usage_is_a_page(home, tmp_path):

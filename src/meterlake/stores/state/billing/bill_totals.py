@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
-from meterlake.model.money import exact
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.money import ZERO, exact
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
@@ -38,6 +39,49 @@ class BillTotals(NamedTuple):
         """The median of those before it, of which there is one at least."""
         with exact():
             return median(self.earlier)
+
+
+class MonthTotal(NamedTuple):
+    """What the bills of a month come to in one currency.
+
+    Attributes:
+        month: The billed month.
+        bills: How many there are.
+        approved: How many of them are approved.
+        total: What all of them come to.
+        approved_total: What those come to that are approved.
+    """
+
+    month: str
+    currency: str
+    bills: int
+    approved: int
+    total: Decimal
+    approved_total: Decimal
+
+
+def read_month_totals(reader: Reader, month: str | None = None) -> list[MonthTotal]:
+    """The totals of a month, or of all, the newest first, by currency."""
+    query = select(BILL.c.period, BILL.c.currency, BILL.c.status, BILL.c.total).where(
+        BILL.c.org == reader.org_id
+    )
+    if month is not None:
+        query = query.where(BILL.c.period == month)
+    found: dict[tuple[str, str], MonthTotal] = {}
+    with exact():
+        for row in reader.connection.execute(query):
+            key, amount = (row.period, row.currency), Decimal(row.total)
+            is_approved = row.status == BillStatus.APPROVED.value
+            own = found.get(key) or MonthTotal(*key, 0, 0, ZERO, ZERO)
+            found[key] = MonthTotal(
+                *key,
+                own.bills + 1,
+                own.approved + is_approved,
+                own.total + amount,
+                own.approved_total + (amount if is_approved else ZERO),
+            )
+    by_currency = sorted(found.values(), key=lambda each: each.currency)
+    return sorted(by_currency, key=lambda each: each.month, reverse=True)
 
 
 def read_bill_totals(
