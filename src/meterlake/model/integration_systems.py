@@ -275,6 +275,13 @@ STRIPE: Final = IntegrationSystem(
     categories=("Billing",),
 )
 STRIPE_TEST: Final = replace(STRIPE, name="STRIPE_TEST", display_name="Stripe test")
+
+
+def is_test_key(key: str) -> bool:
+    """Whether a key of Stripe is one of its test mode: `sk_test_…`, `rk_test_…`."""
+    return "_test_" in key[:8]
+
+
 AWS: Final = IntegrationSystem(
     name="AWS",
     display_name="AWS Marketplace",

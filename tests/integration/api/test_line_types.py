@@ -20,10 +20,11 @@ import httpx
 import pytest
 from m3ter.types.bills import LineItemResponse
 
-from meterlake.api.responses.bills import BillLineItem, BillLineItemResponse, BillResponse
+from meterlake.api.responses.bills import BillLineItemResponse
 from meterlake.model import wire
 from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.bill_members import BillLineItem, BillResponse
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.billing import (
     BandUsage,

@@ -20,8 +20,8 @@ from meterlake.api.openapi.schemas import (
 from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.api.responses.computed import COMPUTED
-from meterlake.api.responses.envelope import Envelope
 from meterlake.model import wire
+from meterlake.model.envelope import Envelope
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import SINGLETON, Verb
 

@@ -39,6 +39,7 @@ from meterlake.model.balances import BalanceTransaction, EntityType
 from meterlake.model.bill_document import AppendixDetail, DocumentFormat
 from meterlake.model.bill_explanation import ROWS_SHOWN_MAX
 from meterlake.model.bill_jobs import BillJobRecalculateRequest, BillJobRequest
+from meterlake.model.bill_members import BillResponse
 from meterlake.model.bill_requests import (
     ApproveBillsRequest,
     BillStatus,
@@ -155,14 +156,14 @@ _TOO_MANY_STATEMENTS: Final = {
 }
 # Bills and their lines.
 _INVOICED_QUERY: Final = (instant("externalInvoiceDateStart"), instant("externalInvoiceDateEnd"))
-_BILLS_OF: Final = Shape(gives=bills.BillResponse, page=100, query=(ADDITIONAL,))
+_BILLS_OF: Final = Shape(gives=BillResponse, page=100, query=(ADDITIONAL,))
 _MEMOS: Final[dict[type[MemoLineItem], type[BaseModel]]] = {
     CreditLineItem: bills.CreditLineItemResponse,
     DebitLineItem: bills.DebitLineItemResponse,
 }
 _BILLS: Final = {
     "ListBills": Shape(
-        gives=bills.BillResponse,
+        gives=BillResponse,
         page=100,
         query=(
             text("accountId"),
@@ -182,8 +183,8 @@ _BILLS: Final = {
     ),
     "GetAllBillsForAccount": _BILLS_OF,
     "GetAllBillsInBillingPeriod": _BILLS_OF,
-    "SearchBills": Shape(gives=bills.BillResponse, page=100, query=SEARCHED),
-    "GetBill": Shape(gives=bills.BillResponse, query=(ADDITIONAL,)),
+    "SearchBills": Shape(gives=BillResponse, page=100, query=SEARCHED),
+    "GetBill": Shape(gives=BillResponse, query=(ADDITIONAL,)),
     "VerifyBill": Shape(gives=bills.BillVerificationResponse),
     "DiffBill": Shape(gives=bills.BillDiffResponse, query=(whole("from", minimum=1), text("to"))),
     "GetBillDocument": Shape(
@@ -201,16 +202,16 @@ _BILLS: Final = {
             whole("version", minimum=1),
         ),
     ),
-    "GetLatestBill": Shape(gives=bills.BillResponse, query=(ADDITIONAL,)),
+    "GetLatestBill": Shape(gives=BillResponse, query=(ADDITIONAL,)),
     "ApproveBills": Shape(
         takes=ApproveBillsRequest,
         gives=bills.BillApprovalResponse,
         query=(*_INVOICED_QUERY, text("accountIds")),
     ),
     "ApproveAllBillsInBillingPeriod": Shape(gives=bills.BillApprovalResponse),
-    "UpdateBillStatus": Shape(takes=UpdateBillStatusRequest, gives=bills.BillResponse),
-    "LockBill": Shape(gives=bills.BillResponse),
-    "DeleteBill": Shape(gives=bills.BillResponse),
+    "UpdateBillStatus": Shape(takes=UpdateBillStatusRequest, gives=BillResponse),
+    "LockBill": Shape(gives=BillResponse),
+    "DeleteBill": Shape(gives=BillResponse),
     "DownloadBillsCsvUrl": Shape(takes=DownloadCsvRequest, gives=bills.ObjectUrlResponse),
     "DownloadBillsCsv": Shape(takes=DownloadCsvRequest, sends_file=True),
     "ListLineItems": Shape(
@@ -286,7 +287,7 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=BillJobRecalculateRequest, gives=bill_jobs.BillJobResponse, errors=_TOO_MANY_JOBS
     ),
     "GetBillJob": Shape(gives=bill_jobs.BillJobResponse),
-    "PreviewBill": Shape(takes=BillJobRequest, gives=bills.BillResponse, query=(flag("debug"),)),
+    "PreviewBill": Shape(takes=BillJobRequest, gives=BillResponse, query=(flag("debug"),)),
     "CancelBillJob": Shape(gives=bill_jobs.BillJobResponse),
     "ListLateUsage": Shape(
         gives=late_usage.LateUsageResponse,

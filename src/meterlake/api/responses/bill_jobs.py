@@ -2,9 +2,9 @@
 
 from enum import StrEnum
 
-from meterlake.api.responses.envelope import Envelope
 from meterlake.model.bill_jobs import BillJobBillingFrequency, BillJobType
 from meterlake.model.entity import Value
+from meterlake.model.envelope import Envelope
 from meterlake.model.fields import Day, Id, Integer, Text
 from meterlake.model.organization import CurrencyConversion
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from meterlake.api.responses.envelope import Envelope
 from meterlake.model.entity import Value
+from meterlake.model.envelope import Envelope
 from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
 from meterlake.model.integrations import RunStatus
 

@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from meterlake.api.responses.envelope import Envelope
 from meterlake.model.access import KeyStatus, PermissionStatement, PrincipalType, TargetType
 from meterlake.model.entity import Value
+from meterlake.model.envelope import Envelope
 from meterlake.model.fields import Flag, Id, Instant, Integer, Text
 
 

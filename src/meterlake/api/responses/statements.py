@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
-from meterlake.api.responses.envelope import Envelope
 from meterlake.model.bill_statements import StatementJobFilters, StatementStatus
+from meterlake.model.envelope import Envelope
 from meterlake.model.fields import Flag, Id, Text
 
 

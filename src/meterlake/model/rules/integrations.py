@@ -14,8 +14,12 @@ from meterlake.model.integration_facts import IntegrationFacts
 from meterlake.model.integration_systems import (
     BILL,
     NOTIFICATION,
+    STRIPE,
+    STRIPE_TEST,
     BillOptions,
+    HttpOptions,
     IntegrationSystem,
+    is_test_key,
     system_of,
     systems,
 )
@@ -33,6 +37,7 @@ from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
 from meterlake.model.secrets import MASK
 from meterlake.model.signing_secrets import SECRET_PREFIX, is_signing_secret
+from meterlake.model.template_members import check_members
 
 
 def webhook_has_url(new: Proposed[WebhookDestination]) -> None:
@@ -85,6 +90,9 @@ def integration_fits_its_system(new: Proposed[IntegrationConfig]) -> None:
         raise Required("destinationId")
     if isinstance(options, BillOptions):
         _check_accounts(options, new.configuration)
+    before = {} if new.before is None else new.before.config_data
+    if isinstance(options, HttpOptions) and options.template != before.get("template"):
+        check_members("configData.template", options.template)
 
 
 def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSystem) -> None:
@@ -94,6 +102,7 @@ def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSyst
             possible = ", ".join(system.credentials) or "no credentials"
             raise Invalid("credentials.type", credentials.type.value, possible)
         check_fields_of(credentials)
+        _check_mode(system, credentials)
     elif shared is not None and BILL in system.entity_types:
         owner = _owner_of(shared, new.configuration)
         if owner is None or owner.destination.upper() != system.name:
@@ -102,6 +111,20 @@ def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSyst
         if owner.hosts() != new.entity.hosts():
             rule = "credentials of an integration that sends to the same host"
             raise Invalid("integrationCredentialsId", shared, rule)
+
+
+def _check_mode(system: IntegrationSystem, credentials: IntegrationCredentials) -> None:
+    """Refuse a key of the other mode of Stripe, or one that is no secret: nothing could be sent."""
+    key = credentials.api_key
+    if key is None or system.name not in {STRIPE.name, STRIPE_TEST.name}:
+        return
+    if key.startswith(_NO_SECRETS):
+        rule = "a secret key (sk_…) or a restricted one (rk_…), which is the one that may write"
+        raise Invalid("credentials.apiKey", f"{key[:_MODE_END]}***", rule)
+    if is_test_key(key) != (system is STRIPE_TEST):
+        other = STRIPE if system is STRIPE_TEST else STRIPE_TEST
+        rule = f"a key of the mode of {system.name}; this one is of {other.name}"
+        raise Invalid("credentials.apiKey", f"{key[:_MODE_END]}***", rule)
 
 
 def named_ids(config: IntegrationConfig) -> frozenset[str]:
@@ -239,6 +262,10 @@ def _is_authorized(
 
 # Members of the configuration of an integration of bills that list accounts.
 _ACCOUNTS: Final = ("account_ids", "restricted_account_ids")
+# What begins like this signs or shows, and writes nothing.
+_NO_SECRETS: Final = ("pk_", "whsec_")
+# `sk_live_`
+_MODE_END: Final = 8
 _NEEDED: Final = {
     CredentialsType.HTTP_BASIC: ("username", "password"),
     CredentialsType.STATIC_API_KEY: ("api_key",),

@@ -11,6 +11,7 @@ import pytest
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.model.resources import BY_NAME
+from meterlake.model.template_members import check_members
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.config.webhook_addresses import address_policy
@@ -62,6 +63,7 @@ def receiver():
         ({"url": "https://x.test", "methd": "PUT"}, r"configData\.methd.*one of.*method"),
         ({"url": "https://x.test", "method": "GET"}, r"configData\.method"),
         ({"url": "https://x.test", "template": "{{ bill"}, r"configData\.template.*Jinja2"),
+        ({"url": "https://x.test", "template": "{{ bill.totl }}"}, r"configData\.template.*`totl`"),
         ({"url": "https://x.test", "keyHeader": "a b"}, r"configData\.keyHeader"),
         ({"url": "https://x.test", "keyHeader": "Content-Length"}, r"configData\.keyHeader"),
         ({"url": "http://169.254.169.254/"}, r"configData\.url: 'http://169"),
@@ -195,6 +197,48 @@ def test_an_integration_for_all_bills_sends_them_all_the_same(home, receiver, st
 
     assert [each.status for each in send_bills(home)] == [RunStatus.COMPLETE] * 2
     assert len(receiver.received) == 2
+
+
+def paths(value, before):
+    """The expressions of a template that lead to everything in a value."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield f"{before}['{name}']"
+            yield from paths(inner, f"{before}['{name}']")
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from paths(inner, f"{before}[{number}]")
+
+
+def test_every_member_that_is_sent_can_be_named(home, receiver):
+    whole = '{"bill": {{ bill | tojson }}, "account": {{ account | tojson }}}'
+    integrate(home, "HTTP", url=receiver.url("/200"), template=whole)
+    make_bills(home)
+    send_bills(home)
+    sent = json.loads(receiver.received[0].body)
+
+    named = [each for root in ("bill", "account") for each in paths(sent[root], root)]
+    assert "bill['lineItems'][0]['usagePerPricingBand'][0]['unitPrice']" in named
+    for each in named:
+        check_members("configData.template", f"{{{{ {each} }}}}")
+
+
+def test_a_template_of_before_that_names_nothing_is_kept_and_no_new_one(home):
+    made = integrate(home, "HTTP", url="https://x.test")
+    old = "{{ bill.totl | default(1) }}"
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        record = transaction.get(IntegrationConfig, made["id"])
+        data = {**record.entity.config_data, "template": old}
+        entity = record.entity.model_copy(update={"config_data": data})
+        transaction.update(record.id, record.version, entity)
+    ref = ResourceRef(BY_NAME["integrationConfigs"], {}, made["id"])
+    shown = entities.retrieve(home.stores, home.org_id, ref)
+
+    after = entities.update(home.stores, home.org_id, "test", ref, {**shown, "name": "Books"})
+    assert after["configData"]["template"] == old
+    after["configData"]["template"] = "{{ bill.totl | default(2) }}"
+    with pytest.raises(Invalid, match="`totl`"):
+        entities.update(home.stores, home.org_id, "test", ref, after)
 
 
 def test_an_answer_without_the_id_is_no_success(home, receiver):

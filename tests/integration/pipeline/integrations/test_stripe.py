@@ -16,7 +16,7 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Invalid
 from meterlake.model.events import fields_of
 from meterlake.model.integration_systems import SplitBy
-from meterlake.model.integrations import RunStatus
+from meterlake.model.integrations import IntegrationConfig, RunStatus
 from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
 from meterlake.pipeline.integrations.connectors.stripe_invoices import stripe_client
 from meterlake.stores.processes import free_port
@@ -187,7 +187,6 @@ def test_a_bill_of_nothing_and_a_credit_become_invoices_that_are_paid(home, stri
     [
         (None, RunStatus.AUTH_FAILED),
         ({**CREDENTIALS, "apiKey": "sk_test_of_somebody_else"}, RunStatus.AUTH_FAILED),
-        ({**CREDENTIALS, "apiKey": "sk_live_key"}, RunStatus.AUTH_FAILED),
     ],
 )
 def test_without_the_right_key_nothing_is_made(home, stripe, credentials, status):
@@ -197,6 +196,48 @@ def test_without_the_right_key_nothing_is_made(home, stripe, credentials, status
     make_bills(home)
 
     assert [each.status for each in send_bills(home)] == [status]
+    assert stripe.invoices == {}
+
+
+@pytest.mark.parametrize(
+    ("system", "key", "said"),
+    [
+        (
+            "STRIPE",
+            "sk_test_4eC39",
+            r"'sk_test_\*\*\*' .* mode of STRIPE; this one is of STRIPE_TEST",
+        ),
+        (
+            "stripe",
+            "rk_test_4eC39",
+            r"'rk_test_\*\*\*' .* mode of STRIPE; this one is of STRIPE_TEST",
+        ),
+        ("STRIPE_TEST", "sk_live_4eC39", r"mode of STRIPE_TEST; this one is of STRIPE"),
+        ("STRIPE", "pk_live_4eC39", "a secret key"),
+        ("STRIPE_TEST", "whsec_4eC39", "a secret key"),
+    ],
+)
+def test_a_key_that_could_send_nothing_is_refused_when_it_is_saved(home, system, key, said):
+    for type_ in ("STRIPE_SIGNED_REQUEST", "STATIC_API_KEY"):
+        with pytest.raises(Invalid, match=said) as refused:
+            integrate(home, system, {"type": type_, "apiKey": key})
+        assert refused.value.args[0] == "credentials.apiKey"
+        assert "4eC39" not in str(refused.value)
+
+
+def test_a_key_of_the_other_mode_that_was_stored_before_sends_nothing(home, stripe):
+    map_account(home, "acme", "cus_1")
+    made = integrate(home, "STRIPE_TEST", CREDENTIALS, accountIds=[account_id(home, "acme")])
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        record = transaction.get(IntegrationConfig, made["id"])
+        credentials = record.entity.credentials.model_copy(
+            update={"api_key": home.stores.secrets.encrypt("sk_live_key")}
+        )
+        entity = record.entity.model_copy(update={"credentials": credentials})
+        transaction.update(record.id, record.version, entity)
+    make_bills(home)
+
+    assert [each.status for each in send_bills(home)] == [RunStatus.AUTH_FAILED]
     assert stripe.invoices == {}
 
 
