@@ -7,10 +7,12 @@ imported before Prefect, which reads its settings when it is imported.
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.redaction import redact_logs
+from meterlake.stores.prefect_access import CLIENT_VARIABLE, password_for
 
 ENVIRONMENT: Final = {
     "DO_NOT_TRACK": "1",
@@ -18,6 +20,9 @@ ENVIRONMENT: Final = {
     # A temporary server takes 8 to 17 s on two cores; Prefect gives up after 20.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    # Of servers that Prefect starts for a run: no page of another origin may use them.
+    "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "",
+    "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
 }
 
 
@@ -34,3 +39,18 @@ for _name in ("prefect.flow_runs", "prefect.task_runs"):
     logging.getLogger(_name).addFilter(_without_trace)
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
+
+
+def _sign_in() -> None:
+    """Let a flow that is run by hand use the server that `meterlake serve` runs for the same home."""
+    api, before = os.environ.get("PREFECT_API_URL"), sys.argv[:-1]
+    if not api or CLIENT_VARIABLE in os.environ:
+        return
+    given = sys.argv[before.index("--home") + 1] if "--home" in before else None
+    home = given or os.environ.get("METERLAKE_HOME") or "meterlake-home"
+    password = password_for(Path(home), api)
+    if password is not None:
+        os.environ[CLIENT_VARIABLE] = password
+
+
+_sign_in()

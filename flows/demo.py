@@ -24,6 +24,7 @@ from flows.server import (
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.home.sample import create_sample
 from meterlake.settings import Settings
+from meterlake.stores.prefect_access import announce
 from meterlake.stores.processes import Child, child, free_port, wait_for
 
 
@@ -56,6 +57,7 @@ def _played(home: Path, port: int, server: Child) -> int:
     org = create_sample(Settings(home=home))
     wait_until_it_answers(server, home, port)
     _say(f"While this runs, look at {server_url(port)}/runs")
+    _say(f"Your browser is signed in there by {announce(home, server_url(port)).as_uri()}")
     command = [sys.executable, "-m", "flows.sample_run", "--home", str(home), "--org", org]
     environment = server_environment(home, port, os.environ)
     # What happened is printed step by step; the runs' logs are on the server.

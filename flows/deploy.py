@@ -44,7 +44,7 @@ def deploy(  # noqa: PLR0913 - the options of the command
         json: Print one JSON object per line instead of a table.
     """
     with tempfile.TemporaryDirectory(prefix="meterlake-deploy-") as folder:
-        environment = client_environment(Path(folder), api, os.environ)
+        environment = client_environment(home or Path(folder), api, os.environ)
         os.environ.clear()
         # Prefect keeps a folder of its own, which nobody needs afterwards.
         os.environ.update({**environment, "PREFECT_HOME": folder})

@@ -1,4 +1,4 @@
-"""A Prefect server of one home: its database in the home folder, on 127.0.0.1 only.
+"""A Prefect server of one home: its database and its password in the home folder, on 127.0.0.1 only.
 
 Nothing here imports Prefect before its environment is set.
 """
@@ -18,6 +18,14 @@ from cyclopts import App, Parameter
 from flows import ENVIRONMENT
 from meterlake.model.errors import Unavailable
 from meterlake.stores.files.durable import make_private
+from meterlake.stores.prefect_access import (
+    CLIENT_VARIABLE,
+    SERVER_VARIABLE,
+    announce,
+    ensure_password,
+    password_for,
+    server_folder,
+)
 from meterlake.stores.processes import Child, child, end_with_parent, free_port
 
 HOST: Final = "127.0.0.1"
@@ -29,11 +37,6 @@ _TOGETHER: Final = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
 }
-
-
-def server_folder(home: Path) -> Path:
-    """Where the server of a home keeps everything."""
-    return home.absolute() / "prefect"
 
 
 def server_url(port: int) -> str:
@@ -50,6 +53,7 @@ def server_environment(home: Path, port: int, given: Mapping[str, str]) -> dict[
         given: The environment around; what it says about other Prefect servers is left out.
     """
     folder = server_folder(home)
+    password = ensure_password(home)
     kept = {name: value for name, value in given.items() if not name.startswith("PREFECT_")}
     packages = [str(Path(__file__).resolve().parents[1]), *filter(None, [kept.get("PYTHONPATH")])]
     direct = [*filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy")]), HOST]
@@ -60,6 +64,11 @@ def server_environment(home: Path, port: int, given: Mapping[str, str]) -> dict[
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": f"{server_url(port)}/api",
         "PREFECT_SERVER_UI_API_URL": f"{server_url(port)}/api",
+        SERVER_VARIABLE: password,
+        CLIENT_VARIABLE: password,
+        # Pages of other origins; beside it, `flows.guard` looks at hosts and at sockets.
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": server_url(port),
+        "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
         # Prefect would unpack its pages beside its code, where we may not be allowed to write.
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(folder / "ui"),
         "PYTHONPATH": os.pathsep.join(packages),
@@ -74,12 +83,15 @@ def client_environment(home: Path, api: str, given: Mapping[str, str]) -> dict[s
     Args:
         home: The home folder.
         api: The URL of the server's API.
-        given: The environment around; what it says about credentials is kept.
+        given: The environment around; what it says about credentials is kept, except for the home's
+            own server, whose password is in the home.
     """
     direct = [*filter(None, [given.get("NO_PROXY") or given.get("no_proxy")]), HOST]
+    password = password_for(home, api)
     return {
         **ENVIRONMENT,
         **given,
+        **({} if password is None else {CLIENT_VARIABLE: password}),
         "PREFECT_HOME": str(server_folder(home)),
         "PREFECT_API_URL": api,
         "NO_PROXY": ",".join(direct),
@@ -150,15 +162,17 @@ def serve(
     environment = server_environment(home, port, os.environ)
     os.environ.clear()
     os.environ.update(environment)
+    page = announce(home, server_url(port))
     if as_child:
         end_with_parent()
     else:
         sys.stdout.write(f"Prefect: {server_url(port)} (Ctrl-C stops it)\n")
+        sys.stdout.write(f"Sign in: {page.as_uri()}\n")
         sys.stdout.flush()
     import uvicorn  # noqa: PLC0415  (it imports Prefect, after the environment is set)
 
     uvicorn.run(
-        "prefect.server.api.server:create_app",
+        "flows.guard:create_app",
         factory=True,
         host=HOST,
         port=port,

@@ -27,6 +27,8 @@ from uuid import uuid4
 
 import httpx
 
+from tests.prefect_access import SignedIn
+
 ROWS = 100
 WAIT_S = 600
 HEADER = "meter,account,uid,ts,measure.gb,where.region\n"
@@ -185,7 +187,9 @@ def measured(folder: Path, counts: list[int], *, flows: bool) -> dict[str, Cost]
     with (
         serving(home, *([] if flows else ["--no-flows"])) as line,
         client_of(line["api"], made) as http,
-        httpx.Client(base_url=f"{line.get('prefect')}/api", timeout=60) as pages,
+        httpx.Client(
+            base_url=f"{line.get('prefect')}/api", timeout=60, auth=SignedIn(home)
+        ) as pages,
     ):
         uploads(http, 1)
         before = wait_until_warm(http, pages) if flows else 0

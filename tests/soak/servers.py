@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from flows import server as prefect
+from meterlake.stores.prefect_access import CLIENT_VARIABLE, server_folder
 from meterlake.stores.processes import free_port
 from tests import postgres
 from tests.soak.relay import Address
@@ -119,9 +120,22 @@ class PrefectServer:
         self._opened = ExitStack()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it answers.
+
+        Machines reach it by other addresses, so it is none of a home: only its password protects it.
+        """
         port = self.address[1]
-        process = self._opened.enter_context(prefect.serving(self._home, port))
+        environment = prefect.server_environment(self._home, port, os.environ)
+        os.environ[CLIENT_VARIABLE] = environment[CLIENT_VARIABLE]
+        command = [sys.executable, "-m", "uvicorn", "prefect.server.api.server:create_app"]
+        command += ["--factory", "--port", str(port), "--log-level", "warning"]
+        folder = server_folder(self._home)
+        log = self._opened.enter_context((folder / "server.log").open("ab"))
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+        self._opened.callback(process.wait)
+        self._opened.callback(process.terminate)
         prefect.wait_until_it_answers(process, self._home, port)
 
     def remove(self) -> None:

@@ -185,9 +185,29 @@ def test_the_secrets_of_the_compose_file_are_in_a_file_of_their_own():
         "PGPASSWORD",
         "AWS_SECRET_ACCESS_KEY",
         "METERLAKE_SECRET_KEY",
+        "PREFECT_API_AUTH_STRING",
     }
     assert set(re.findall(r"\$\{(\w+):\?\}", text)) <= set(secrets)
     assert re.findall(r"PASSWORD: (?!\$\{)", text) == []
+
+
+def test_prefect_servers_of_the_samples_have_a_password_and_no_other_origin():
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["prefect"]
+    told = compose["environment"]
+    [server] = [each for each in manifests() if named(each) == "Deployment-prefect"]
+    [container] = server["spec"]["template"]["spec"]["containers"]
+    pods = {each["name"]: each for each in container["env"]}
+
+    assert told["PREFECT_SERVER_API_AUTH_STRING"] == "${PREFECT_API_AUTH_STRING:?}"
+    secret = pods["PREFECT_SERVER_API_AUTH_STRING"]["valueFrom"]["secretKeyRef"]
+    assert secret == {"name": "meterlake", "key": "PREFECT_API_AUTH_STRING"}
+    for origins in (
+        told["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"],
+        pods["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"]["value"],
+    ):
+        assert origins in {"", "http://127.0.0.1:4200"}
+    assert told["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"] == "true"
+    assert pods["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"]["value"] == "true"
 
 
 # The manifests of Kubernetes

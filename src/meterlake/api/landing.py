@@ -13,6 +13,7 @@ from meterlake.api.health import readiness
 from meterlake.api.pages import page
 from meterlake.model.version import code_version
 from meterlake.settings import Settings
+from meterlake.stores.prefect_access import is_own_connection, password_for, sign_in_link
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 # Proxies say for whom they ask; who asks through one is not on this machine.
@@ -55,7 +56,7 @@ async def _landing(request: Request) -> Response:
         LandingLink(
             "OpenAPI document", "The same for programs and code generators.", DOCUMENT, DOCUMENT
         ),
-        await _prefect(settings, inside=inside),
+        await _prefect(request, settings, inside=inside),
         LandingLink(
             "Health",
             "Whether the server lives (/healthz) and can answer (/readyz).",
@@ -71,7 +72,7 @@ async def _landing(request: Request) -> Response:
     return page("landing.html", title="meterlake", version=code_version(), places=places, url=url)
 
 
-async def _prefect(settings: Settings, *, inside: bool) -> LandingLink:
+async def _prefect(request: Request, settings: Settings, *, inside: bool) -> LandingLink:
     about = "Runs of flows and jobs, their logs, schedules and results."
     api = settings.prefect_url
     if not api:
@@ -83,6 +84,12 @@ async def _prefect(settings: Settings, *, inside: bool) -> LandingLink:
         )
     url = api.rstrip("/").removesuffix("/api")
     if await _answers(url):
+        password = password_for(settings.home, api)
+        # To whom could read the password in the home anyway, and to nobody else.
+        if password is not None and _is_own_browser(request):
+            return LandingLink(
+                "Prefect", about, url, sign_in_link(url, password), "good", "answers"
+            )
         return LandingLink("Prefect", about, url, url, "good", "answers")
     says = "does not answer; after a start that takes a while"
     return LandingLink("Prefect", about, url, url, "off", says)
@@ -106,6 +113,15 @@ def _home(settings: Settings, *, inside: bool) -> LandingLink:
         return LandingLink("Home", about, says="its path is shown on the server's own machine")
     state = "PostgreSQL" if settings.state else "SQLite in this folder"
     return LandingLink("Home", about, str(settings.home.absolute()), says=f"State: {state}")
+
+
+def _is_own_browser(request: Request) -> bool:
+    """Whether a browser of the user whom this process belongs to opens the page in a tab."""
+    opens = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    if request.client is None or any(request.headers.get(each) != opens[each] for each in opens):
+        return False
+    host, port = request.scope.get("server") or ("", None)
+    return port is not None and is_own_connection(request.client, (host, port))
 
 
 def _is_on_this_machine(request: Request) -> bool:

@@ -52,6 +52,8 @@ def serve(
         no_flows: Leave out Prefect: its server, its schedules, and the runs of jobs.
         api_only: Answer requests and do nothing else; `meterlake worker` does what waits.
     """
+    from meterlake.stores.prefect_access import announce
+
     settings = options.settings()
     _prepare(settings)
     environment = _environment(settings, workers)
@@ -76,6 +78,8 @@ def serve(
         others: list[Child] = []
         if settings.prefect_url is None and prefect:
             found["prefect"] = prefect.removesuffix("/api")
+            # A file that only who may read the home can open leads there with the password.
+            found["sign_in"] = announce(settings.home, found["prefect"]).as_uri()
             others = _start_prefect(stack, settings, environment, found["prefect"])
         worker = None if api_only else _start_worker(stack, environment)
         if options.json:

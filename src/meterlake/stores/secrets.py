@@ -1,15 +1,12 @@
 """Secrets at rest: encrypted with one key that lies in the home, or comes from the settings."""
 
-import os
-import secrets
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from meterlake.model.errors import Invalid, Required, Unavailable
 from meterlake.settings import Settings, variable
-from meterlake.stores.files.durable import disk, make_folder, sync
+from meterlake.stores.files.durable import create_once, disk, make_folder
 from meterlake.stores.home_settings import key_elsewhere
 
 if TYPE_CHECKING:
@@ -84,16 +81,4 @@ def _create(file: Path) -> None:
     from cryptography.fernet import Fernet  # noqa: PLC0415 - few commands need it
 
     make_folder(file.parent)
-    part = file.with_name(f".{FILE_NAME}.{secrets.token_hex(8)}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as opened:
-            opened.write(Fernet.generate_key() + b"\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        # A link, unlike a rename, never replaces the key that another process made meanwhile.
-        with suppress(FileExistsError):
-            os.link(part, file)
-    finally:
-        part.unlink(missing_ok=True)
-    sync(file.parent)
+    create_once(file, Fernet.generate_key() + b"\n")

@@ -1,5 +1,6 @@
 """The page at `/`: what runs where, for people; what is inside is shown inside only."""
 
+import os
 import re
 import socket
 from contextlib import closing
@@ -7,6 +8,7 @@ from contextlib import closing
 import httpx
 import pytest
 
+from meterlake.stores.prefect_access import announce, ensure_password, is_own_connection
 from meterlake.stores.processes import free_port
 from tests.served import running, served
 
@@ -72,6 +74,58 @@ def test_who_asks_from_elsewhere_sees_no_paths_and_no_addresses_inside(server, l
     assert "a &lt;b&gt; home" not in page
     assert str(listening) not in page
     assert "its path is shown on the server&#39;s own machine" in page
+
+
+OPENED = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+@pytest.fixture
+def own_prefect(server, listening):
+    """The Prefect server is that of the home, and has a password."""
+    announce(server.settings.home, f"http://127.0.0.1:{listening}")
+    return ensure_password(server.settings.home).partition(":")[2]
+
+
+def test_a_browser_of_the_same_user_is_signed_in_to_prefect_by_the_link(
+    server, listening, own_prefect
+):
+    page = text(server.url, **OPENED)
+
+    assert f'href="http://127.0.0.1:{listening}/sign-in#meterlake%3A{own_prefect}"' in page
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"},
+        {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+        *({**OPENED, **each} for each in OUTSIDE),
+    ],
+    ids=str,
+)
+def test_nobody_else_sees_the_password(server, own_prefect, headers):
+    """Not a script, not a frame, not who comes by a name or a proxy; other users: see below."""
+    assert own_prefect not in text(server.url, **headers)
+
+
+def test_another_user_of_the_machine_is_not_the_own_one():
+    with closing(socket.create_server(("127.0.0.1", 0))) as here:
+        with socket.create_connection(here.getsockname()) as asks:
+            pair = (asks.getsockname(), here.getsockname())
+            assert is_own_connection(*pair)
+            # Sockets of which the table has no row of ours.
+            assert not is_own_connection(pair[0], ("127.0.0.2", pair[1][1]))
+            assert not is_own_connection(("::1", pair[0][1]), pair[1])
+        if os.geteuid() == 0:
+            # The socket belongs to who made it.
+            os.seteuid(65534)
+            try:
+                asks = socket.create_connection(here.getsockname())
+            finally:
+                os.seteuid(0)
+            with asks:
+                assert not is_own_connection(asks.getsockname(), here.getsockname())
 
 
 def test_prefect_that_does_not_answer_or_was_not_started_is_told(server):

@@ -20,6 +20,7 @@ from meterlake.cli.serve import _warn
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.processes import free_port
 from tests.homes import settings
+from tests.prefect_access import SignedIn
 
 WAIT_S = 60
 COMMAND = "from meterlake.cli import main; main()"
@@ -187,7 +188,7 @@ def test_a_missing_home_is_one_clear_line(tmp_path):
 def test_what_is_stopped_by_sigterm_leaves_no_schedule_paused(home):
     folder, _ = home
     with serving(folder, "--port", str(free_port())) as (line, process):
-        until(lambda: len(deployments(line["prefect"])) >= len(DEPLOYMENTS), 4 * WAIT_S)
+        until(lambda: len(deployments(line["prefect"], folder)) >= len(DEPLOYMENTS), 4 * WAIT_S)
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) == 0
     with closing(sqlite3.connect(folder / "prefect" / "prefect.db")) as database:
@@ -202,9 +203,9 @@ def test_what_is_stopped_by_sigterm_leaves_no_schedule_paused(home):
     assert (folder / "prefect").stat().st_mode & 0o077 == 0
 
 
-def deployments(prefect):
+def deployments(prefect, home):
     with suppress(httpx.HTTPError):
-        answer = httpx.post(f"{prefect}/api/deployments/filter", json={})
+        answer = httpx.post(f"{prefect}/api/deployments/filter", json={}, auth=SignedIn(home))
         if answer.status_code == httpx.codes.OK:
             return answer.json()
     return []

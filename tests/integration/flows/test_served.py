@@ -15,6 +15,7 @@ from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import ACCOUNTS, EGRESS, HEADER, configure, csv_row, settings
 from tests.integration.cli.test_serve import serving
+from tests.prefect_access import SignedIn
 
 WAIT_S = 300
 
@@ -60,6 +61,10 @@ def urls(tmp_path: Path, made: Initialized) -> Iterator[tuple[str, str]]:
         yield line["api"], f"{line['prefect']}/api"
 
 
+def _pages(home: Path, url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, timeout=60, auth=SignedIn(home))
+
+
 def client_of(url: str, made: Initialized) -> httpx.Client:
     given = {"grant_type": "client_credentials"}
     token = httpx.post(
@@ -76,7 +81,7 @@ def test_what_came_in_and_what_is_corrected_is_seen(
     inbox = tmp_path / "home" / "drop" / "acme" / "inbox"
     (inbox / ".part").write_text(HEADER + csv_row("a") + csv_row("b", "many"))
     (inbox / ".part").rename(inbox / "dropped.csv")
-    with client_of(api, made) as http, httpx.Client(base_url=prefect, timeout=60) as pages:
+    with client_of(api, made) as http, _pages(tmp_path / "home", prefect) as pages:
         until(lambda: http.get("/measurements/receipt?uid=a").json()["status"] == "accepted", "a")
         # Prefect is up, and so are its deployments.
         path = "/deployments/name/ingest-summary/ingest-summary"
@@ -112,7 +117,7 @@ def test_prefect_listens_on_loopback_only_and_keeps_no_secret(
     home, secret = tmp_path / "home", "canary-7f3a91c2e5d84b06"
     with serving(home, "--port", str(free_port())) as (line, process):
         api, prefect = line["api"], f"{line['prefect']}/api"
-        with client_of(api, made) as http, httpx.Client(base_url=prefect, timeout=60) as pages:
+        with client_of(api, made) as http, _pages(tmp_path / "home", prefect) as pages:
             token = http.headers["Authorization"].removeprefix("Bearer ")
             hook = {
                 "name": "hook",

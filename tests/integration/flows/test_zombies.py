@@ -17,6 +17,7 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.stores.processes import free_port
+from tests.prefect_access import SignedIn
 
 ROOT = Path(__file__).parents[3]
 WAIT_S = 300
@@ -66,7 +67,7 @@ def test_a_run_that_was_killed_is_crashed_and_told(
         monkeypatch.setenv("METERLAKE_PREFECT_URL", api)
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
         assert run(["deploy", "--home", str(home), "--webhook", url]) == 0
-        client = httpx.Client(base_url=api, timeout=60, trust_env=False)
+        client = httpx.Client(base_url=api, timeout=60, trust_env=False, auth=SignedIn(home))
         deployment = client.get("/deployments/name/close-month/close-month").json()["id"]
         given = {"org": "acme", "month": "2026-10", "file": ["never-*"]}
         made = client.post(
@@ -106,7 +107,7 @@ def test_a_closing_whose_file_is_late_fails_and_both_are_told(
         monkeypatch.setenv("METERLAKE_PREFECT_URL", api)
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
         assert run(["deploy", "--home", str(home), "--webhook", url]) == 0
-        client = httpx.Client(base_url=api, timeout=60, trust_env=False)
+        client = httpx.Client(base_url=api, timeout=60, trust_env=False, auth=SignedIn(home))
         deployment = client.get("/deployments/name/close-month/close-month").json()["id"]
         given = {"org": "acme", "month": "2026-10", "file": ["never-*"], "hours": 0, "look": 1}
         made = client.post(

@@ -131,3 +131,23 @@ def write_durably(target: Path, *, needed: bool = True) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def create_once(file: Path, content: bytes) -> None:
+    """Create a file that only its owner reads, durably, unless it is there already."""
+    if file.exists():
+        return
+    part = file.with_name(f".{file.name}.{secrets.token_hex(8)}.part")
+    with disk():
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as opened:
+                opened.write(content)
+                opened.flush()
+                os.fsync(opened.fileno())
+            # A link, unlike a rename, never replaces what another process made meanwhile.
+            with suppress(FileExistsError):
+                os.link(part, file)
+        finally:
+            part.unlink(missing_ok=True)
+    sync(file.parent)
