@@ -38,7 +38,9 @@ def edit(job: BackfillJob, action: Action, body: Body) -> int:
             step = Next(job.backfill, last.number + 1 if last else 1, job.now)
             with lake.files.securing():
                 body(connection, step)
-                write_step(lake, connection, step, action, job.author, snapshot)
+                # Not when it began: it may take long.
+                done = step._replace(at=job.now)
+                write_step(lake, connection, done, action, job.author, snapshot)
             mark_step("backfill.changed")
         made = lake.committed_snapshot()
     mark_step("backfill.committed")

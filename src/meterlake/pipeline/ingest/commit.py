@@ -44,7 +44,8 @@ class Commit:
     """What one source brings to the lake. `receipt` counts all that passed as accepted."""
 
     receipt: Receipt
-    finished_at: datetime
+    # Asked when all but the ledger's row is written: nobody knows before how long that takes.
+    now: Callable[[], datetime]
     meters: dict[str, MeterFields] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     files: list[StagedFile] = field(default_factory=list)
@@ -185,7 +186,7 @@ def write(
         files, receipt = _deduplicate(connection, suspects, what)
     check_staged(receipt, files, what.meters)
     registered = _register(lake, connection, files, what)
-    row = ledger.source_row(receipt, what.finished_at, what.versions)
+    row = ledger.source_row(receipt, what.now(), what.versions)
     lake.insert(connection, "source", [row])
     return WrittenSource(replace(receipt, new_accounts=created), registered, hashes)
 

@@ -235,7 +235,7 @@ def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -
                 only = None
         if only is not None and only.is_empty():
             receipt = replace(receipt, received=past.done.received, repeats=past.done.received)
-            return commit(lake, Commit(receipt, stores.now()))
+            return commit(lake, Commit(receipt, stores.now))
     reading = _reading(stores, org_id, source, only)
     with lake.sending() as send:
         sent = None if send is None else SentFiles(send)
@@ -291,7 +291,7 @@ def _prepare_commit(
     )
     return Commit(
         counted,
-        stores.now(),
+        stores.now,
         meters={
             meter.table: replace(meter, former=tuple(sorted(staged.former.get(meter.table, ()))))
             for meter in reading.meters.values()
@@ -339,4 +339,4 @@ def _report_failure(
         reason=Reason(error.reason),
         detail=error.detail,
     )
-    return commit(lake, Commit(receipt, stores.now()))
+    return commit(lake, Commit(receipt, stores.now))

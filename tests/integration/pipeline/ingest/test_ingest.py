@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from meterlake.model import failpoint
 from meterlake.model.mapping import parse_mapping
 from meterlake.model.receipt import Delivery
 from meterlake.pipeline.ingest.run import ingest_file
@@ -763,3 +764,19 @@ def test_a_mapping_reads_parquet_of_any_shape(home):
 
     assert home.ingest("a.parquet", data, mapping()).accepted == 1
     assert home.uids()[0][0] == "1"
+
+
+def test_a_source_is_finished_when_it_is_committed(home, monkeypatch):
+    """Not when it was read: then it waits for the lock, and is compared and registered."""
+
+    def hook(name):
+        if name == "commit.locked":
+            home.clock.advance(seconds=56)
+
+    began = home.clock()
+    monkeypatch.setattr(failpoint, "hook", hook)
+    home.ingest("a.csv", GOOD)
+
+    [[received, finished]] = home.query("SELECT received_at, finished_at FROM lake.source")
+    assert received == began.replace(tzinfo=None)
+    assert (finished - received).total_seconds() == 56
