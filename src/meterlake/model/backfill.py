@@ -14,6 +14,7 @@ from meterlake.model.period import Period, format_instant, parse_instant
 STEP: Final = "backfill_step"
 RETRACTION: Final = "retraction"
 CORRECTION: Final = "correction"
+WITHDRAWN_SOURCE: Final = "withdrawn_source"
 
 # Every period of a window is looked at by itself: thousands of years would hold up the worker.
 _LONGEST: Final = timedelta(days=36_525)

@@ -252,6 +252,27 @@ LAKE_TABLES: Final = {
         "meter_id": "VARCHAR",
         "reason": "VARCHAR",
         "retracted_at": "TIMESTAMP",
+        # The attempt that had brought it; older versions of meterlake did not note it.
+        "attempt": "INTEGER",
+    },
+    # Attempts at sources that are withdrawn whole: their rejected rows wait for nobody.
+    "withdrawn_source": {
+        "backfill": "VARCHAR",
+        "step": "INTEGER",
+        "identity": "VARCHAR",
+        "attempt": "INTEGER",
+    },
+    # Who gave up rejected rows and why, or took that back; of each row the last one counts.
+    "dismissal": {
+        "identity": "VARCHAR",
+        "row": "BIGINT",
+        "part": "SMALLINT",
+        "tries": "INTEGER",
+        "number": "INTEGER",
+        "action": "VARCHAR",
+        "reason": "VARCHAR",
+        "author": "VARCHAR",
+        "done_at": "TIMESTAMP",
     },
     # By how much backfills changed the number of a source's incomplete measurements.
     "correction": {

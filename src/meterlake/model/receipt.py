@@ -13,7 +13,8 @@ class Requeued(NamedTuple):
     """Where a row of a requeued source comes from: a rejected row of another source.
 
     `identity`, `row` and `part` are those under which it came in first, `attempt` is the attempt
-    that rejected it there last. `tries` counts how often it was requeued, with this time.
+    that rejected it there last. `tries` counts how often it was requeued, with this time. `status`
+    is what it had when it was chosen.
     """
 
     identity: str
@@ -22,6 +23,7 @@ class Requeued(NamedTuple):
     part: int
     tries: int
     edited: bool
+    status: str = "open"
 
 
 Format = Literal["csv", "ndjson", "json", "parquet"]

@@ -5,6 +5,7 @@ once more when it is applied; what comes out must be the same.
 """
 
 import filecmp
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -46,13 +47,9 @@ from meterlake.stores.lake.backfill_rows import (
     stage_keys,
     taken_uids,
 )
-from meterlake.stores.lake.backfill_steps import (
-    Next,
-    forget_corrections,
-    note_corrected,
-    note_retracted,
-)
+from meterlake.stores.lake.backfill_steps import Next, forget_corrections, note_corrected
 from meterlake.stores.lake.tables import newest_snapshot
+from meterlake.stores.lake.withdrawals import note_emptied, note_retracted, note_withdrawn
 
 
 def keep_sources(job: BackfillJob, files: list[Path], mapping: Path | None, *, ended: bool) -> None:
@@ -265,6 +262,7 @@ def apply(job: BackfillJob) -> int:
         # Before anything is deleted: should this be rolled back, the cache must know all uids.
         job.lake.uids.refresh(connection, before)
         job.progress(withdraw(job, connection, step), 1, 1 + len(found))
+        note_emptied(connection, step, job.folder.gone)
         # Not by the snapshot before: within a transaction that shows what it wrote, too.
         stayed = incoming.rows_stored(connection, found)
         for each in found:
@@ -311,11 +309,12 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
         )
     refuse_taken(job, taken_uids(connection, folder.gone, but=folder.came))
     refuse_deleted_accounts(job, connection)
+    note_retracted(connection, step, folder.came)
+    note_withdrawn(connection, step, _deliveries(job))
     rows = delete_measurements(connection, folder.came)
     delete_uids(connection, folder.came, rows)
     note_corrected(connection, step, folder.came)
     delete_errors(connection, folder.came)
-    note_retracted(connection, step, folder.came)
     bring_back(connection, folder.gone, job.backfill.snapshot, with_uids=True)
     mark_step("backfill.brought_back")
     bring_back_errors(connection, folder.gone, job.backfill.snapshot)
@@ -325,9 +324,12 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
 def _identities(job: BackfillJob, connection: duckdb.DuckDBPyConnection) -> list[str]:
     """The sources that it brought."""
     rows = connection.execute(
-        "SELECT DISTINCT identity FROM lake.source"
-        " WHERE starts_with(delivery, $prefix)"
-        " AND regexp_full_match(delivery[len($prefix) + 1:], '[0-9]+')",
-        {"prefix": _prefix(job)},
+        "SELECT DISTINCT identity FROM lake.source WHERE regexp_full_match(delivery, $deliveries)",
+        {"deliveries": _deliveries(job)},
     ).fetchall()
     return [row[0] for row in rows]
+
+
+def _deliveries(job: BackfillJob) -> str:
+    """A pattern of the ids of its deliveries."""
+    return f"{re.escape(_prefix(job))}[0-9]+"

@@ -27,11 +27,11 @@ from meterlake.stores.lake.backfill_rows import (
     stage_keys,
     taken_uids,
 )
-from meterlake.stores.lake.backfill_steps import (
-    Next,
-    forget_corrections,
-    note_corrected,
+from meterlake.stores.lake.backfill_steps import Next, forget_corrections, note_corrected
+from meterlake.stores.lake.rejected import count_waiting
+from meterlake.stores.lake.withdrawals import (
     note_retracted,
+    note_withdrawn_source,
     retracted_uids,
     retractions,
 )
@@ -56,7 +56,8 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     folder.begin()
     with job.lake.reader() as connection:
         rows = stage_keys(connection, selection(job), snapshot, folder.gone)
-        if rows == 0 or (spec.uids and rows != len(set(spec.uids))):
+        waiting = 0 if spec.source is None else count_waiting(connection, spec.source)
+        if rows + waiting == 0 or (spec.uids and rows != len(set(spec.uids))):
             raise _nothing(connection, job)
         mark_step("backfill.keys_staged")
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
@@ -64,7 +65,8 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     with staged_changes(job) as changes:
         found = difference(job.stores, job.backfill.org_id, snapshot, changes)
     folder.write({"fingerprint": marks, "rows": rows})
-    return {"measurementsGone": rows, "measurementsCame": 0, **found}
+    told = {"rejectedRowsWithdrawn": waiting} if spec.source is not None else {}
+    return {"measurementsGone": rows, "measurementsCame": 0, **told, **found}
 
 
 @contextmanager
@@ -80,11 +82,12 @@ def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> Meterla
     """Why there is nothing to withdraw: it never came, or is withdrawn already."""
     spec = job.backfill.spec
     if spec.source is not None:
-        marks = retractions(connection, [spec.source]).get(spec.source, [])
+        found = retractions(connection, [spec.source]).values()
+        marks = [mark for each in found for mark in each]
         what = f"all measurements of source {_source(connection, spec.source)}"
         return _again(what, marks) if marks else NotFound("measurement of source", spec.source)
-    found = connection.execute(f"SELECT uid FROM {keys(job.folder.gone)}").fetchall()
-    missing = sorted(set(spec.uids).difference(row[0] for row in found))
+    there = connection.execute(f"SELECT uid FROM {keys(job.folder.gone)}").fetchall()
+    missing = sorted(set(spec.uids).difference(row[0] for row in there))
     withdrawn = retracted_uids(connection, missing)
     if not withdrawn:
         return NotFound("measurement with uid", missing[0])
@@ -107,24 +110,26 @@ def _again(what: str, marks: Sequence[Mapping[str, Any]]) -> Conflict:
 
 
 def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
-    """Withdraw them, within a transaction.
+    """Withdraw them, within a transaction; of a source its rejected rows, too.
 
     Raises:
         Conflict: They are not as they were staged.
     """
     check_untouched(job, connection, selection(job))
     job.progress(withdraw(job, connection, step), 1, 1)
+    if job.backfill.spec.source is not None:
+        note_withdrawn_source(connection, step, job.backfill.spec.source)
 
 
 def withdraw(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> int:
     """Delete the measurements of `gone` with all that belongs to them, and note it; how many."""
     gone = job.folder.gone
+    note_retracted(connection, step, gone)
     rows = delete_measurements(connection, gone)
     mark_step("backfill.deleted")
     delete_uids(connection, gone, rows)
     note_corrected(connection, step, gone)
     delete_errors(connection, gone)
-    note_retracted(connection, step, gone)
     return rows
 
 

@@ -218,7 +218,7 @@ def _check_ledger(
     if past.attempts + 1 != receipt.attempt:
         raise Conflicting
     origins = receipt.delivery.origins
-    if origins and not ledger.are_open(connection, origins):
+    if origins and not ledger.are_as_chosen(connection, origins):
         raise Overtaken
 
 

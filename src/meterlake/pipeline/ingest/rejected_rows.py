@@ -4,7 +4,7 @@ What only looks at them loads nothing of ingest.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import duckdb
@@ -15,7 +15,9 @@ from meterlake.model.rejection import Reason
 from meterlake.stores import Stores
 from meterlake.stores.lake import receipts as sources
 from meterlake.stores.lake import rejected
+from meterlake.stores.lake.dismissals import decisions
 from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, RowRef
+from meterlake.stores.lake.withdrawals import retractions
 
 # Rows that are read, or given in again, at once.
 BATCH_ROWS: Final = 10_000
@@ -85,6 +87,17 @@ def named_meters(stores: Stores, org_id: str) -> set[str]:
         return found.union(reader.codes(Meter))
 
 
+def count_set_aside(stores: Stores, org_id: str, filters: RejectedFilter) -> dict[str, int]:
+    """How many of the rows that are meant, whatever their state, are withdrawn or dismissed.
+
+    Raises:
+        NotFound: There is no lake.
+        Unavailable: The lake failed.
+    """
+    with stores.lake(org_id).reader() as connection:
+        return rejected.count_set_aside(connection, filters)
+
+
 def show_rejected(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
     """One rejected row with everything that is known of it.
 
@@ -97,12 +110,45 @@ def show_rejected(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         place = place_of(connection, id)
         found = rejected.at(connection, [place])
         history = rejected.tries(connection, place)
+        decided = decisions(connection, place)
+        withdrawn = _withdrawals(connection, found)
     if found:
-        return found[0].to_wire() | {"history": history}
+        more = {"history": history, "decisions": decided, "withdrawnBy": withdrawn}
+        return found[0].to_wire() | more
     if not history:
         raise NotFound("rejected row", id)
     # It was rejected once, and came in when its source was delivered again.
     return {"id": str(place), "status": "delivered again", "history": history}
+
+
+def _withdrawals(
+    connection: duckdb.DuckDBPyConnection, found: Sequence[RejectedRow]
+) -> list[dict[str, Any]]:
+    """By which backfills a row is withdrawn: with its source, or with the one that brought it in."""
+    for row in found:
+        if row.status == "withdrawn":
+            marks = retractions(connection, [row.identity, row.new_identity or row.identity])
+            of_source = marks.get((row.identity, row.attempt), [])
+            again = (mark for key, mark in marks.items() if key[0] == row.new_identity)
+            return of_source or next(again, [])
+    return []
+
+
+def places_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[RowRef]:
+    """The places of rows that somebody named, each once.
+
+    Raises:
+        Invalid: One is no id, or no row was ever rejected there.
+        NotFound: There is no such source.
+    """
+    known: dict[str, str] = {}
+    places = {place_of(connection, each, known): each for each in ids}
+    strangers = places.keys() - rejected.ever_rejected(connection, places)
+    for place in sorted(strangers):
+        raise Invalid(
+            "id", places[place], "of a rejected row, as `meterlake rejected list` shows it"
+        )
+    return list(places)
 
 
 def place_of(

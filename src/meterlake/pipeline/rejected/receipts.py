@@ -11,9 +11,9 @@ from meterlake.model.errors import NotFound
 from meterlake.stages.ingest.validate.content_hash import uid_hashes
 from meterlake.stores import Stores
 from meterlake.stores.lake import receipts, rejected
-from meterlake.stores.lake.backfill_steps import retracted_uids, retractions
 from meterlake.stores.lake.receipts import ReceiptFilters
 from meterlake.stores.lake.rejected import RowRef
+from meterlake.stores.lake.withdrawals import retracted_uids, retractions
 from meterlake.stores.state.core.reader import Reader
 
 
@@ -62,9 +62,11 @@ def show_receipts(stores: Stores, org_id: str, source: str) -> list[dict[str, An
 
 
 def _with_retractions(connection: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Receipts with what backfills withdrew of their sources."""
+    """Receipts with what backfills withdrew of what each attempt brought."""
     marks = retractions(connection, [each["identity"] for each in found])
-    return [{**each, "retracted": marks.get(each["identity"], [])} for each in found]
+    return [
+        {**each, "retracted": marks.get((each["identity"], each["attempt"]), [])} for each in found
+    ]
 
 
 def uid_receipts(stores: Stores, org_id: str, uids: Sequence[str]) -> list[dict[str, Any]]:
@@ -110,9 +112,8 @@ def _first_seen(
     meter_id, source, row, part = row_ref
     sources = receipts.of_source(connection, source)
     # What was withdrawn came in by another attempt after that.
-    of_place = [each["at"] for each in retracted if _row_ref(each) == (source, row, part)]
-    if of_place:
-        sources = [each for each in sources if each["finishedAt"] > max(of_place)]
+    marks = [each for each in retracted if _row_ref(each) == (source, row, part)]
+    sources = [each for each in sources if all(_is_later(each, mark) for mark in marks)]
     # The attempt that accepted it was not the first one if its row was rejected before.
     tries = rejected.tries(connection, RowRef(source, row, part))
     refused = {each["attempt"] for each in tries if not each["requeued"]}
@@ -139,6 +140,13 @@ def _first_seen(
             for each in later
         ],
     }
+
+
+def _is_later(receipt: dict[str, Any], retracted: dict[str, Any]) -> bool:
+    """Whether an attempt came after the one whose measurement was withdrawn."""
+    if retracted["attempt"] is None:
+        return bool(receipt["finishedAt"] > retracted["at"])
+    return bool(receipt["attempt"] > retracted["attempt"])
 
 
 def _row_ref(row: dict[str, Any]) -> tuple[str, int, int]:

@@ -5,7 +5,7 @@ first: the link stands in the transaction that commits the source. A row without
 that it would have had where it came in, so that delivering that file again changes nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,7 +26,7 @@ from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, make_folder, move, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake import receipts, rejected
-from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, RowRef
+from meterlake.stores.lake.rejected import NOT_IN, RejectedFilter, RejectedRow, RowRef, Status
 
 Item = TypeVar("Item")
 
@@ -72,14 +72,14 @@ def requeue(stores: Stores, org_id: str, filters: RejectedFilter) -> Requeue:
     done = Requeue()
     with _alone(stores, org_id):
         for rows in _batches(every_rejected(stores, org_id, filters)):
-            _give_in(stores, org_id, {row.place: None for row in rows}, done)
+            _give_in(stores, org_id, {row.place: None for row in rows}, done, {"open"})
     return done
 
 
 def requeue_edited(stores: Stores, org_id: str, edits: Iterable[Edit]) -> Requeue:
-    """Give in rows again as somebody edited them.
+    """Give in rows again that somebody names, as he edited them or as they are.
 
-    Safe to repeat and to interrupt: rows that came in meanwhile are counted as settled.
+    Those that are withdrawn or dismissed come in, too: he means them. Safe to repeat and to interrupt: rows that came in meanwhile are counted as settled.
 
     Raises:
         Invalid: An edit names no rejected row, names one twice, is no measurement, or changes the
@@ -90,7 +90,7 @@ def requeue_edited(stores: Stores, org_id: str, edits: Iterable[Edit]) -> Requeu
     with _alone(stores, org_id):
         texts = _check_edits(stores, org_id, edits)
         for batch in _batches(texts.items()):
-            _give_in(stores, org_id, dict(batch), done)
+            _give_in(stores, org_id, dict(batch), done, NOT_IN)
     return done
 
 
@@ -115,7 +115,7 @@ def _check_edits(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[Row
         for place in strangers - rejected.ever_rejected(connection, strangers):
             raise Invalid("id", found[place].id, f"a rejected row ({found[place].where})")
     for place, row in rows.items():
-        if row.status == "open":
+        if row.status in NOT_IN:
             _check_uid(row, found[place])
     return {place: edit.measurement for place, edit in found.items()}
 
@@ -131,13 +131,19 @@ def _check_uid(row: RejectedRow, edit: Edit) -> None:
         raise Invalid("uid", uid, rule)
 
 
-def _give_in(stores: Stores, org_id: str, texts: dict[RowRef, str | None], done: Requeue) -> None:
-    """Make one source of rows: as they are, or with a new text."""
+def _give_in(
+    stores: Stores,
+    org_id: str,
+    texts: dict[RowRef, str | None],
+    done: Requeue,
+    allowed: Collection[Status],
+) -> None:
+    """Make one source of those rows that have one of some states: as they are, or with a new text."""
     for _ in range(_TRIES):
         with stores.lake(org_id).reader() as connection:
             rows = rejected.at(connection, texts)
         rows.sort(key=lambda row: row.place)
-        still = [row for row in rows if row.status == "open"]
+        still = [row for row in rows if row.status in allowed]
         readable = [row for row in still if texts[row.place] or row.measurement]
         try:
             if readable:
@@ -162,7 +168,9 @@ def _ingest_rows(
         edited = texts[row.place] is not None and texts[row.place] != row.measurement
         lines.append(text)
         origins.append(
-            Requeued(row.identity, row.attempt, row.row, row.part, row.tries + 1, edited)
+            Requeued(
+                row.identity, row.attempt, row.row, row.part, row.tries + 1, edited, row.status
+            )
         )
     id_ = f"requeue-{uuid4().hex}"
     path = folder / f"{id_}.ndjson"

@@ -325,6 +325,7 @@ RETRACTION: Final = LakeTable(
         "meter_id": "meter.id.",
         "reason": "Why, as whoever withdrew it said.",
         "retracted_at": "When, UTC.",
+        "attempt": "source.attempt that had brought it; NULL if an older version withdrew it.",
     },
 )
 BACKFILL_STEP: Final = LakeTable(

@@ -3,14 +3,21 @@
 A step and all that it changes are one transaction, so the lake alone tells whether it was done.
 """
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.backfill import CORRECTION, RETRACTION, STEP, Action, Backfill, Mode
+from meterlake.model.backfill import (
+    CORRECTION,
+    RETRACTION,
+    STEP,
+    WITHDRAWN_SOURCE,
+    Action,
+    Backfill,
+    Mode,
+)
 from meterlake.model.measurement import CALCULATION_ERROR
 from meterlake.model.period import aware, naive
 from meterlake.stores.lake.backfill_rows import keys
@@ -105,21 +112,6 @@ def write_step(
     lake.insert(connection, STEP, [[*about, snapshot, step.instant]])
 
 
-def note_retracted(connection: duckdb.DuckDBPyConnection, step: Next, path: Path) -> None:
-    """Note that the measurements of a file of keys are withdrawn, within a transaction."""
-    connection.execute(
-        f"INSERT INTO lake.{RETRACTION} BY NAME"
-        " SELECT $backfill AS backfill, $step AS step, source AS identity, row, part, uid,"
-        f" meter_id, $reason AS reason, $at AS retracted_at FROM {keys(path)}",
-        {
-            "backfill": step.backfill.id,
-            "step": step.number,
-            "reason": step.backfill.spec.reason,
-            "at": step.instant,
-        },
-    )
-
-
 def note_corrected(
     connection: duckdb.DuckDBPyConnection, step: Next, path: Path, staged: str | None = None
 ) -> None:
@@ -140,40 +132,5 @@ def note_corrected(
 
 def forget_corrections(connection: duckdb.DuckDBPyConnection, id: str, step: int) -> None:
     """Take out what a step noted, as it is undone, within a transaction."""
-    for table in (RETRACTION, CORRECTION):
+    for table in (RETRACTION, CORRECTION, WITHDRAWN_SOURCE):
         connection.execute(f"DELETE FROM lake.{table} WHERE backfill = ? AND step = ?", [id, step])
-
-
-def retractions(
-    connection: duckdb.DuckDBPyConnection, identities: Sequence[str]
-) -> dict[str, list[dict[str, Any]]]:
-    """By whom measurements of sources are withdrawn: backfill, why, when and how many."""
-    rows = connection.execute(
-        f"SELECT identity, backfill, any_value(reason), max(retracted_at), count(*) FROM lake.{RETRACTION}"
-        " WHERE identity IN (SELECT unnest(CAST($identities AS VARCHAR[])))"
-        " GROUP BY identity, backfill ORDER BY max(retracted_at), backfill",
-        {"identities": list(identities)},
-    ).fetchall()
-    found: dict[str, list[dict[str, Any]]] = {}
-    for identity, backfill, reason, at, count in rows:
-        line = {"backfill": backfill, "reason": reason, "at": at.replace(tzinfo=UTC)}
-        found.setdefault(identity, []).append({**line, "measurements": count})
-    return found
-
-
-def retracted_uids(
-    connection: duckdb.DuckDBPyConnection, uids: Sequence[str]
-) -> dict[str, list[dict[str, Any]]]:
-    """By whom measurements were withdrawn, by uid, the oldest first."""
-    rows = connection.execute(
-        "SELECT r.uid, r.backfill, r.reason, r.retracted_at, r.identity, r.row, r.part"
-        f" FROM lake.{RETRACTION} AS r"
-        " WHERE r.uid IN (SELECT unnest(CAST($uids AS VARCHAR[]))) ORDER BY r.retracted_at, r.backfill",
-        {"uids": list(uids)},
-    ).fetchall()
-    found: dict[str, list[dict[str, Any]]] = {}
-    for uid, backfill, reason, at, identity, row, part in rows:
-        line = {"backfill": backfill, "reason": reason, "at": at.replace(tzinfo=UTC)}
-        place = {"identity": identity, "row": row, "part": part}
-        found.setdefault(uid, []).append({**line, **place})
-    return found

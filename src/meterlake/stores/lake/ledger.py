@@ -13,6 +13,7 @@ from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES
 from meterlake.model.period import naive
 from meterlake.model.receipt import SAMPLE_MAX, Delivery, History, Receipt, Requeued
 from meterlake.model.rejection import Reason, Rejection
+from meterlake.stores.lake.rejected import ITEMS
 
 _REJECTED_SCHEMA: Final = {
     "identity": pl.String,
@@ -58,18 +59,10 @@ _PRESENT: Final = f"""
 _FREED: Final = """
     SELECT 1 FROM lake.retraction w ANTI JOIN lake.uid_index u ON u.uid = w.uid
     WHERE w.identity <> ? LIMIT 1"""
-# Whether a chosen row was looked at again since, where it came in or by another requeue.
-_OVERTAKEN: Final = """
-    WITH newest AS (
-        SELECT identity, max(attempt) AS attempt FROM lake.source s
-        SEMI JOIN chosen c USING (identity) WHERE s.status = 'done' GROUP BY identity
-    ), tried AS (
-        SELECT identity, row, part, max(tries) AS tries FROM lake.requeue q
-        SEMI JOIN chosen c USING (identity, row, part) GROUP BY ALL
-    )
-    SELECT count(*) FROM chosen c
-    LEFT JOIN newest n USING (identity) LEFT JOIN tried t USING (identity, row, part)
-    WHERE c.attempt IS DISTINCT FROM n.attempt OR c.tries <> coalesce(t.tries, 0) + 1"""
+# Whether a chosen row was looked at again since, withdrawn, dismissed or taken up again.
+_OVERTAKEN: Final = f"""{ITEMS}
+    SELECT count(*) FROM chosen c LEFT JOIN item i USING (identity, row, part)
+    WHERE i.status IS DISTINCT FROM c.status OR i.attempt <> c.attempt OR i.tries + 1 <> c.tries"""
 assert list(_REJECTED_SCHEMA) == list(LAKE_TABLES["rejected"])
 
 
@@ -203,13 +196,15 @@ def rejected_frame(
 
 def requeue_frame(origins: Sequence[Requeued], identity: str) -> pl.DataFrame:
     """Where the rows of a requeued source come from, in the columns of the table."""
-    rows = [(*origin, identity, number) for number, origin in enumerate(origins, 1)]
+    rows = [(*origin[:-1], identity, number) for number, origin in enumerate(origins, 1)]
     return pl.DataFrame(rows, schema=_REQUEUE_SCHEMA, orient="row")
 
 
-def are_open(connection: duckdb.DuckDBPyConnection, origins: Sequence[Requeued]) -> bool:
+def are_as_chosen(connection: duckdb.DuckDBPyConnection, origins: Sequence[Requeued]) -> bool:
     """Whether all these rows are as they were when they were chosen: rejected, not looked at since."""
-    connection.register("chosen", requeue_frame(origins, "").to_arrow())
+    status = pl.Series("status", [origin.status for origin in origins], dtype=pl.String)
+    chosen = requeue_frame(origins, "").with_columns(status)
+    connection.register("chosen", chosen.to_arrow())
     try:
         found = connection.execute(_OVERTAKEN).fetchone()
     finally:

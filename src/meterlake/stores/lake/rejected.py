@@ -1,11 +1,12 @@
 """Rejected rows of a lake as people mend them: each once, under the place where it came in first.
 
 A row that was given in again and rejected again is still the same row: it shows the text and the
-reason of its last try. It is mended when a try was not rejected.
+reason of its last try. It is mended when a try was not rejected. Nobody waits for rows that are
+withdrawn with their source, nor for those that somebody dismissed.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -15,41 +16,66 @@ from meterlake.model.period import naive
 from meterlake.model.rejection import Reason
 from meterlake.stores.files.temporary import temporary_table
 
-Status = Literal["open", "requeued"]
+Status = Literal["open", "dismissed", "withdrawn", "requeued"]
+
+# What may be given in again if somebody names it: all but what came in.
+NOT_IN: Final[frozenset[Status]] = frozenset({"open", "dismissed", "withdrawn"})
 
 # How many digits of an identity name a row.
 SHOWN_DIGITS: Final = 12
 
+# Of a source counts its newest attempt that is not withdrawn; if all are, the newest of all.
 ITEMS: Final = """
 WITH newest AS (
-    SELECT identity, max(attempt) AS attempt FROM lake.source WHERE status = 'done'
-    GROUP BY identity
+    SELECT s.identity, bool_and(w.identity IS NOT NULL) AS withdrawn,
+        coalesce(max(s.attempt) FILTER (w.identity IS NULL), max(s.attempt)) AS attempt
+    FROM lake.source s LEFT JOIN (
+        SELECT DISTINCT identity, attempt FROM lake.withdrawn_source
+    ) w USING (identity, attempt)
+    WHERE s.status = 'done' GROUP BY s.identity
 ), link AS (
     SELECT q.identity, q.row, q.part, q.attempt, q.tries, q.edited, q.new_identity, q.new_row,
-        x.identity IS NULL AS mended, x.reason, x.field, x.detail, x.meter, x.uid, x.original,
-        x.measurement
+        CASE WHEN x.identity IS NOT NULL THEN 'rejected' WHEN w.identity IS NOT NULL
+            THEN 'withdrawn' ELSE 'stored' END AS outcome,
+        x.reason, x.field, x.detail, x.meter, x.uid, x.original, x.measurement
     FROM lake.requeue q
     LEFT JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
+    LEFT JOIN (
+        SELECT DISTINCT identity, row FROM lake.retraction
+    ) w ON w.identity = q.new_identity AND w.row = q.new_row
     QUALIFY row_number() OVER (PARTITION BY q.identity, q.row, q.part ORDER BY q.tries DESC) = 1
+), given_up AS (
+    SELECT identity, row, part, arg_max(action, number) AS action, arg_max(tries, number) AS tries,
+        arg_max(reason, number) AS because, arg_max(author, number) AS dismissed_by,
+        arg_max(done_at, number) AS dismissed_at
+    FROM lake.dismissal GROUP BY identity, row, part
 ), item AS (
     SELECT r.identity, r.attempt, r.row, r.part, r.name,
-        if(l.mended, 'requeued', 'open') AS status,
+        CASE WHEN l.outcome = 'stored' THEN 'requeued'
+            WHEN n.withdrawn OR l.outcome = 'withdrawn' AND r.attempt = l.attempt THEN 'withdrawn'
+            WHEN d.action = 'dismiss' AND d.tries = coalesce(l.tries, 0) THEN 'dismissed'
+            ELSE 'open' END AS status,
         coalesce(l.tries, 0) AS tries, l.edited, l.new_identity, l.new_row,
-        if(l.mended = false, l.reason, r.reason) AS reason,
-        if(l.mended = false, l.field, r.field) AS field,
-        if(l.mended = false, l.detail, r.detail) AS detail,
-        if(l.mended = false, l.meter, r.meter) AS meter,
-        if(l.mended = false, l.uid, r.uid) AS uid,
+        if(l.outcome = 'rejected', l.reason, r.reason) AS reason,
+        if(l.outcome = 'rejected', l.field, r.field) AS field,
+        if(l.outcome = 'rejected', l.detail, r.detail) AS detail,
+        if(l.outcome = 'rejected', l.meter, r.meter) AS meter,
+        if(l.outcome = 'rejected', l.uid, r.uid) AS uid,
         r.original,
-        if(l.mended = false, l.measurement, r.measurement) AS measurement
+        if(l.outcome = 'rejected', l.measurement, r.measurement) AS measurement,
+        d.because, d.dismissed_by, d.dismissed_at
     FROM lake.rejected r
     LEFT JOIN link l USING (identity, row, part)
+    LEFT JOIN given_up d USING (identity, row, part)
     LEFT JOIN newest n ON n.identity = r.identity AND n.attempt = r.attempt
-    WHERE if(l.mended, r.attempt = l.attempt, n.identity IS NOT NULL)
+    WHERE if(l.outcome = 'stored', r.attempt = l.attempt, n.identity IS NOT NULL)
         AND r.identity NOT IN (SELECT new_identity FROM lake.requeue)
 )"""
 _SELECT: Final = f"""{ITEMS}
-SELECT item.*, s.delivery, s.received_at, s.format
+SELECT item.* EXCLUDE (because, dismissed_by, dismissed_at), s.delivery, s.received_at, s.format,
+    if(item.status = 'dismissed', item.because, NULL),
+    if(item.status = 'dismissed', item.dismissed_by, NULL),
+    if(item.status = 'dismissed', item.dismissed_at, NULL)
 FROM item JOIN lake.source s ON s.identity = item.identity AND s.attempt = item.attempt"""
 
 
@@ -67,7 +93,7 @@ GROUP BY reason ORDER BY reason"""
 # Whether there are any: what they have become since costs more than most commands.
 ANY: Final = "SELECT true FROM lake.rejected LIMIT 1"
 
-_PLACE: Final = {"identity": "VARCHAR", "row": "BIGINT", "part": "SMALLINT"}
+PLACE: Final = {"identity": "VARCHAR", "row": "BIGINT", "part": "SMALLINT"}
 
 
 class RowRef(NamedTuple):
@@ -143,6 +169,9 @@ class RejectedRow:
     delivery: str
     received_at: datetime
     format: str
+    because: str | None = None
+    dismissed_by: str | None = None
+    dismissed_at: datetime | None = None
 
     @property
     def place(self) -> RowRef:
@@ -179,6 +208,9 @@ class RejectedRow:
             "format": self.format,
             "original": self.original,
             "measurement": self.measurement,
+            "because": self.because,
+            "dismissedBy": self.dismissed_by,
+            "dismissedAt": self.dismissed_at and self.dismissed_at.replace(tzinfo=UTC),
         }
 
 
@@ -204,7 +236,7 @@ def at(connection: duckdb.DuckDBPyConnection, places: Iterable[RowRef]) -> list[
     """The rows at some places, as far as they are rejected, or were requeued."""
     query = f"""{_SELECT} SEMI JOIN wanted w
         ON w.identity = item.identity AND w.row = item.row AND w.part = item.part"""
-    with temporary_table(connection, "wanted", _PLACE, list(places)):
+    with temporary_table(connection, "wanted", PLACE, list(places)):
         rows = connection.execute(query).fetchall()
     return [RejectedRow(*row) for row in rows]
 
@@ -213,7 +245,7 @@ def ever_rejected(connection: duckdb.DuckDBPyConnection, places: Iterable[RowRef
     """Those of the places at which a row was rejected at any time."""
     query = """SELECT DISTINCT identity, row, part FROM lake.rejected
         SEMI JOIN wanted USING (identity, row, part)"""
-    with temporary_table(connection, "wanted", _PLACE, list(places)):
+    with temporary_table(connection, "wanted", PLACE, list(places)):
         rows = connection.execute(query).fetchall()
     return {RowRef(*row) for row in rows}
 
@@ -236,6 +268,28 @@ def count_open(
         return {}
     rows = connection.execute(_COUNT_OPEN, [naive(received_from), str(first), str(last)])
     return dict(rows.fetchall())
+
+
+def count_set_aside(
+    connection: duckdb.DuckDBPyConnection, filters: RejectedFilter
+) -> dict[str, int]:
+    """How many of the rows that are meant wait for nobody: withdrawn or dismissed."""
+    if connection.execute(ANY).fetchone() is None:
+        return {}
+    tests, values = replace(filters, status=None).conditions()
+    where = " AND ".join(["item.status IN ('dismissed', 'withdrawn')", *tests])
+    query = f"""{ITEMS} SELECT item.status, count(*)
+        FROM item JOIN lake.source s ON s.identity = item.identity AND s.attempt = item.attempt
+        WHERE {where} GROUP BY ALL ORDER BY ALL"""
+    return dict(connection.execute(query, values).fetchall())
+
+
+def count_waiting(connection: duckdb.DuckDBPyConnection, identity: str) -> int:
+    """How many rows of a source are rejected, and not withdrawn; those that came in since are not."""
+    query = f"""{ITEMS} SELECT count(*) FROM item
+        WHERE identity = ? AND status IN ('open', 'dismissed')"""
+    [[count]] = connection.execute(query, [identity]).fetchall()
+    return int(count)
 
 
 def meters(connection: duckdb.DuckDBPyConnection) -> set[str]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 
+from meterlake.model.backfill import RETRACTION, WITHDRAWN_SOURCE
 from meterlake.model.errors import Invalid
 from meterlake.model.measurement import (
     FIELDS_KEY,
@@ -18,6 +19,18 @@ from meterlake.model.measurement import (
 )
 from meterlake.model.sql import identifier
 from meterlake.stores.lake.connection import translate_errors
+
+# Sources of which older versions of meterlake withdrew all measurements.
+_WITHDRAWN_BEFORE: Final = f"""
+    INSERT INTO lake.{WITHDRAWN_SOURCE} BY NAME
+    SELECT w.backfill, w.step, s.identity, s.attempt FROM lake.source s JOIN (
+        SELECT identity, count(*) AS rows, max(retracted_at) AS latest,
+            arg_max(backfill, retracted_at) AS backfill, arg_max(step, retracted_at) AS step
+        FROM lake.{RETRACTION} GROUP BY identity
+    ) w USING (identity) JOIN (
+        SELECT identity, sum(accepted) AS rows FROM lake.source GROUP BY identity
+    ) b USING (identity)
+    WHERE w.rows = b.rows AND s.status = 'done' AND s.finished_at <= w.latest"""
 
 
 def field_types(meter: MeterFields) -> dict[str, str]:
@@ -76,6 +89,8 @@ def missing(connection: duckdb.DuckDBPyConnection) -> list[str]:
         if table not in present:
             listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
             statements.append(f"CREATE TABLE lake.{identifier(table)} ({listed})")
+            if table == WITHDRAWN_SOURCE and RETRACTION in present:
+                statements.append(_WITHDRAWN_BEFORE)
             continue
         statements += [
             f"ALTER TABLE lake.{identifier(table)} ADD COLUMN {identifier(name)} {kind}"

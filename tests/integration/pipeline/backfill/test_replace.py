@@ -11,6 +11,9 @@ from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.ingest.rejected_rows import list_rejected
+from meterlake.pipeline.rejected.requeue import requeue
+from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import EGRESS, HEADER, configure, csv_row
 from tests.integration.pipeline.backfill.test_retract import SUM
 
@@ -261,3 +264,63 @@ def test_revert_is_refused_if_the_old_uids_are_taken(home):
 
     with pytest.raises(Conflict, match="'a3'"):
         backfill.revert(home.stores, home.org_id, "p1", "ann")
+
+
+# -- rejected rows of what is replaced, or was -------------------------------------------------
+
+
+def states(home):
+    """The files, lines and states of rejected rows."""
+    wanted = RejectedFilter(status=None)
+    rows = list_rejected(home.stores, home.org_id, wanted, 100)
+    return sorted((row.name, row.row, row.status) for row in rows)
+
+
+def test_rejected_rows_of_a_replacement_that_is_reverted_are_withdrawn(home):
+    new = HEADER + csv_row("n1", 5) + csv_row("bad", "x")
+    start(home, new)
+    apply(home)
+    assert states(home) == [("new-0.csv", 3, "open")]
+
+    backfill.revert(home.stores, home.org_id, "p1", "bob")
+
+    assert states(home) == [("new-0.csv", 3, "withdrawn")]
+    backfill.restart(home.stores, home.org_id, "p1", "ann")
+    apply(home)
+    assert states(home) == [("new-0.csv", 3, "open")]
+    balanced(home)
+
+
+@pytest.mark.slow
+def test_rejected_rows_of_a_file_that_is_replaced_whole_are_withdrawn(home):
+    """Those of a file of which something stays wait as before."""
+    kept = csv_row("p2", 2, ts="2026-08-31T12:00:00Z")
+    home.ingest(
+        "part.csv", HEADER + csv_row("p1", 1) + kept + csv_row("p3", 3) + csv_row("p9", "x")
+    )
+    home.ingest("whole.csv", HEADER + csv_row("w1", 1) + csv_row("w2", "x"))
+    before = states(home)
+    assert before == [("part.csv", 5, "open"), ("whole.csv", 3, "open")]
+    start(home, HEADER + csv_row("w1", 2))
+
+    apply(home)
+
+    assert states(home) == [("part.csv", 5, "open"), ("whole.csv", 3, "withdrawn")]
+    backfill.revert(home.stores, home.org_id, "p1", "bob")
+    assert states(home) == before
+
+
+@pytest.mark.slow
+def test_a_file_that_replaces_itself_waits_with_its_new_attempt(home):
+    text = HEADER + csv_row("n1", 1) + csv_row("n2", "x")
+    home.ingest("new-0.csv", text)
+    start(home, text)
+
+    apply(home)
+
+    assert states(home) == [("new-0.csv", 3, "open")]
+    backfill.revert(home.stores, home.org_id, "p1", "bob")
+    # As before: of its first attempt the row waits.
+    assert states(home) == [("new-0.csv", 3, "open")]
+    assert requeue(home.stores, home.org_id, RejectedFilter()).to_wire()["rejected"] == 1
+    balanced(home)

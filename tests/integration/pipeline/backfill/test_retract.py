@@ -1,5 +1,6 @@
 """Retract: what was withdrawn is free again, what was pinned still reads it, the books balance."""
 
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -11,17 +12,25 @@ import pytest
 from meterlake.model import failpoint
 from meterlake.model.accounts import Account
 from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
+from meterlake.model.bill_review import ReviewKind
 from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, Required
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.job import lock_backfill
 from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.home.status import status
+from meterlake.pipeline.ingest.rejected_rows import list_rejected, show_rejected
 from meterlake.pipeline.rejected.receipts import show_receipts, uid_receipts
+from meterlake.pipeline.rejected.rejected_files import Edit
+from meterlake.pipeline.rejected.requeue import requeue, requeue_edited
 from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.stores.lake.rejected import RejectedFilter
 from tests.databases import need_folder
-from tests.homes import HEADER, configure, csv_row, open_home
+from tests.homes import HEADER, configure, csv_row, open_home, wire_row
+from tests.integration.pipeline.rejected.test_rejected import LATER
 
 SUM = {
     "code": "gb_sum",
@@ -433,3 +442,178 @@ def test_nobody_else_works_on_the_same_one(home):
         pytest.raises(Busy, match="another process works on it"),
     ):
         backfill.start(other.stores, other.org_id, retraction(other))
+
+
+# -- rejected rows of what is withdrawn --------------------------------------------------------
+
+
+def states(home, **filters):
+    """The states of rejected rows by id."""
+    wanted = RejectedFilter(**{"status": None} | filters)
+    return {
+        str(row.place): row.status for row in list_rejected(home.stores, home.org_id, wanted, 100)
+    }
+
+
+def waiting(home):
+    """What everybody counts who counts rejected rows that wait."""
+    organization = home.stores.state.organization(home.org_id)
+    reviewed = review_bills(home.stores, home.org_id, Month(2026, 9))
+    rows = [each.detail for each in reviewed if each.kind is ReviewKind.REJECTED_ROWS]
+    return status(home.stores, organization).rejected, rows
+
+
+def test_rejected_rows_of_a_withdrawn_file_wait_for_nobody_and_a_revert_opens_them_again(home):
+    before = waiting(home)
+    assert before == ({"InvalidNumber": 1}, ["1 rejected row waits to be mended"])
+    [row] = states(home)
+
+    assert retracted(home).summary["rejectedRowsWithdrawn"] == 1
+
+    assert states(home) == {row: "withdrawn"}
+    assert waiting(home) == ({}, [])
+    assert requeue(home.stores, home.org_id, RejectedFilter(source="a.csv")).receipts == []
+    shown = show_rejected(home.stores, home.org_id, row)
+    assert [each["backfill"] for each in shown["withdrawnBy"]] == ["r1"]
+    backfill.revert(home.stores, home.org_id, "r1", "bob")
+    assert states(home) == {row: "open"}
+    assert waiting(home) == before
+    balanced(home)
+
+
+def test_a_withdrawn_row_comes_in_if_somebody_names_it(home):
+    retracted(home)
+    [row] = states(home)
+
+    edit = Edit(row, json.dumps(wire_row("a3", 5)), "here")
+    done = requeue_edited(home.stores, home.org_id, [edit]).to_wire()
+
+    assert (done["accepted"], done["settled"]) == (1, 0)
+    assert states(home) == {row: "requeued"}
+    balanced(home)
+
+
+@pytest.mark.slow
+def test_rows_of_a_file_that_is_delivered_again_wait_again(home):
+    retracted(home)
+    home.ingest("a.csv", DATA)
+    [row] = states(home)
+
+    assert states(home) == {row: "open"}
+    # The attempt that is withdrawn is not the one that counts.
+    backfill.start(home.stores, home.org_id, retraction(home, "r2"))
+    backfill.apply(home.stores, home.org_id, "r2", "ann")
+    assert states(home) == {row: "withdrawn"}
+    backfill.revert(home.stores, home.org_id, "r2", "ann")
+    assert states(home) == {row: "open"}
+
+
+def test_a_file_of_which_nothing_came_in_can_be_withdrawn(home):
+    home.ingest("bad.csv", HEADER + csv_row("x1", "x") + csv_row("x2", "y"))
+    wrong = {"source": identity(home, "bad.csv")}
+
+    found = retracted(home, "r9", **wrong)
+
+    assert (found.summary["measurementsGone"], found.summary["rejectedRowsWithdrawn"]) == (0, 2)
+    assert set(states(home, source="bad.csv").values()) == {"withdrawn"}
+    assert waiting(home)[0] == {"InvalidNumber": 1}
+    with pytest.raises(Conflict, match="withdrawn already, by backfill 'r9'"):
+        retracted(home, "again", **wrong)
+    [shown] = show_receipts(home.stores, home.org_id, wrong["source"])
+    assert [(each["backfill"], each["measurements"]) for each in shown["retracted"]] == [("r9", 0)]
+    backfill.revert(home.stores, home.org_id, "r9", "ann")
+    assert set(states(home, source="bad.csv").values()) == {"open"}
+
+
+@pytest.mark.slow
+def test_chosen_measurements_leave_the_rejected_rows_of_their_file_open(home):
+    [row] = states(home)
+    retracted(home, source=None, uids=("a1", "a2"))
+    assert states(home) == {row: "open"}
+
+
+@pytest.mark.slow
+def test_a_row_that_was_mended_is_withdrawn_with_the_source_that_brought_it_in(home):
+    [row] = states(home)
+    requeue_edited(home.stores, home.org_id, [Edit(row, json.dumps(wire_row("a3", 5)), "here")])
+    [[name]] = home.query("SELECT name FROM lake.source WHERE name LIKE 'requeue-%'")
+
+    retracted(home, source=identity(home, name))
+
+    assert states(home) == {row: "withdrawn"}
+    shown = show_rejected(home.stores, home.org_id, row)
+    assert [each["measurements"] for each in shown["withdrawnBy"]] == [1]
+    backfill.revert(home.stores, home.org_id, "r1", "ann")
+    assert states(home) == {row: "requeued"}
+    # Withdrawn once more, and its file delivered again: the row is rejected as it was at first.
+    backfill.restart(home.stores, home.org_id, "r1", "ann")
+    backfill.apply(home.stores, home.org_id, "r1", "ann")
+    home.ingest("a.csv", DATA)
+    assert states(home) == {row: "open"}
+
+
+@pytest.mark.slow
+def test_a_withdrawal_while_rows_are_being_requeued_keeps_them_out(home, monkeypatch):
+    backfill.start(home.stores, home.org_id, retraction(home))
+    steps = []
+
+    def hook(name):
+        steps.append(name)
+        if name == "requeue.written" and steps.count(name) == 1:
+            backfill.apply(home.stores, home.org_id, "r1", "ann")
+
+    monkeypatch.setattr(failpoint, "hook", hook)
+    done = requeue(home.stores, home.org_id, RejectedFilter()).to_wire()
+
+    assert (done["received"], done["settled"]) == (0, 1)
+    assert list(states(home).values()) == ["withdrawn"]
+
+
+def test_a_home_of_an_older_version_knows_what_was_withdrawn(home):
+    retracted(home)
+    with home.stores.lake(home.org_id).transaction() as connection:
+        connection.execute("DROP TABLE lake.withdrawn_source")
+        connection.execute("UPDATE lake.retraction SET attempt = NULL")
+    path = home.stores.home
+    home.stores.close()
+
+    with open_home(path, home.org_id) as again:
+        assert list(states(again).values()) == ["withdrawn"]
+        [shown] = show_receipts(again.stores, again.org_id, identity(again))
+        assert [each["measurements"] for each in shown["retracted"]] == [2]
+
+
+# -- receipts ----------------------------------------------------------------------------------
+
+
+def test_a_file_that_was_delivered_again_is_not_withdrawn(home):
+    """Whatever the clocks say: all of it happens within one instant."""
+    retracted(home)
+    home.ingest("a.csv", DATA)
+
+    again, first = sorted(
+        show_receipts(home.stores, home.org_id, identity(home)), key=lambda each: -each["attempt"]
+    )
+
+    assert [(each["backfill"], each["measurements"]) for each in first["retracted"]] == [("r1", 2)]
+    assert again["retracted"] == []
+    [seen] = uid_receipts(home.stores, home.org_id, ["a1"])
+    assert (seen["status"], seen["attempt"]) == ("accepted", 2)
+
+
+@pytest.mark.slow
+def test_each_attempt_tells_what_of_its_own_rows_is_withdrawn(home):
+    configure(home.stores, home.org_id, meters=[])
+    more = HEADER + csv_row("c1", 1) + csv_row("c2", 2, meter="later")
+    home.ingest("c.csv", more)
+    configure(home.stores, home.org_id, meters=[LATER])
+    home.clock.advance(seconds=1)
+    home.ingest("c.csv", more)
+
+    retracted(home, source=identity(home, "c.csv"))
+
+    found = show_receipts(home.stores, home.org_id, identity(home, "c.csv"))
+    counts = {
+        each["attempt"]: [mark["measurements"] for mark in each["retracted"]] for each in found
+    }
+    assert counts == {1: [1], 2: [1]}
