@@ -7,12 +7,17 @@ from meterlake.api import body
 from meterlake.api.call import Call
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.api.responses.rejected import RejectedRowsRequeueRequest
+from meterlake.api.responses.rejected import (
+    RejectedRowsDismissRequest,
+    RejectedRowsReopenRequest,
+    RejectedRowsRequeueRequest,
+)
 from meterlake.model.editable_row import members_of
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.ingest import rejected_rows
+from meterlake.pipeline.rejected import dismiss as dismissal
 from meterlake.pipeline.rejected import receipts
 from meterlake.pipeline.rejected import requeue as rejected
 from meterlake.pipeline.rejected.rejected_files import Edit, edit_of
@@ -20,7 +25,13 @@ from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, Status
 
 _REJECTED: Final = f"{ORGANIZATION}/measurements/rejected"
 _PAGE_MAX: Final = 200
-_STATUSES: Final[dict[str, Status | None]] = {"open": "open", "requeued": "requeued", "all": None}
+_STATUSES: Final[dict[str, Status | None]] = {
+    "open": "open",
+    "dismissed": "dismissed",
+    "withdrawn": "withdrawn",
+    "requeued": "requeued",
+    "all": None,
+}
 
 
 async def list_rows(call: Call) -> Any:
@@ -81,6 +92,28 @@ async def requeue(call: Call) -> Any:
     return done.to_wire()
 
 
+async def dismiss(call: Call) -> Any:
+    """Give rows up, for a reason: those that filters mean, or some by their ids."""
+    request = read(RejectedRowsDismissRequest, await _document(call))
+    choice = _choice(request)
+    done = await call.run(
+        dismissal.dismiss, call.stores, call.org_id, choice, request.because, call.author
+    )
+    return done.to_wire()
+
+
+async def reopen(call: Call) -> Any:
+    """Take dismissed rows up again."""
+    choice = _choice(read(RejectedRowsReopenRequest, await _document(call)))
+    done = await call.run(dismissal.reopen, call.stores, call.org_id, choice, call.author)
+    return done.to_wire()
+
+
+def _choice(request: RejectedRowsReopenRequest) -> dismissal.RowChoice:
+    meant = request.model_dump(exclude={"rows", "because"}, exclude_none=True)
+    return dismissal.RowChoice(request.rows or (), RejectedFilter(**meant))
+
+
 def _edits(request: RejectedRowsRequeueRequest) -> Iterator[Edit]:
     for index, row in enumerate(request.rows or ()):
         yield edit_of(row.id, row.measurement, f"rows[{index}]")
@@ -109,16 +142,16 @@ def _operation(id_: str, path: str, handler: Handler) -> Operation:
     return Operation(id_, "GET", path, "measurements:retrieve", "measurements", handler)
 
 
+def _decision(id_: str, verb: str, handler: Handler) -> Operation:
+    path = f"{_REJECTED}/{verb}"
+    return Operation(id_, "POST", path, "measurements:upload", "measurements", handler)
+
+
 OPERATIONS: Final = (
     _operation("ListRejectedRows", _REJECTED, list_rows),
     _operation("GetRejectedRow", f"{_REJECTED}/{{id}}", get_row),
-    Operation(
-        "RequeueRejectedRows",
-        "POST",
-        f"{_REJECTED}/requeue",
-        "measurements:upload",
-        "measurements",
-        requeue,
-    ),
+    _decision("RequeueRejectedRows", "requeue", requeue),
+    _decision("DismissRejectedRows", "dismiss", dismiss),
+    _decision("ReopenRejectedRows", "reopen", reopen),
     _operation("GetMeasurementReceipt", f"{ORGANIZATION}/measurements/receipt", get_receipt),
 )

@@ -1,6 +1,5 @@
 """`meterlake backfill`: correct what is stored: withdraw, replace, derive and aggregate again."""
 
-import getpass
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from meterlake.cli.options import (
     FanOutOptions,
     Limit,
     Options,
+    user_name,
 )
 
 if TYPE_CHECKING:
@@ -135,14 +135,14 @@ def start(
     ):
         if mode is not None:
             spec = resolve_backfill(stores, organization.id, about.selection(mode))
-            order = Order(spec, _author(), id, about.file, about.mapping)
+            order = Order(spec, user_name(), id, about.file, about.mapping)
             found = backfill.start(stores, organization.id, order, progress)
         elif id is not None and about == NOTHING:
-            found = backfill.restart(stores, organization.id, id, _author(), progress)
+            found = backfill.restart(stores, organization.id, id, user_name(), progress)
         else:
             raise Required("mode")
         if apply:
-            found = backfill.apply(stores, organization.id, found.id, _author(), progress)
+            found = backfill.apply(stores, organization.id, found.id, user_name(), progress)
     _show(found, options)
 
 
@@ -177,7 +177,7 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
         options.open() as (stores, organization),
         options.output.progress() as progress,
     ):
-        found = backfill.apply(stores, organization.id, id, _author(), progress)
+        found = backfill.apply(stores, organization.id, id, user_name(), progress)
     _show(found, options)
 
 
@@ -236,16 +236,9 @@ def list_(
     options.output.rows(rows, LISTED)
 
 
-def _author() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # A container may have no name for its user.
-        return "cli"
-
-
 def _done(id: str, options: Options, verb: Callable[["Stores", str, str, str], "Backfill"]) -> None:
     with options.open() as (stores, organization):
-        found = verb(stores, organization.id, id, _author())
+        found = verb(stores, organization.id, id, user_name())
     _show(found, options)
 
 

@@ -1,5 +1,6 @@
 """What all commands share: the home, the organization, the form of the output."""
 
+import getpass
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
 Json = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def user_name() -> str:
+    """Who gives the command, as the machine knows them."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A container may have no name for its user.
+        return "cli"
 
 
 def read_integer(_: object, tokens: Sequence[Token]) -> int:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Limit, Options
+from meterlake.cli.options import NO_OPTIONS, Limit, Options, user_name
 
 if TYPE_CHECKING:
-    from meterlake.stores.lake.rejected import RejectedFilter
+    from meterlake.pipeline.rejected.dismiss import RowChoice
+    from meterlake.stores import Stores
+    from meterlake.stores.lake.rejected import RejectedFilter, Status
 
 COLUMNS: Final = ("id", "name=file", "row", "reason", "field", "meter", "uid", "detail", "status")
 _PAGE: Final = 100
@@ -41,7 +43,7 @@ class Which:
     since: Instant = None
     until: Instant = None
 
-    def filters(self, status: Literal["open", "requeued"] | None = "open") -> "RejectedFilter":
+    def filters(self, status: "Status | None" = "open") -> "RejectedFilter":
         """As the store knows them.
 
         Raises:
@@ -55,17 +57,21 @@ class Which:
 
 
 NO_FILTERS: Final = Which()
+Ids = Annotated[str, Parameter(name="ID")]
+StatusName = Literal["open", "dismissed", "withdrawn", "requeued", "all"]
 
 
 def register(app: App) -> None:
     """Add the commands."""
     rejected = App(
-        name="rejected", help="Rows that were not accepted: find, mend and give in again."
+        name="rejected", help="Rows that were not accepted: find, mend, give in again or dismiss."
     )
     rejected.command(list_, name="list")
     rejected.command(show)
     rejected.command(export)
     rejected.command(requeue)
+    rejected.command(dismiss)
+    rejected.command(reopen)
     app.command(rejected)
 
 
@@ -89,7 +95,7 @@ def instant(name: str, text: str | None) -> datetime | None:
 def list_(
     *,
     which: Which = NO_FILTERS,
-    status: Literal["open", "requeued", "all"] = "open",
+    status: StatusName = "open",
     limit: Limit = _PAGE,
     after: Text = None,
     options: Options = NO_OPTIONS,
@@ -101,22 +107,31 @@ def list_(
     Example: `meterlake rejected list --reason UndefinedMeter`
 
     Args:
-        status: `requeued` are those that came in since by `rejected requeue`.
+        status: `requeued` are those that came in since by `rejected requeue`, `withdrawn` those of
+            a file that a backfill withdrew, `dismissed` those that somebody gave up.
         limit: How many rows at most.
         after: Go on behind the row with this id.
     """
-    from meterlake.pipeline.ingest.rejected_rows import check_named, list_rejected
+    from meterlake.pipeline.ingest.rejected_rows import (
+        check_named,
+        count_set_aside,
+        list_rejected,
+    )
 
     filters = which.filters(None if status == "all" else status)
+    aside: dict[str, int] = {}
     with options.looked_at() as (stores, organization):
         found = list_rejected(stores, organization.id, filters, limit, after)
         if not found:
             check_named(stores, organization.id, filters)
+            aside = count_set_aside(stores, organization.id, filters)
     options.output.rows([row.to_wire() for row in found], COLUMNS)
     if len(found) == limit:
         options.output.note(f"There may be more: --after {found[-1].place}")
     if not found:
-        options.output.note("No rejected rows.")
+        options.output.note("No rejected rows." if status == "all" else f"No {status} rows.")
+    for name, rows in aside.items():
+        options.output.note(f"{rows:,} {name}: --status {name}")
 
 
 def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -136,15 +151,26 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
         return
     history = found.pop("history")
     options.output.record(found)
+    decisions = found.pop("decisions", [])
     columns = ("at", "name=file", "row", "requeued", "edited", "reason", "detail")
     options.output.rows([_outcome(each) for each in history], columns, "What became of it")
+    if decisions:
+        title = "Who gave it up, and took it up again"
+        options.output.rows(decisions, ("at", "action", "author", "because"), title)
 
 
 def _outcome(each: dict[str, Any]) -> dict[str, Any]:
     return each if each["reason"] else each | {"reason": "came in"}
 
 
-def export(file: Path, /, *, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) -> None:
+def export(
+    file: Path,
+    /,
+    *,
+    which: Which = NO_FILTERS,
+    status: StatusName = "open",
+    options: Options = NO_OPTIONS,
+) -> None:
     """Write rejected rows to a file that can be edited and given to `rejected requeue --from`.
 
     NDJSON or CSV, by the name's end. `measurement`, or the columns of the measurement, is what
@@ -154,11 +180,12 @@ def export(file: Path, /, *, which: Which = NO_FILTERS, options: Options = NO_OP
 
     Args:
         file: The file, ending in .ndjson, .jsonl or .csv; it is replaced if it exists.
+        status: Withdrawn and dismissed rows are given in again only from such a file, or by id.
     """
     from meterlake.pipeline.ingest.rejected_rows import check_named, every_rejected
     from meterlake.pipeline.rejected.rejected_files import write_rejected
 
-    filters = which.filters()
+    filters = which.filters(None if status == "all" else status)
     with options.open() as (stores, organization):
         rows = write_rejected(file, lambda: every_rejected(stores, organization.id, filters))
         if not rows:
@@ -169,35 +196,45 @@ def export(file: Path, /, *, which: Which = NO_FILTERS, options: Options = NO_OP
 
 
 def requeue(
-    *,
+    *ids: Ids,
     from_: Annotated[Path | None, Parameter(name="--from", show_default=False)] = None,
     which: Which = NO_FILTERS,
     options: Options = NO_OPTIONS,
 ) -> None:
     """Give rejected rows in again: as they are, or as a file has them that somebody edited.
 
+    Without ids, a file or a filter it is all open rows. Rows that are withdrawn or dismissed come
+    in only if you name them: by id, or in the file.
+
     Repeating it is safe: a row that came in is never given in again, nor counted twice when its
     file is delivered again. A row that is rejected again stays where it was, with its new text.
 
     Example: `meterlake rejected requeue --reason UndefinedMeter`
 
+    Example: `meterlake rejected requeue 3f61a9b20c44:17`
+
     Args:
-        from_: An edited file of `rejected export`; without it all rows that are meant.
+        ids: The ids of rows, as `rejected list` shows them.
+        from_: An edited file of `rejected export`.
     """
     from meterlake.model.errors import Invalid
-    from meterlake.pipeline.ingest.rejected_rows import check_named
-    from meterlake.pipeline.rejected import requeue as rejected
-    from meterlake.pipeline.rejected.rejected_files import read_edits
+    from meterlake.pipeline.rejected.rejected_files import Edit, read_edits
+    from meterlake.pipeline.rejected.requeue import requeue, requeue_edited
 
-    if from_ and which != NO_FILTERS:
-        raise Invalid("--from", from_, "given alone: the file says which rows are meant")
+    if sum([from_ is not None, bool(ids), which != NO_FILTERS]) > 1:
+        given = str(from_ or " ".join(ids))
+        raise Invalid(
+            "--from" if from_ else "ID", given, "given alone: it says which rows are meant"
+        )
+    edits = read_edits(from_) if from_ else (Edit(id_, None, "ID") for id_ in dict.fromkeys(ids))
+    notes: list[str] = []
     with options.open() as (stores, organization):
-        if from_:
-            done = rejected.requeue_edited(stores, organization.id, read_edits(from_))
+        if from_ or ids:
+            done = requeue_edited(stores, organization.id, edits)
         else:
-            done = rejected.requeue(stores, organization.id, which.filters())
-            if done == rejected.Requeue():
-                check_named(stores, organization.id, which.filters())
+            done = requeue(stores, organization.id, which.filters())
+            if not done.receipts:
+                notes = _explain_nothing(stores, organization.id, which)
     line = done.to_wire()
     if options.json:
         options.output.line(line)
@@ -207,7 +244,89 @@ def requeue(
         f" + {line['repeats']:,} repeats + {line['rejected']:,} rejected again"
     )
     if line["settled"]:
-        options.output.note(f"{line['settled']:,} rows had come in already")
+        notes.append(f"{line['settled']:,} rows had come in already")
     if line["unreadable"]:
         shown = ", ".join(line["unreadable"][:10])
-        options.output.note(f"{len(line['unreadable']):,} rows must be edited first: {shown}")
+        notes.append(f"{len(line['unreadable']):,} rows must be edited first: {shown}")
+    for note in notes:
+        options.output.note(note)
+
+
+def _explain_nothing(stores: "Stores", org_id: str, which: Which) -> list[str]:
+    """Why no row was given in again.
+
+    Raises:
+        NotFound, Invalid: A filter names what is nowhere.
+    """
+    from meterlake.pipeline.ingest.rejected_rows import check_named, count_set_aside
+
+    check_named(stores, org_id, which.filters())
+    return [
+        f"{rows:,} {name}: only those that you name by id are requeued"
+        f" (meterlake rejected list --status {name})"
+        for name, rows in count_set_aside(stores, org_id, which.filters()).items()
+    ]
+
+
+def dismiss(
+    *ids: Ids, because: str, which: Which = NO_FILTERS, options: Options = NO_OPTIONS
+) -> None:
+    """Give open rejected rows up: nobody waits for them any more.
+
+    `status`, `bill review` and the report no longer count them. Who did it, when and why stays
+    with the row: `rejected show` has it. `rejected reopen` takes it back.
+
+    Example: `meterlake rejected dismiss --source trial.csv --because "a file of a trial"`
+
+    Args:
+        ids: The ids of rows, as `rejected list` shows them; or a filter says which.
+        because: Why.
+    """
+    from meterlake.pipeline.rejected.dismiss import dismiss
+
+    choice = _choice(ids, which)
+    with options.open() as (stores, organization):
+        done = dismiss(stores, organization.id, choice, because, user_name())
+        if not done.rows + done.settled:
+            _check_named(stores, organization.id, which)
+    if options.json:
+        options.output.line(done.to_wire())
+        return
+    options.output.note(f"{done.rows:,} rows dismissed")
+    if done.settled:
+        options.output.note(f"{done.settled:,} rows were not open: they are left as they are")
+
+
+def reopen(*ids: Ids, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) -> None:
+    """Take dismissed rows up again: they wait to be mended as before.
+
+    Example: `meterlake rejected reopen --source trial.csv`
+
+    Args:
+        ids: The ids of rows; or a filter says which.
+    """
+    from meterlake.pipeline.rejected.dismiss import reopen
+
+    choice = _choice(ids, which)
+    with options.open() as (stores, organization):
+        done = reopen(stores, organization.id, choice, user_name())
+        if not done.rows + done.settled:
+            _check_named(stores, organization.id, which)
+    if options.json:
+        options.output.line(done.to_wire())
+        return
+    options.output.note(f"{done.rows:,} rows reopened")
+    if done.settled:
+        options.output.note(f"{done.settled:,} rows were not dismissed: they are left as they are")
+
+
+def _choice(ids: tuple[str, ...], which: Which) -> "RowChoice":
+    from meterlake.pipeline.rejected.dismiss import RowChoice
+
+    return RowChoice(ids, which.filters())
+
+
+def _check_named(stores: "Stores", org_id: str, which: Which) -> None:
+    from meterlake.pipeline.ingest.rejected_rows import check_named
+
+    check_named(stores, org_id, which.filters())

@@ -161,3 +161,44 @@ def test_a_uid_tells_where_it_was_first_seen(http, rows):
     unknown = http.get("/measurements/receipt", params={"uid": "a/b,ü"}).json()
     assert (unknown["uid"], unknown["status"]) == ("a/b,ü", "unknown")
     assert http.get("/measurements/receipt").status_code == 400
+
+
+@pytest.mark.sees("DismissRejectedRows", "ReopenRejectedRows")
+def test_a_row_is_dismissed_with_a_reason_and_reopened(http, rows):
+    source = row_of(http, rows[0])["name"]
+
+    def decide(verb, **body):
+        answer = http.post(f"/measurements/rejected/{verb}", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    assert decide("dismiss", rows=rows[:1], because="a trial") == {"rows": 1, "settled": 0}
+    assert decide("dismiss", source=source, because="all of it") == {"rows": 2, "settled": 0}
+    assert decide("dismiss", rows=rows, because="again") == {"rows": 0, "settled": 3}
+    assert listed(http, source=source)["data"] == []
+    assert [each["id"] for each in listed(http, source=source, status="dismissed")["data"]] == rows
+    shown = row_of(http, rows[0])
+    assert (shown["status"], shown["because"]) == ("dismissed", "a trial")
+    assert shown["dismissedBy"] == shown["decisions"][0]["author"]
+    assert requeued(http, source=source)["received"] == 0
+    assert requeued(http, rows=[{"id": rows[0]}])["rejected"] == 1
+    assert row_of(http, rows[0])["status"] == "open"
+    assert decide("reopen", source=source) == {"rows": 2, "settled": 0}
+    assert len(listed(http, source=source)["data"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "told"),
+    [
+        ("dismiss", {"uid": "a"}, "because"),
+        ("dismiss", {"uid": "a", "because": " "}, "because"),
+        ("dismiss", {"because": "a trial"}, "ids, or a filter"),
+        ("dismiss", {"because": "a trial", "rows": ["x"]}, "id"),
+        ("dismiss", {"because": "a trial", "rows": ["0000:1"], "uid": "a"}, "without a filter"),
+        ("reopen", {}, "ids, or a filter"),
+    ],
+)
+def test_a_decision_that_says_too_little_is_refused(http, verb, body, told):
+    answer = http.post(f"/measurements/rejected/{verb}", json=body)
+    assert answer.status_code == 400
+    assert told in answer.json()["message"]

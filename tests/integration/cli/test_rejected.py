@@ -25,6 +25,11 @@ def lines(capsys):
         ["rejected", "export", "rows.xlsx"],
         ["rejected", "requeue", "--from", "gone.csv"],
         ["rejected", "requeue", "--from", "a.csv", "--reason", "InvalidNumber"],
+        ["rejected", "requeue", "0123456789ab:1", "--reason", "InvalidNumber"],
+        ["rejected", "dismiss", "--because", "a trial"],
+        ["rejected", "dismiss", "0123456789ab:1", "--because", "a trial"],
+        ["rejected", "dismiss", "--source", "nothing", "--because", "a trial"],
+        ["rejected", "reopen"],
         ["receipts", "show", "nothing"],
     ],
 )
@@ -109,3 +114,33 @@ def test_one_row_can_be_read(at, home, capsys):
     [row] = lines(capsys)
     assert run(["rejected", "show", row["id"], "--home", str(home)]) == 0
     assert "What became of it" in capsys.readouterr().out
+
+
+def test_rows_are_dismissed_and_requeued_by_name(at, home, capsys):
+    assert run(["rejected", "list", "--limit", "2", *at]) == 0
+    first, second = (row["id"] for row in lines(capsys))
+    assert run(["status", *at]) == 0
+    before = sum(lines(capsys)[0]["rejected"].values())
+    assert run(["rejected", "dismiss", first, second, "--because", "a trial", *at]) == 0
+    assert lines(capsys) == [{"rows": 2, "settled": 0}]
+    assert run(["status", *at]) == 0
+    assert sum(lines(capsys)[0]["rejected"].values()) == before - 2
+    assert run(["sql", "SELECT count(*) AS rows FROM rejected", *at]) == 0
+    assert lines(capsys) == [{"rows": before - 2}]
+    assert run(["rejected", "show", first, "--home", str(home)]) == 0
+    assert "a trial" in capsys.readouterr().out
+    assert run(["rejected", "requeue", second, *at]) == 0
+    [done] = lines(capsys)
+    assert (done["received"], done["rejected"]) == (1, 1)
+    assert run(["rejected", "reopen", first, *at]) == 0
+    assert lines(capsys) == [{"rows": 1, "settled": 0}]
+
+
+def test_a_requeue_says_what_it_left_alone(at, home, capsys):
+    assert run(["rejected", "list", *at]) == 0
+    reason = lines(capsys)[0]["reason"]
+    assert run(["rejected", "dismiss", "--reason", reason, "--because", "a trial", *at]) == 0
+    capsys.readouterr()
+    for verb in ("requeue", "list"):
+        assert run(["rejected", verb, "--reason", reason, "--home", str(home)]) == 0
+        assert "--status dismissed" in capsys.readouterr().out

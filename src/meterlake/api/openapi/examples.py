@@ -104,6 +104,8 @@ BODIES: Final[Mapping[str, Any]] = {
         "measures": [{"name": "bytes", "aggregations": ["SUM"]}],
         "dimensions": [{"name": "region", "filter": ["*"]}],
     },
+    "RejectedRowsDismissRequest": {"source": "trial.csv", "because": "a file of a trial"},
+    "RejectedRowsReopenRequest": {"source": "trial.csv"},
     "RejectedRowsRequeueRequest": {"reason": "UndefinedMeter"},
     "ResourceGroupItemRequest": {"targetId": example_id("Account", "acme"), "targetType": "ITEM"},
     "SubmitMeasurementsRequest": {"measurements": [_MEASUREMENT]},

@@ -356,12 +356,18 @@ SHAPES: Final[dict[str, Shape]] = {
             text("uid"),
             instant("since"),
             instant("until"),
-            text("status", "open", "requeued", "all"),
+            text("status", "open", "dismissed", "withdrawn", "requeued", "all"),
         ),
     ),
     "GetRejectedRow": Shape(gives=rejected.RejectedRowResponse),
     "RequeueRejectedRows": Shape(
         takes=rejected.RejectedRowsRequeueRequest, gives=rejected.RejectedRowsRequeueResponse
+    ),
+    "DismissRejectedRows": Shape(
+        takes=rejected.RejectedRowsDismissRequest, gives=rejected.RejectedRowsDecisionResponse
+    ),
+    "ReopenRejectedRows": Shape(
+        takes=rejected.RejectedRowsReopenRequest, gives=rejected.RejectedRowsDecisionResponse
     ),
     "GetMeasurementReceipt": Shape(gives=rejected.MeasurementReceiptResponse, query=(text("uid"),)),
     "StartBackfill": Shape(takes=backfills.BackfillRequest, gives=backfills.BackfillResponse),

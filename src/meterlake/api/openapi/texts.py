@@ -371,8 +371,19 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "GetRejectedRow": ("Retrieve a rejected row", "One row, and what became of it."),
     "RequeueRejectedRows": (
         "Give rejected rows in again",
-        "Those that the filters mean, as they are, or some as they were edited. No row counts twice.",
+        (
+            "Those that the filters mean, as they are, or some as they were edited. No row counts"
+            " twice. Withdrawn and dismissed rows come in only if you name them by their ids."
+        ),
     ),
+    "DismissRejectedRows": (
+        "Dismiss rejected rows",
+        (
+            "Open rows that nobody is to wait for, with the reason: `status`, the review of bills and"
+            " the report count them no more. `ReopenRejectedRows` takes it back."
+        ),
+    ),
+    "ReopenRejectedRows": ("Reopen dismissed rows", "They wait for somebody as before."),
     "GetMeasurementReceipt": (
         "Find a measurement by its uid",
         "Where the measurement was first seen, and what came under the same uid later.",

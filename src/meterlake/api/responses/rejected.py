@@ -15,8 +15,8 @@ class RejectedRowEdit(Value):
     measurement: dict[str, Any] | None = None
 
 
-class RejectedRowsRequeueRequest(Value):
-    """Which rows are to be given in again: those that all filters mean, or edited ones."""
+class RejectedRowsFilter(Value):
+    """Which rows are meant: those that all members mean."""
 
     source: Text | None = None
     delivery: Text | None = None
@@ -25,6 +25,11 @@ class RejectedRowsRequeueRequest(Value):
     uid: Text | None = None
     since: Instant | None = None
     until: Instant | None = None
+
+
+class RejectedRowsRequeueRequest(RejectedRowsFilter):
+    """Which rows are to be given in again: those that all filters mean, or edited ones."""
+
     rows: Annotated[tuple[RejectedRowEdit, ...], Field(min_length=1)] | None = None
 
 
@@ -39,6 +44,43 @@ class RejectedRowsRequeueResponse(Value):
     settled: Integer
     unreadable: tuple[Text, ...]
     sources: tuple[Text, ...]
+
+
+class RejectedRowsReopenRequest(RejectedRowsFilter):
+    """Which dismissed rows wait again: those that all filters mean, or some by their ids."""
+
+    rows: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
+
+
+class RejectedRowsDismissRequest(RejectedRowsReopenRequest):
+    """Which open rows nobody is to wait for, and why: those that all filters mean, or some by id."""
+
+    because: Text
+
+
+class RejectedRowsDecisionResponse(Value):
+    """How many rows were dismissed or reopened, and for how many there was nothing to do."""
+
+    rows: Integer
+    settled: Integer
+
+
+class RejectedRowDecision(Value):
+    """That somebody dismissed a row, or reopened it."""
+
+    at: Instant
+    action: Text
+    author: Text
+    because: Text | None = None
+
+
+class RejectedRowWithdrawal(Value):
+    """A backfill that withdrew the source of a row."""
+
+    at: Instant
+    backfill: Text
+    reason: Text | None = None
+    measurements: Integer
 
 
 class RejectedRowTry(Value):
@@ -76,7 +118,12 @@ class RejectedRowResponse(Value):
     format: Text | None = None
     original: Text | None = None
     measurement: dict[str, Any] | None = None
+    because: Text | None = None
+    dismissed_by: Text | None = None
+    dismissed_at: Instant | None = None
     history: tuple[RejectedRowTry, ...] | None = None
+    decisions: tuple[RejectedRowDecision, ...] | None = None
+    withdrawn_by: tuple[RejectedRowWithdrawal, ...] | None = None
 
 
 class MeasurementReceiptResponse(Value):
@@ -99,3 +146,4 @@ class MeasurementReceiptResponse(Value):
     redelivered: tuple[dict[str, Any], ...] | None = None
     contradicted: tuple[dict[str, Any], ...] = ()
     rejected: tuple[dict[str, Any], ...] = ()
+    retracted: tuple[dict[str, Any], ...] = ()
