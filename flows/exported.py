@@ -3,19 +3,20 @@
 import flows  # noqa: F401
 
 # isort: split
-from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from flows.assets import ALL, MadeAsset
 from flows.outcome import TaskOutcome
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
+from meterlake.model.period import Month
 from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import Exported
 
 FILES: Final = "Exported files"
 MANIFESTS: Final = "Manifests"
+_OFFSET_MAX: Final = timedelta(hours=14)  # that of the Line Islands
 
 
 def told_of(done: Exported) -> TaskOutcome:
@@ -37,19 +38,29 @@ def told_of(done: Exported) -> TaskOutcome:
 
 
 def _asset_of(done: Exported) -> MadeAsset:
-    """The files of an export as an asset of their period."""
+    """The files of an export as an asset of their period, made from all months of it."""
     manifest = done.manifest
     counts = {name: manifest[name] for name in ("source", "snapshot", "rows", "bytes")}
     metadata = {**counts, "job": done.job_id, "files": len(manifest["files"])}
-    return MadeAsset("exports", _month_of(manifest["period"]), metadata)
-
-
-def _month_of(period: Mapping[str, str] | None) -> str:
-    """The month of a period: its middle lies in it, whatever the time zone."""
+    period = manifest["period"]
     if period is None:
-        return ALL
-    start, end = (datetime.fromisoformat(str(period[name])) for name in ("start", "end"))
-    return f"{start + (end - start) / 2:%Y-%m}"
+        return MadeAsset("exports", ALL, metadata)
+    first, *others = months = months_of(*(period[name] for name in ("start", "end")))
+    name = f"{first}..{others[-1]}" if others else first
+    return MadeAsset("exports", name, metadata, tuple(months))
+
+
+def months_of(start: datetime | str, end: datetime | str) -> list[str]:
+    """The months of a period of whole days, whatever the time zone of its days.
+
+    >>> months_of("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z")
+    ['2026-10']
+    """
+    first, after = (datetime.fromisoformat(str(each)) for each in (start, end))
+    # So much after its start is on its first day everywhere, so much before its end on its last.
+    inset = min(_OFFSET_MAX, (after - first) / 2)
+    days = (first + inset).date(), (after - inset).date()
+    return [str(month) for month in Month.between(days[0], days[1] + timedelta(days=1))]
 
 
 @retrying("due exports of {org}")
