@@ -137,6 +137,23 @@ def divide(dividend: Decimal, divisor: Decimal) -> Decimal:
         return _QUOTIENT.divide(dividend, divisor)
 
 
+def amount_of_quotient(quotient: Decimal, divisor: Decimal) -> Decimal:
+    """The amount that `divide` gave the quotient of: 100 of 33.333333333333333333 × 3.
+
+    A quotient that ends gives it to the last digit. One that was cut gives its first 18 digits,
+    at most 12 of them behind the point: what was cut changes none of these.
+
+    >>> amount_of_quotient(divide(Decimal(100), Decimal(3)), Decimal(3))
+    Decimal('100')
+    """
+    product = EXACT.multiply(quotient, divisor)
+    places = min(LAKE_SCALE, QUOTIENT_DIGITS - 3 - product.adjusted())
+    if not product or len(quotient.as_tuple().digits) < QUOTIENT_DIGITS or places < 0:
+        return product
+    rounded = product.quantize(_step(places), ROUND_HALF_EVEN, _WIDE)
+    return EXACT.add(EXACT.normalize(rounded), ZERO)
+
+
 def round_units(units: Decimal, rounding: Rounding) -> Decimal:
     """Round units to whole ones, the same way below zero as above it.
 

@@ -13,7 +13,7 @@ from meterlake.model.billing import LineItemType
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
-from meterlake.model.money import exact
+from meterlake.model.money import amount_of_quotient, exact
 from meterlake.stages.export.column_kinds import ExportColumn, Kind
 from meterlake.stages.export.documents import Document
 
@@ -245,9 +245,10 @@ def _prices(line: Document, charge: FocusCharge) -> Document:
     if charge.category not in _PRICED:
         return shown
     units, price = Decimal(line["units"]), Decimal(line["averageUnitPrice"])
+    rate = Decimal(line["conversionRate"])
     with exact():
-        converted = price * Decimal(line["conversionRate"])
-        cost = converted * units
+        converted = price * rate
+        cost = amount_of_quotient(price, units) * rate
     shown |= {
         "ContractedCost": cost,
         "ContractedUnitPrice": converted,
