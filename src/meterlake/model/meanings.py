@@ -150,7 +150,7 @@ MEANINGS: Final = {
     "review_unpriced_usage": "Whether `bill review` lists usage that no bill charges for.",
     "rollover_amount": "What may be taken over when it ends.",
     "rollover_end_date": "Until when that can be used.",
-    "rounding": "How units are rounded to whole ones.",
+    "rounding": "How units are rounded to whole ones; NEAREST rounds halves up, also below zero.",
     "rounding_mode": "How amounts are rounded.",
     "running_total_bill_in_advance": "Whether the running number is billed at the beginning of a period.",
     "schedule_type": "By time or by a cron expression.",

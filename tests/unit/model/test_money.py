@@ -1,4 +1,6 @@
+import re
 from decimal import Decimal, DivisionByZero, FloatOperation, Inexact
+from pathlib import Path
 
 import pytest
 
@@ -158,6 +160,17 @@ def test_units_are_rounded_to_whole_ones(units, up, down, nearest):
 
     assert rounded == [up, down, nearest, D(units)]
     assert not any(each.is_signed() for each in rounded[:3] if not each)
+
+
+def test_the_documented_units_are_right():
+    page = (Path(__file__).parents[3] / "docs" / "calculations.md").read_text("utf-8")
+    number = r"([\d.\N{MINUS SIGN}]+)"
+    rows = re.findall(rf"^\| {number} \| {number} \| {number} \| {number} \|$", page, re.MULTILINE)
+
+    assert len(rows) == 5
+    for row in rows:
+        units, *rounded = (D(each.replace("\N{MINUS SIGN}", "-")) for each in row)
+        assert rounded == [round_units(units, mode) for mode in ("UP", "DOWN", "NEAREST")]
 
 
 def test_rounding_modes_are_taken_as_the_members_they_are():
