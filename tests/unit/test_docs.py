@@ -14,7 +14,8 @@ from markdown.extensions.toc import slugify
 
 from meterlake.cli import run
 from meterlake.model.rejection import Reason
-from meterlake.settings import SCOPES, Settings
+from meterlake.settings import SCOPES, Settings, variable
+from meterlake.stores.dependent_settings import DEPENDENCIES
 from tests.laws import CI_EXAMPLES
 from tests.slow_suite import TENTH_MINUTES
 
@@ -44,6 +45,9 @@ DOORS = (
 SETTINGS_BLOCK = re.compile(
     r"(<!-- settings:begin[^\n]*-->\n).*?(<!-- settings:end -->)", re.DOTALL
 )
+DEPENDENCIES_BLOCK = re.compile(
+    r"(<!-- dependencies:begin[^\n]*-->\n).*?(<!-- dependencies:end -->)", re.DOTALL
+)
 # Generated from the code, or with commands for people's own paths.
 NOT_RUN = {"cli.md"}
 # Many commands, each of which has quicker tests of its own.
@@ -56,6 +60,16 @@ def settings_table() -> str:
         default = "" if field.default is None else f"`{field.default}`"
         whose = SCOPES[name].value
         rows.append(f"| `METERLAKE_{name.upper()}` | {default} | {whose} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def dependencies_table() -> str:
+    rows = ["| setting | depends on | otherwise | at the start |", "|---|---|---|---|"]
+    for each in DEPENDENCIES:
+        needs = ", ".join(f"`{variable(name)}`" for name in each.needs)
+        start = "refused" if each.refused else "said"
+        lost = f"{each.lost}: {each.rule}"
+        rows.append(f"| `{variable(each.name)}` | {needs} | {lost} | {start} |")
     return "\n".join(rows) + "\n"
 
 
@@ -108,6 +122,14 @@ def test_the_settings_in_the_documents_are_those_of_the_code():
     text = (ROOT / "docs" / "operations.md").read_text()
     [block] = re.findall(r"settings:begin[^\n]*-->\n(.*?)<!-- settings:end", text, re.DOTALL)
     assert block == settings_table()
+
+
+def test_the_settings_that_depend_on_others_are_in_the_documents():
+    text = (ROOT / "docs" / "operations.md").read_text()
+    [block] = re.findall(
+        r"dependencies:begin[^\n]*-->\n(.*?)<!-- dependencies:end", text, re.DOTALL
+    )
+    assert block == dependencies_table()
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -261,4 +283,8 @@ def test_what_is_installed_is_named_without_a_host():
 
 if __name__ == "__main__":
     path = ROOT / "docs" / "operations.md"
-    path.write_text(SETTINGS_BLOCK.sub(lambda m: m[1] + settings_table() + m[2], path.read_text()))
+    for block, table in (
+        (SETTINGS_BLOCK, settings_table()),
+        (DEPENDENCIES_BLOCK, dependencies_table()),
+    ):
+        path.write_text(block.sub(lambda m, table=table: m[1] + table + m[2], path.read_text()))

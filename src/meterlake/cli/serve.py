@@ -100,13 +100,9 @@ def _start_worker(stack: ExitStack, environment: dict[str, str]) -> "_Worker":
 
 def _warn(host: str, url: str) -> None:
     """Say what other machines reach; on the error stream, where programs look for no results."""
-    from ipaddress import ip_address
+    from meterlake.model.addresses import names_this_machine
 
-    try:
-        loopback = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # A name may mean any address.
-        loopback = False
-    if loopback:
+    if names_this_machine(host):
         return
     sys.stderr.write(
         f"Other machines reach {url}: the API, /oauth, /docs and /openapi.json, /healthz, /readyz and"
@@ -120,8 +116,11 @@ def _prepare(settings: "Settings") -> None:
     """Open the home once: a missing one is told here, and its State is migrated by one process."""
     from meterlake.pipeline.access.tokens import ensure_key
     from meterlake.stores import open_stores
+    from meterlake.stores.dependent_settings import settings_without_effect
 
     with open_stores(settings, lasting=True) as stores:
+        for sentence in settings_without_effect(stores.settings):
+            sys.stderr.write(f"{sentence}\n")
         ensure_key(stores.state, stores.secrets)
 
 

@@ -81,9 +81,11 @@ def health(
 def _check(settings: "Settings") -> None:
     """Open the home once: a missing one is one clear line, without the worker's name before it."""
     from meterlake.stores import open_stores
+    from meterlake.stores.dependent_settings import settings_without_effect
 
-    with open_stores(settings, lasting=True):
-        pass
+    with open_stores(settings, lasting=True) as stores:
+        for sentence in settings_without_effect(stores.settings):
+            sys.stderr.write(f"{sentence}\n")
 
 
 def _environment(settings: "Settings", *, flows: bool) -> dict[str, str]:

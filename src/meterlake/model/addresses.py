@@ -113,6 +113,14 @@ def is_loopback(host: str | Address) -> bool:
     return embedded_address(host).is_loopback
 
 
+def names_this_machine(text: str) -> bool:
+    """Whether the text of a host or an address means this machine for sure; others may."""
+    try:
+        return is_loopback(ip_address(text))
+    except ValueError:
+        return is_loopback(text)
+
+
 def embedded_address(address: Address) -> Address:
     """The IPv4 address that an IPv6 address stands for, or the address itself."""
     if isinstance(address, IPv4Address):

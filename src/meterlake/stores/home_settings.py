@@ -20,6 +20,7 @@ from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.model.problems import describe_rule
 from meterlake.model.runner import FanOutRunner
 from meterlake.settings import SCOPES, Settings, SettingScope, variable
+from meterlake.stores.dependent_settings import refuse_broken_promises
 from meterlake.stores.files.durable import disk, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.objects.base import checked_key
@@ -54,10 +55,15 @@ def agree_on_settings(settings: Settings, *, lasting: bool = False) -> Settings:
         {SettingScope.SERVICE} if lasting else set()
     )
     new = {name for name in own if name not in known and SCOPES[name] in scopes}
+    taken = _take_settings(known, own, lasting=lasting)
+    if lasting:
+        # Before anything of it stands in the home.
+        refuse_broken_promises(settings.model_copy(update=taken))
     if new and home.is_dir():
         known = _record(home, {name: own[name] for name in new})
         _compare(known, own, home)
-    return settings.model_copy(update=_take_settings(known, own, lasting=lasting))
+        taken = _take_settings(known, own, lasting=lasting)
+    return settings.model_copy(update=taken)
 
 
 def shared_settings(settings: Settings) -> dict[str, Any]:
@@ -88,6 +94,10 @@ def change_together(settings: Settings, values: Mapping[str, str | None]) -> Non
         for name, value in values.items():
             if value is not None:
                 known[name] = _to_stored(name, _parse_value(name, _split_list(name, value)))
+        # As a server would find them that is told what this process was told.
+        defaults = {name: Settings.model_fields[name].default for name in values}
+        found = {name: _parse_value(name, each) for name, each in known.items() if name in SCOPES}
+        refuse_broken_promises(settings.model_copy(update=defaults | found), values)
         _write(home, known)
 
 
