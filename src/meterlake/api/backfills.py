@@ -8,10 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from meterlake.api.bills import RESOURCE as BILL
 from meterlake.api.call import Call
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
+from meterlake.api.visible import permit_each, visible_rows
 from meterlake.model.backfill import Backfill, BackfillStatus, check_backfill_id
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
 from meterlake.model.period import format_instant
@@ -41,6 +43,9 @@ async def start(call: Call) -> Any:
         name = unknown.place.rpartition(".")[2]
         raise UnknownField(unknown.place, unknown.value, suggest_name(name, unknown.known))
     request = read(BackfillRequest, document)
+    if request.mode is None and request.id is not None:
+        # It is answered with one that is there already.
+        await permit_each(call, _KIND, [request.id])
     return await call.run(_start, call.stores, call.org_id, call.author, request)
 
 
@@ -133,6 +138,8 @@ async def get_difference(call: Call) -> Any:
         raise Conflict(f"backfill {found.id!r} is {found.status.value}: nothing is staged yet")
     shown = {name: _rows(found.summary[name]) for name in _LISTS if name in found.summary}
     named = {"id": found.id, "mode": found.spec.mode.value, "status": found.status.value}
+    if "bills" in shown:
+        shown["bills"] = await visible_rows(call, BILL, shown["bills"], "billId")
     return {**named, "counts": _counts(found), "quantities": [], "bills": [], **shown}
 
 

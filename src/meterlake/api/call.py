@@ -1,7 +1,7 @@
 """One authenticated request as its handler sees it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any, Final, ParamSpec, TypeVar
@@ -139,6 +139,7 @@ class Call:
         path: The members of the path by name.
         permissions: What the principal may do.
         list_mark: What a token of a page has to end with; nothing if empty.
+        written: The members of the body, once it was read.
     """
 
     request: Request
@@ -147,6 +148,7 @@ class Call:
     permissions: Permissions
     path: dict[str, str]
     list_mark: str = ""
+    written: dict[str, Any] = field(default_factory=dict)
 
     @property
     def next_token(self) -> str | None:
@@ -178,7 +180,8 @@ class Call:
         Raises:
             Invalid: The body is something else.
         """
-        return await body.document(self.request, may_be_empty=may_be_empty)
+        self.written = await body.document(self.request, may_be_empty=may_be_empty)
+        return self.written
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run something that waits for a store, without holding up other requests."""

@@ -15,12 +15,13 @@ from meterlake.api.limits import RateLimits
 from meterlake.api.operations import Operation
 from meterlake.api.page_tokens import list_mark, mark_token
 from meterlake.api.router import Router
+from meterlake.api.visible import permit_query, shown_to, visible_rows
 from meterlake.api.warnings import warnings
 from meterlake.model.access import Principal
 from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
 from meterlake.model.features import Features
 from meterlake.model.permissions import Permissions
-from meterlake.pipeline.access.access import KnownPermissions, visible
+from meterlake.pipeline.access.access import KnownPermissions
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.pipeline.config import entities
 from meterlake.stores import Stores
@@ -90,7 +91,7 @@ class Dispatcher:
         await self._require_enabled(call, operation)
         if operation.handler is None:
             raise NotAvailable(operation.id, operation.detail)
-        found = await operation.handler(call)
+        found = await shown_to(call, operation, await operation.handler(call))
         if isinstance(found, dict) and isinstance(found.get("data"), list):
             found["data"] = await self._visible(call, operation, found["data"])
         if isinstance(found, Response):
@@ -109,29 +110,31 @@ class Dispatcher:
 
     async def _permit(self, call: Call, operation: Operation) -> None:
         item = call.path.get(operation.item)
-        asks = item is not None and call.permissions.asks_for_groups(
-            operation.action, operation.resource
-        )
-        if asks:
+        await self._require(call, (operation.action, operation.or_action), operation.resource, item)
+        if operation.reads is not None:
+            await self._require(call, (operation.reads,), operation.resource, item)
+        permit_query(call, operation)
+
+    async def _require(
+        self, call: Call, actions: tuple[str | None, ...], resource: str, item: str | None
+    ) -> None:
+        """Let only those go on to whom one of the actions is allowed, the first one by groups."""
+        first = actions[0]
+        assert first is not None
+        if item is not None and call.permissions.asks_for_groups(first, resource):
             require = self.services.permissions.require
-            await call.run(require, call.principal, operation.action, operation.resource, item)
-        elif not any(
-            call.permissions.allows(action, operation.resource, item)
-            for action in (operation.action, operation.or_action)
-            if action is not None
-        ):
-            actions = " or ".join(filter(None, (operation.action, operation.or_action)))
-            raise Forbidden(f"no permission for {actions} on {operation.resource}")
+            await call.run(require, call.principal, first, resource, item)
+            return
+        named = [each for each in actions if each is not None]
+        if not any(call.permissions.allows(each, resource, item) for each in named):
+            raise Forbidden(f"no permission for {' or '.join(named)} on {resource}")
 
     async def _visible(self, call: Call, operation: Operation, rows: list[Any]) -> list[Any]:
         """Without what the principal may not see: what is denied singly is in no list either."""
         to = operation.action, operation.resource
         if not call.permissions.singles_out(*to):
             return rows
-        state = call.stores.state
-        return await call.run(
-            visible, state, call.org_id, call.permissions, to, rows, operation.item
-        )
+        return await visible_rows(call, operation.resource, rows, operation.item, operation.action)
 
     async def _require_enabled(self, call: Call, operation: Operation) -> None:
         if operation.feature is None:

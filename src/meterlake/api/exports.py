@@ -1,5 +1,6 @@
 """Exports over HTTP: asking for one, by a schedule or once, its job, and the link to its files."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -8,14 +9,29 @@ from meterlake.api.call import Call
 from meterlake.api.documents import member
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.visible import permit_sum
 from meterlake.model.errors import Forbidden
-from meterlake.model.exports import ExportDestination, ExportSchedule
+from meterlake.model.export_request import Source
+from meterlake.model.exports import (
+    ExportDestination,
+    ExportSchedule,
+    OperationalDataType,
+    SourceType,
+)
 from meterlake.model.period import format_instant
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.export import destinations as export_destinations
 from meterlake.pipeline.export import jobs as export_jobs
 from meterlake.pipeline.export.jobs import ExportJobFilter
+from meterlake.stages.export.exported_columns import (
+    BILLS,
+    FOCUS,
+    MEASUREMENTS,
+    Export,
+    operational,
+)
 
 _PAGE_MAX: Final = 100
 _KIND: Final = "export job"
@@ -25,7 +41,15 @@ _RESOURCE: Final = "dataexport"
 # Which action lets data of a source out, whoever takes it out and however.
 _USAGE: Final = "measurements:export"
 _OPERATIONAL: Final = "config:export"
-_ACTIONS: Final = {"USAGE": _USAGE, "OPERATIONAL": _OPERATIONAL}
+_ACTIONS: Final = {Source.USAGE: _USAGE, Source.OPERATIONAL: _OPERATIONAL}
+# Whose right to read exports need that are made from no entity.
+_READ: Final = {
+    "bills": "bill",
+    "billLineItems": "bill",
+    "focus": "bill",
+    "pricingBands": "pricing",
+    "balanceTransactions": "balancetransaction",
+}
 _SCHEDULE: Final = BY_ENTITY[ExportSchedule]
 _DESTINATION: Final = BY_ENTITY[ExportDestination]
 _SCHEDULES: Final = f"{ORGANIZATION}/{_SCHEDULE.path}"
@@ -34,33 +58,65 @@ _SCHEDULES: Final = f"{ORGANIZATION}/{_SCHEDULE.path}"
 async def trigger(call: Call) -> Any:
     """Make the job of an export."""
     document = await call.document()
-    _permit(call, document.get("sourceType"))
+    _permit_document(call, document)
     return await call.run(export_jobs.trigger, call.stores, call.org_id, call.author, document)
 
 
 async def create_schedule(call: Call) -> Any:
     """Make a schedule, which exports from then on without asking."""
     document, here = await call.document(), resource_ref(call, _SCHEDULE)
-    _permit(call, document.get("sourceType"))
+    _permit_document(call, document)
     return await call.run(entities.create, call.stores, call.org_id, call.author, here, document)
 
 
 async def update_schedule(call: Call) -> Any:
     """Change a schedule."""
     document, here = await call.document(), resource_ref(call, _SCHEDULE)
-    _permit(call, document.get("sourceType"))
+    _permit_document(call, document)
     return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
 
 
-def _permit(call: Call, source: object) -> None:
+def _permit_document(call: Call, document: Document) -> None:
     """Measurements, and what is configured and billed, are let out by permissions of their own.
 
     Raises:
         Forbidden: There is none for the source.
     """
-    action = _ACTIONS.get(source) if isinstance(source, str) else None
-    if action is not None and not call.permissions.allows(action, _RESOURCE):
-        raise Forbidden(f"no permission for {action} on {_RESOURCE}")
+    source, chosen = document.get("sourceType"), document.get("operationalDataTypes")
+    # What is no document of an export is refused by whoever reads it.
+    if source == SourceType.USAGE:
+        _permit(call, [MEASUREMENTS])
+    elif source == SourceType.OPERATIONAL:
+        known = OperationalDataType.__members__
+        names = chosen if isinstance(chosen, list) else []
+        found = [operational(known[each]) for each in names if each in known]
+        _permit(call, [*found, FOCUS] if document.get("focus") else found or [BILLS])
+
+
+def _permit(call: Call, exports: Iterable[Export]) -> None:
+    """Let only those take data out who may, and from whom nothing of them is withheld.
+
+    Raises:
+        Forbidden: The permission is missing, or some of the data may not be read.
+    """
+    for each in exports:
+        action = _ACTIONS[each.source]
+        if not call.permissions.allows(action, _RESOURCE):
+            raise Forbidden(f"no permission for {action} on {_RESOURCE}")
+        _permit_reading(call, each)
+
+
+def _permit_reading(call: Call, export: Export) -> None:
+    """A file of all of a type shows each of them.
+
+    Raises:
+        Forbidden: Some may not be read.
+    """
+    if export.source is Source.USAGE:
+        permit_sum(call, "measurements", "measurements:retrieve")
+    else:
+        own = BY_ENTITY[export.entity].permission if export.entity else _READ[export.name]
+        permit_sum(call, own)
 
 
 async def list_jobs(call: Call) -> Any:
@@ -90,8 +146,7 @@ async def cancel(call: Call) -> Any:
 async def retry(call: Call) -> Any:
     """Run a job that failed once more, perhaps to where its destinations are by now."""
     id_ = member(call, _KIND)
-    job = await call.run(export_jobs.get_job, call.stores, call.org_id, id_)
-    _permit(call, job["sourceType"])
+    _permit(call, await call.run(export_jobs.exports_of_job, call.stores, call.org_id, id_))
     return await call.run(export_jobs.retry, call.stores, call.org_id, id_)
 
 
@@ -99,14 +154,15 @@ async def update_destination(call: Call) -> Any:
     """Change a destination, and so where its schedules export to."""
     document, here = await call.document(), resource_ref(call, _DESTINATION)
     id_ = member(call, "ExportDestination")
-    for source in await call.run(export_destinations.sources, call.stores, call.org_id, id_):
-        _permit(call, source)
+    _permit(call, await call.run(export_destinations.exports_to, call.stores, call.org_id, id_))
     return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
 
 
 async def download_url(call: Call) -> Any:
     """A link to the file of a job."""
     id_ = member(call, _KIND, "jobId")
+    for each in await call.run(export_jobs.exports_of_job, call.stores, call.org_id, id_):
+        _permit_reading(call, each)
     download, kept_until = await call.run(export_jobs.download, call.stores, call.org_id, id_)
     now = call.stores.now()
     ends = min(now + _LINK, kept_until)

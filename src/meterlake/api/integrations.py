@@ -5,15 +5,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from meterlake.api.bills import RESOURCE as BILL_RESOURCE
 from meterlake.api.call import Call
 from meterlake.api.documents import member
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.visible import RETRIEVE, permit_each, visible_rows
 from meterlake.model.entity import Entity
 from meterlake.model.errors import Forbidden, Invalid, Required
+from meterlake.model.integration_systems import BILL
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import integrations
+from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations import discovery, life_cycle, replay, runs
 from meterlake.pipeline.integrations.life_cycle import MappingChoice
 from meterlake.pipeline.integrations.usage_reports import usage_reports
@@ -26,6 +30,9 @@ _RUNS: Final = f"{ORGANIZATION}/integrationruns"
 _PAGE_MAX: Final = 200
 _REPORT_PAGE_MAX: Final = 50
 _RUN_KIND: Final = "IntegrationRun"
+_EVENT: Final = "event"
+# What another system said of a bill: its invoice, or what was wrong with it.
+_OF_BILL: Final = frozenset({"url", "externalId", "error"})
 _STATUSES: Final[dict[str, RunStatus | None]] = {each.value: each for each in RunStatus}
 _MAPPING_CHOICES: Final = {each.value: each for each in MappingChoice}
 _ORDERS: Final = {"ASC": True, "DESC": False}
@@ -94,7 +101,8 @@ async def replay_webhook(call: Call) -> Any:
 async def replay_run(call: Call) -> Any:
     """Send a run once more."""
     id_ = member(call, _RUN_KIND)
-    return await call.run(replay.replay_run, call.stores, call.org_id, call.author, id_)
+    found = await call.run(replay.replay_run, call.stores, call.org_id, call.author, id_)
+    return await _shown(call, found)
 
 
 async def enable_config(call: Call) -> Any:
@@ -187,7 +195,17 @@ async def runs_of_destination(call: Call) -> Any:
 async def _runs(call: Call, filters: RunFilters) -> Any:
     oldest_first = call.query.one_of("order", _ORDERS, default=False)
     this = replace(page(call, _PAGE_MAX), oldest_first=oldest_first)
-    return await call.run(runs.list_runs, call.stores, call.org_id, filters, this)
+    found = await call.run(runs.list_runs, call.stores, call.org_id, filters, this)
+    return {**found, "data": [await _shown(call, each) for each in found["data"]]}
+
+
+async def _shown(call: Call, run: Document) -> Document:
+    """A run without what tells of a bill, for who may not read that bill."""
+    if run["entityType"] != BILL or call.permissions.unrestricted(RETRIEVE, BILL_RESOURCE):
+        return run
+    if await visible_rows(call, BILL_RESOURCE, [run], "entityId"):
+        return run
+    return {name: value for name, value in run.items() if name not in _OF_BILL}
 
 
 def _run_filters(call: Call) -> RunFilters:
@@ -209,18 +227,25 @@ def _last_moment(call: Call, name: str) -> datetime | None:
 
 async def get_run(call: Call) -> Any:
     """One run."""
-    return await call.run(runs.get_run, call.stores, call.org_id, member(call, _RUN_KIND))
+    run = await call.run(runs.get_run, call.stores, call.org_id, member(call, _RUN_KIND))
+    return await _shown(call, run)
 
 
 async def run_log(call: Call) -> Any:
-    """What a run sent and got."""
-    return await call.run(runs.run_log, call.stores, call.org_id, member(call, _RUN_KIND))
+    """What a run sent and got, for who may read what it is about."""
+    id_ = member(call, _RUN_KIND)
+    run = await call.run(runs.get_run, call.stores, call.org_id, id_)
+    if run["entityType"] == BILL:
+        await permit_each(call, BILL_RESOURCE, [run["entityId"]])
+    elif "eventId" in run:
+        await permit_each(call, _EVENT, [run["eventId"]])
+    return await call.run(runs.run_log, call.stores, call.org_id, id_)
 
 
 async def latest_run(call: Call) -> Any:
     """The newest run of an entity."""
     of_entity = (call.path["entityType"], call.path["id"])
-    return await call.run(runs.latest_run, call.stores, call.org_id, *of_entity)
+    return await _shown(call, await call.run(runs.latest_run, call.stores, call.org_id, *of_entity))
 
 
 async def latest_runs(call: Call) -> Any:
@@ -229,7 +254,10 @@ async def latest_runs(call: Call) -> Any:
     if len(ids) > _PAGE_MAX:
         raise Invalid("ids", f"{len(ids)} of them", f"at most {_PAGE_MAX}")
     entity_type = call.path["entityType"]
-    return await call.run(runs.latest_runs, call.stores, call.org_id, entity_type, ids, this)
+    found = await call.run(runs.latest_runs, call.stores, call.org_id, entity_type, ids, this)
+    shown = [await _shown(call, each) for each in found["data"]]
+    # The members of the first run stand beside the list, too.
+    return {**await _shown(call, found), "data": shown}
 
 
 async def usage_report(call: Call) -> Any:
@@ -239,7 +267,8 @@ async def usage_report(call: Call) -> Any:
     chosen = {column: call.query.text(name) for name, column in names.items()}
     filters = {name: value for name, value in chosen.items() if value is not None}
     since = call.query.day("billStartDate")
-    return await call.run(usage_reports, call.stores, call.org_id, filters, since, this)
+    found = await call.run(usage_reports, call.stores, call.org_id, filters, since, this)
+    return {**found, "data": await visible_rows(call, BILL_RESOURCE, found["data"], "billId")}
 
 
 def _get(name: str, path: str, resource: str, handler: Handler, detail: str = "") -> Operation:

@@ -6,11 +6,10 @@ from meterlake.api.bills import RESOURCE
 from meterlake.api.call import Call
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Operation
-from meterlake.pipeline.access.access import visible
+from meterlake.api.visible import RETRIEVE, visible_rows
 from meterlake.pipeline.billing.late_usage.lists import list_page
 
 PAGE_MAX: Final = 100
-_RETRIEVE: Final = "config:retrieve"
 
 
 async def _list(call: Call) -> Any:
@@ -26,13 +25,10 @@ async def _list(call: Call) -> Any:
         account_id=None if account_id is None else account_id.lower(),
         status=query.text("status"),
     )
-    to, state = (_RETRIEVE, RESOURCE), call.stores.state
-    found["data"] = await call.run(
-        visible, state, call.org_id, call.permissions, to, found["data"], "billId"
-    )
+    found["data"] = await visible_rows(call, RESOURCE, found["data"], "billId")
     return found
 
 
 OPERATIONS: Final = (
-    Operation("ListLateUsage", "GET", f"{ORGANIZATION}/lateusage", _RETRIEVE, RESOURCE, _list),
+    Operation("ListLateUsage", "GET", f"{ORGANIZATION}/lateusage", RETRIEVE, RESOURCE, _list),
 )

@@ -29,6 +29,7 @@ class Operation:
         detail: What it does not do yet: why there is no handler, or why the handler has always the
             same answer.
         or_action: Another action that opens it, too; the handler looks which of both is needed.
+        reads: An action that is needed besides, because the answer shows what that one lets read.
     """
 
     id: str
@@ -42,3 +43,4 @@ class Operation:
     limit: Limit = "config"
     detail: str = ""
     or_action: str | None = None
+    reads: str | None = None

@@ -10,9 +10,8 @@ from meterlake.api.documents import member
 from meterlake.api.downloads import link
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.visible import RETRIEVE, permit_each, visible_rows
 from meterlake.model.bill_statements import StatementFormat, StatementOrder
-from meterlake.model.errors import Forbidden
-from meterlake.pipeline.access.access import visible
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.statements import jobs
 from meterlake.pipeline.statements.files import file_download
@@ -22,7 +21,6 @@ PAGE_MAX: Final = 100
 _KIND: Final = "statement job"
 _RESOURCE: Final = "statementjob"
 _JOBS: Final = f"{ORGANIZATION}/statementjobs"
-_RETRIEVE: Final = "config:retrieve"
 _URLS: Final = {each: f"presigned{each.name.title()}StatementUrl" for each in StatementFormat}
 
 
@@ -49,18 +47,7 @@ async def _permit_bills(call: Call, ids: Sequence[object]) -> None:
     Raises:
         Forbidden: One of the bills is denied.
     """
-    rows = [{"id": each.lower()} for each in ids if isinstance(each, str)]
-    if len(await _permitted(call, rows)) < len(rows):
-        raise Forbidden(f"no permission for {_RETRIEVE} on {BILL}")
-
-
-async def _permitted(call: Call, rows: list[Document], item: str = "id") -> list[Document]:
-    to = _RETRIEVE, BILL
-    state = call.stores.state
-    found: list[Document] = await call.run(
-        visible, state, call.org_id, call.permissions, to, rows, item
-    )
-    return found
+    await permit_each(call, BILL, [each for each in ids if isinstance(each, str)])
 
 
 async def list_jobs(call: Call) -> Any:
@@ -93,7 +80,7 @@ async def cancel(call: Call) -> Any:
 
 async def _documents(call: Call, found: Sequence[StatementJobView]) -> list[Document]:
     """Jobs with links to their files, where whoever asks may see the bill."""
-    shown = await _permitted(call, [each.document for each in found], "billId")
+    shown = await visible_rows(call, BILL, [each.document for each in found], "billId")
     permitted = {each["billId"] for each in shown}
     lifetime_s = call.stores.settings.download_seconds
     documents = []
@@ -129,7 +116,7 @@ def _operation(name: str, method: str, path: str, action: str, handler: Handler)
 
 def _of_bill(name: str, method: str, format: str, action: str, handler: Handler) -> Operation:
     path = f"{BILLS}/{{id}}/statement/{format}"
-    return Operation(name, method, path, f"config:{action}", BILL, handler)
+    return Operation(name, method, path, f"config:{action}", BILL, handler, reads=RETRIEVE)
 
 
 OPERATIONS: Final = (

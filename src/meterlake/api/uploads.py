@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -135,7 +136,12 @@ OPERATIONS: Final = (
     ),
     _operation("ListJobs", "GET", _JOBS, list_jobs),
     _operation("GetUploadJobResponse", "GET", f"{_JOBS}/{{id}}", get_job),
-    _operation("GetJobOriginalFileDownloadUrl", "GET", f"{_JOBS}/{{id}}/original", get_original),
+    replace(
+        _operation(
+            "GetJobOriginalFileDownloadUrl", "GET", f"{_JOBS}/{{id}}/original", get_original
+        ),
+        reads="measurements:retrieve",
+    ),
 )
 
 ROUTES: Final = (Route(f"{PATH}/{{token:path}}", put_file, methods=["PUT"]),)

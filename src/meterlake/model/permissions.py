@@ -119,6 +119,23 @@ class Permissions:
             for pattern in statement.patterns
         )
 
+    def unrestricted(self, action: str, resource: str) -> bool:
+        """Whether all resources of the type are allowed, without a look at any of them."""
+        return self.allows(action, resource) and not self.singles_out(action, resource)
+
+    def withholds(self, action: str, resource: str) -> bool:
+        """Whether a statement keeps some resources of the type, or all of them, from somebody.
+
+        Nobody is kept from what no statement speaks of: another action may let it out.
+        """
+        service, type_ = _address(action, resource)
+        return self.singles_out(action, resource) or any(
+            pattern.covers(service, type_)
+            for statement in self._deny
+            if statement.speaks_of(action)
+            for pattern in statement.patterns
+        )
+
     def asks_for_groups(self, action: str, resource: str) -> bool:
         """Whether `allows` depends on the groups of a resource; if not, nobody need look them up."""
         service, type_ = _address(action, resource)

@@ -555,8 +555,23 @@ def test_who_may_not_see_a_bill_sees_none_of_its_lines(server, http, sdk, accoun
     assert latest.status_code == httpx.codes.OK
 
 
-def limited(server, http, hidden):
-    """A client of a service user who may do everything but with one bill."""
+def test_who_may_lock_a_bill_and_not_read_it_sees_nothing_of_it(server, http, sdk, accounts):
+    hidden = bill_of(sdk, accounts)
+    with limited(server, http, hidden.id, "config:retrieve") as client:
+        approved = client.put(f"/bills/{hidden.id}/status", json={"status": "APPROVED"})
+        named = client.post("/bills/approve", json={"billIds": [hidden.id]})
+        locked = client.put(f"/bills/{hidden.id}/lock")
+        read = client.get(f"/bills/{hidden.id}")
+
+    assert read.status_code == httpx.codes.FORBIDDEN
+    assert approved.json() == {"id": hidden.id, "version": 2, "status": "APPROVED"}
+    assert named.json() == {"message": "0 bills were approved"}
+    assert locked.json() == {"id": hidden.id, "version": 3}
+    assert sdk.bills.retrieve(hidden.id).locked
+
+
+def limited(server, http, hidden, action="all"):
+    """A client of a service user who may do everything but something with one bill."""
 
     def created(path, body):
         answer = http.post(path, json=body)
@@ -565,7 +580,7 @@ def limited(server, http, hidden):
 
     statements = [
         {"effect": "allow", "action": ["all"], "resource": ["*"]},
-        {"effect": "deny", "action": ["all"], "resource": [f"config:bill/item/{hidden}"]},
+        {"effect": "deny", "action": [action], "resource": [f"config:bill/item/{hidden}"]},
     ]
     policy = created("/permissionpolicies", {"name": "p", "permissionPolicy": statements})
     user = created("/serviceusers", {"name": "robot"})

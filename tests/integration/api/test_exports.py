@@ -78,8 +78,15 @@ def ask(exports, **more):
 def robot(server, *actions):
     """A client of a service user that may do some things."""
     statement = {"effect": "allow", "action": list(actions), "resource": ["*"]}
+    with robot_with(server, statement) as client:
+        yield client
+
+
+@contextmanager
+def robot_with(server, *statements):
+    """A client of a service user with these statements."""
     with server.http() as http:
-        made = {"name": " ".join(actions)[:90], "permissionPolicy": [statement]}
+        made = {"name": "robot", "permissionPolicy": list(statements)}
         policy = http.post("/permissionpolicies", json=made).json()["id"]
         user = http.post("/serviceusers", json={"name": "Robot"}).json()["id"]
         to = f"/permissionpolicies/{policy}/addtoserviceuser"
@@ -255,6 +262,38 @@ def test_data_is_let_out_only_with_the_permission_of_its_source(server, action, 
         assert client.post(adhoc, json=ADHOC[may]).status_code == httpx.codes.OK
         renamed = client.put(f"{schedules}/{mine['id']}", json=mine | {"name": "New"})
         assert renamed.json()["name"] == "New"
+
+
+def test_a_file_of_all_is_for_who_may_read_each(server):
+    """What is denied singly is in no export, and in no link to one that somebody else made."""
+    bills, meters = ("BILLS", "BILL_LINE_ITEMS"), ("METERS",)
+    everything = {"effect": "allow", "action": ["all"], "resource": ["*"]}
+    denied = {
+        "effect": "deny",
+        "action": ["config:retrieve"],
+        "resource": ["config:bill/item/00000000-0000-4000-8000-000000000000"],
+    }
+
+    def export(types, **more):
+        return ADHOC["OPERATIONAL"] | {"operationalDataTypes": list(types)} | more
+
+    with server.http() as http:
+        theirs = http.post("/dataexports/adhoc", json=export(bills)).json()["jobId"]
+    with robot_with(server, everything, denied) as client:
+        refused = [
+            client.post("/dataexports/adhoc", json=export(bills)),
+            client.post("/dataexports/adhoc", json=export(meters, focus=True)),
+            client.post(
+                "/dataexports/schedules",
+                json=scheduled("OPERATIONAL", "b") | {"operationalDataTypes": list(bills)},
+            ),
+            client.get(f"/dataexports/jobs/{theirs}/getdownloadurl"),
+            client.post(f"/dataexports/jobs/{theirs}/retry"),
+        ]
+        taken = client.post("/dataexports/adhoc", json=export(meters))
+    assert [each.status_code for each in refused] == [403] * len(refused)
+    assert "on every bill" in refused[0].json()["message"]
+    assert taken.status_code == httpx.codes.OK, taken.text
 
 
 def test_who_may_configure_may_not_let_data_out(server):

@@ -243,6 +243,19 @@ def test_who_may_not_see_a_bill_gets_no_statement_of_it(server, http, sdk, bills
     }
 
 
+def test_a_statement_is_read_only_with_the_right_to_read_bills(server, http, bills):
+    path = f"/bills/{bills['acme']}/statement/csv"
+    with server.http(token_of(server, http, allow("config:create"))) as creator:
+        refused = creator.post(path)
+    both = allow("config:create"), allow("config:retrieve")
+    with server.http(token_of(server, http, *both)) as reader:
+        made = reader.post(path)
+
+    assert refused.status_code == httpx.codes.FORBIDDEN
+    assert refused.json()["message"] == "no permission for config:retrieve on bill"
+    assert made.status_code == httpx.codes.OK, made.text
+
+
 def test_who_may_only_look_makes_no_statement(server, http, bills):
     with server.http(token_of(server, http, allow("config:retrieve"))) as other:
         answers = [

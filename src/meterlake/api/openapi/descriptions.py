@@ -169,6 +169,8 @@ def _notes(operation: Operation) -> list[str]:
         needed = f"`{operation.action}`"
         if operation.or_action:
             needed += f" or `{operation.or_action}`"
+        if operation.reads and operation.reads != operation.action:
+            needed += f" and `{operation.reads}`"
         notes.append(f"Permission: {needed} on `{operation.resource}`.")
     return notes
 

@@ -13,7 +13,7 @@ from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import AdHocExport, ExportSchedule, SourceType
 from meterlake.model.features import Features
 from meterlake.model.queries import UsageQueryRequest, relative_period
-from meterlake.stages.export.exported_columns import FOCUS, operational
+from meterlake.stages.export.exported_columns import FOCUS, MEASUREMENTS, operational
 from meterlake.stores.state import Job, Reader, Transaction
 from meterlake.stores.state.jobs import submit
 
@@ -73,12 +73,18 @@ def export_request(
         destination_ids=export.destination_ids,
         keep=True,
     )
+    common = replace(common, types=exported_types(export))
     if export.source_type is SourceType.OPERATIONAL:
-        types = [operational(each).name for each in export.operational_data_types]
-        types += [FOCUS.name] * export.focus
-        return replace(common, types=tuple(types), changes_since=start)
-    usage = UsageQueryRequest.of(export, start, end)
-    return replace(common, types=("measurements",), usage=usage)
+        return replace(common, changes_since=start)
+    return replace(common, usage=UsageQueryRequest.of(export, start, end))
+
+
+def exported_types(export: AdHocExport | ExportSchedule) -> tuple[str, ...]:
+    """The names of what is exported."""
+    if export.source_type is SourceType.USAGE:
+        return (MEASUREMENTS.name,)
+    types = [operational(each).name for each in export.operational_data_types]
+    return (*types, FOCUS.name) if export.focus else tuple(types)
 
 
 def _request_of(schedule: ExportSchedule, due: datetime) -> ExportRequest:

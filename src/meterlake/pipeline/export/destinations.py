@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
-from meterlake.model.export_request import KIND, ExportRequest
-from meterlake.model.exports import ExportDestination, ExportSchedule, PartitionOrder, SourceType
+from meterlake.model.export_request import KIND, ExportRequest, Source
+from meterlake.model.exports import ExportDestination, ExportSchedule, PartitionOrder
+from meterlake.pipeline.config.schedule_jobs import exported_types
+from meterlake.stages.export.exported_columns import Export, exports_of
 from meterlake.stores import Stores
 from meterlake.stores.objects import ObjectStore, missing_for, open_destination
 from meterlake.stores.state import Job, JobStatus
@@ -43,18 +45,23 @@ def destination_of(
     return found.code, objects, found.partition_order
 
 
-def sources(stores: Stores, org_id: str, id: str) -> set[SourceType]:
+def exports_to(stores: Stores, org_id: str, id: str) -> set[Export]:
     """What the schedules of a destination export, and the jobs that have not ended."""
     with stores.state.reading(org_id) as reader:
-        schedules = reader.all(ExportSchedule)
-    found = {each.entity.source_type for each in schedules if id in each.entity.destination_ids}
+        schedules = [each.entity for each in reader.all(ExportSchedule)]
+    found = {
+        export
+        for each in schedules
+        if id in each.destination_ids
+        for export in exports_of(Source(each.source_type.lower()), exported_types(each))
+    }
     open_ = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
     token = None
     while True:
         jobs, token = stores.state.jobs.page(org_id, KIND, open_, Page(_PAGE, token))
         for request in (ExportRequest.from_wire(job.parameters) for job in jobs):
             if id in request.destination_ids:
-                found.add(SourceType(request.source.value.upper()))
+                found.update(exports_of(request.source, request.types))
         if token is None:
             return found
 

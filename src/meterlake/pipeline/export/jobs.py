@@ -16,6 +16,7 @@ from meterlake.pipeline.config.schedule_jobs import export_request
 from meterlake.pipeline.explorer.usage_questions import check_ids
 from meterlake.pipeline.export.run import cancel_export, retry_export, submit_export
 from meterlake.pipeline.jobs.attempt import Cancelled
+from meterlake.stages.export.exported_columns import Export, exports_of
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus
@@ -134,6 +135,16 @@ def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
         raise NotFound("file", path.name, " any more") from None
     media = _MEDIA.get(path.suffix, "application/octet-stream")
     return Download(key, path.name, media), ends
+
+
+def exports_of_job(stores: Stores, org_id: str, id: str) -> tuple[Export, ...]:
+    """What a job exports.
+
+    Raises:
+        NotFound: There is none of that id.
+    """
+    request = ExportRequest.from_wire(stores.state.jobs.find(org_id, id, KIND).parameters)
+    return exports_of(request.source, request.types)
 
 
 def job_document(job: Job) -> dict[str, Any]:
