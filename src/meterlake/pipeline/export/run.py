@@ -48,7 +48,7 @@ from meterlake.stores.files.durable import make_folder, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.tables import has_snapshot
 from meterlake.stores.objects.base import Altered
-from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state import Job, JobStatus, Transaction
 from meterlake.stores.state.jobs import AGAIN, is_known, submit
 
 AUTHOR: Final = "exports"
@@ -101,9 +101,12 @@ def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AU
     """
     request = _whole(stores, _place_request(stores, org_id, request))
     snapshot = stores.lake(org_id).snapshot()
-    job_id = _submit(stores, org_id, request, author, snapshot)
+    with stores.state.transaction(org_id, author) as transaction:
+        job = _job_of(transaction, request)
+        submit(transaction.connection, job.begin(snapshot))
+    mark_step("export.submitted")
     mark_step("export.taken")
-    return _work_on(stores, stores.state.jobs.get(job_id))
+    return _work_on(stores, stores.state.jobs.get(job.id))
 
 
 def run_to_end(stores: Stores, job_id: str) -> Exported:
@@ -129,6 +132,7 @@ def submit_export(
     request: ExportRequest,
     author: str = AUTHOR,
     id: str | None = None,
+    snapshot: int | None = None,
 ) -> str:
     """Make the job of an export; whoever takes it runs it.
 
@@ -138,6 +142,7 @@ def submit_export(
         request: What is exported.
         author: Who asks for it.
         id: The job's id, so that asking again makes no other job; a new one if None.
+        snapshot: The lake's snapshot that it reads; the newest at its first attempt if None.
 
     Returns:
         The job's id.
@@ -147,32 +152,30 @@ def submit_export(
         NotFound: There is no such destination.
     """
     request = _place_request(stores, org_id, request)
-    return _submit(stores, org_id, request, author, id=id)
-
-
-def _submit(
-    stores: Stores,
-    org_id: str,
-    request: ExportRequest,
-    author: str,
-    taken: int | None = None,
-    id: str | None = None,
-) -> str:
-    """Write a job down; with the snapshot that it reads if its maker works on it."""
     with stores.state.transaction(org_id, author) as transaction:
         if id is not None and is_known(transaction.connection, id):
             return id
-        job = Job(
-            id=id or transaction.new_id(),
-            org_id=org_id,
-            kind=KIND,
-            parameters=request.to_wire(),
-            created=transaction.now,
-            author=author,
-        )
-        submit(transaction.connection, job if taken is None else job.begin(taken))
+        job = _job_of(transaction, request, id, snapshot)
+        submit(transaction.connection, job)
     mark_step("export.submitted")
     return job.id
+
+
+def _job_of(
+    transaction: Transaction,
+    request: ExportRequest,
+    id: str | None = None,
+    snapshot: int | None = None,
+) -> Job:
+    return Job(
+        id=id or transaction.new_id(),
+        org_id=transaction.org_id,
+        kind=KIND,
+        parameters=request.to_wire(),
+        created=transaction.now,
+        author=transaction.author,
+        snapshot=snapshot,
+    )
 
 
 def _place_request(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
