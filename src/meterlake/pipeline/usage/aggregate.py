@@ -58,7 +58,9 @@ class AggregateResult:
         return dict(Counter(each.aggregation_id for each in self.quantities))
 
 
-def aggregate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> AggregateResult:
+def aggregate(
+    stores: Stores, org_id: str, period: Month | PeriodSpec, snapshot: int | None = None
+) -> AggregateResult:
     """Aggregate a period of an organization and keep the quantities.
 
     Aggregating again appends nothing, unless measurements, plans or aggregations have changed.
@@ -67,6 +69,7 @@ def aggregate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> Aggreg
         stores: The home's stores.
         org_id: The organization.
         period: A calendar month means the monthly period that begins in it.
+        snapshot: The lake's snapshot that is read, such as that of bills; the newest one if None.
 
     Raises:
         Invalid: There is no such period.
@@ -74,7 +77,7 @@ def aggregate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> Aggreg
         Unavailable: A store failed.
     """
     with rare_garbage_searches():
-        calculated = calculate(stores, org_id, period)
+        calculated = calculate(stores, org_id, period, snapshot)
         run = calculated.to_store(stores.now())
         stored = quantities.append(stores.lake(org_id), calculated.key, run)
     return AggregateResult(
@@ -122,7 +125,9 @@ class PeriodQuantities:
         return quantities.RunQuantities(rows, self.snapshot, naive(now), statements, configuration)
 
 
-def calculate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> PeriodQuantities:
+def calculate(
+    stores: Stores, org_id: str, period: Month | PeriodSpec, snapshot: int | None = None
+) -> PeriodQuantities:
     """Calculate the quantities of a period, as `aggregate` does, and store nothing.
 
     Raises:
@@ -133,7 +138,7 @@ def calculate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> Period
     lake = stores.lake(org_id)
     request = PeriodSpec.month(period) if isinstance(period, Month) else period
     configuration = read(stores.state, org_id, request)
-    snapshot = lake.snapshot()
+    snapshot = lake.snapshot() if snapshot is None else snapshot
     usage = usage_of_period(LakeState(lake, snapshot), configuration, limits_of(stores.settings))
     rows = usage.rows
     overflows = [each.quantity for each in rows if each.quantity.overflows]
