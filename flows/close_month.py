@@ -21,6 +21,7 @@ from flows.parameters import Home, MonthName, RunnerName, kept_open
 from meterlake.cli.export_documents import resolve_closing_exports
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.pipeline.home.closing import Closing
+from meterlake.pipeline.home.closing_bills import check_shown
 from meterlake.pipeline.home.closing_steps import check_backfills, check_duration
 
 AUTHOR: Final = "flow"
@@ -37,6 +38,7 @@ def close_month(  # noqa: PLR0913 - the form that people fill in
     look: float = 30,
     backfill: tuple[str, ...] = (),
     approve: bool = False,
+    early: bool = False,
     format: Literal["csv", "jsonl", "parquet"] = "parquet",
     to: str | None = None,
     runner: RunnerName | None = None,
@@ -54,7 +56,8 @@ def close_month(  # noqa: PLR0913 - the form that people fill in
         hours: How long they are waited for.
         look: Seconds between two looks.
         backfill: Ids of staged backfills that are applied before quantities are made.
-        approve: Approve the bills without a review.
+        approve: Approve the bills that an earlier run, or the command, has shown.
+        early: Close a month whose last day is not over. Its usage that comes later is late usage.
         format: CSV and JSON Lines are compressed with gzip.
         to: A folder, `s3://bucket/prefix` or `gs://bucket/prefix`; by default the home's exports.
         runner: threads, processes, dask, or dask://host:port; what carries the parts of each step.
@@ -67,7 +70,12 @@ def close_month(  # noqa: PLR0913 - the form that people fill in
         meant = month_named(stores, organization.id, month)
         code = label_run_of(home, organization.id, f"close {month_text(month)}")
         closing = Closing(stores, organization.id, meant, AUTHOR)
-        if not closing.is_closed:
+        if closing.is_closed:
+            check_backfills(closing, backfill)
+        else:
+            closing.check_over(early=early)
+            if approve:
+                check_shown(closing)
             exports = resolve_closing_exports(closing, format, to)
             closing.open()
             check_backfills(closing, backfill)

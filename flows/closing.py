@@ -21,12 +21,8 @@ from flows.publish import publish
 from flows.upload_due import upload_due
 from flows.waiting import wait_for_review
 from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
-from meterlake.pipeline.home.closing_steps import (
-    carry_out_review,
-    make_bills,
-    reject_bills,
-    submit_closing_export,
-)
+from meterlake.pipeline.home.closing_bills import carry_out_review, make_bills, reject_bills
+from meterlake.pipeline.home.closing_steps import submit_closing_export
 from meterlake.pipeline.home.expected_files import missing_files
 
 
@@ -79,7 +75,12 @@ def make_quantities_and_bills(
 def review_bills(closing: Closing, *, approve: bool) -> None:
     """Wait until somebody looked at the bills.
 
+    Args:
+        closing: The closing.
+        approve: Whether somebody did already, and approves them.
+
     Raises:
+        NotShown: They are to be approved, and nobody was shown them.
         Incomplete: They are rejected.
         NotReviewed: They have changed meanwhile.
     """
@@ -87,6 +88,7 @@ def review_bills(closing: Closing, *, approve: bool) -> None:
     if ClosingStep.REVIEW in done:
         return
     if not approve:
+        closing.note_shown()
         review = wait_for_review(_question(str(closing.month), done[ClosingStep.BILL]))
         if review.decision == "reject":
             try:

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Options
-from meterlake.model.errors import Conflict, Invalid
+from meterlake.model.errors import Conflict, Invalid, Required
 
 if TYPE_CHECKING:
     from meterlake.model.export_request import ExportRequest
@@ -18,7 +18,12 @@ Text = Annotated[str | None, Parameter(show_default=False)]
 Patterns = Annotated[
     tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=True)
 ]
+Flag = Annotated[bool, Parameter(negative="")]
 _LOOK_S: Final = 5.0
+# Members of outcomes that say nothing to people.
+_FOR_PROGRAMS: Final = frozenset({"digest", "job"})
+# Bills that a review lists for people, the largest first.
+_LISTED: Final = 20
 
 
 @Parameter(name="*")
@@ -51,6 +56,29 @@ class ClosingExports:
     to: Text = None
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ClosingDecision:
+    """What somebody decides about a month.
+
+    Attributes:
+        approve: Approve the bills that the run before has shown, if they are still the same.
+        reject: Reject them for this reason: the next run begins at the first step.
+        early: Close a month whose last day is not over. Its usage that comes later is late usage.
+        reopen: Open a closed month again: its bills wait for an approval, and the next run begins
+            at the first step. What it cannot take back it lists: bills that are locked or that
+            other systems have, exported files, applied backfills, and messages that were sent.
+        reason: Why it is opened again.
+    """
+
+    approve: Flag = False
+    reject: Text = None
+    early: Flag = False
+    reopen: Flag = False
+    reason: Text = None
+
+
+_UNDECIDED: Final = ClosingDecision()
 _NONE_EXPECTED: Final = ExpectedFiles()
 _IN_THE_HOME: Final = ClosingExports()
 
@@ -65,63 +93,122 @@ def close_month(
     /,
     *,
     expected: ExpectedFiles = _NONE_EXPECTED,
-    approve: Annotated[bool, Parameter(negative="")] = False,
-    reject: Text = None,
+    decision: ClosingDecision = _UNDECIDED,
     written: ClosingExports = _IN_THE_HOME,
     options: FanOutOptions = NO_FAN_OUT_OPTIONS,
 ) -> int:
     """Close a month: ingest, correct, compare, aggregate and bill; after a review export and publish.
 
-    It stops before the review: look at the bills, and run it again with --approve or --reject. A
-    step that is done is not repeated, also after a crash; a month that is closed stays so. The
-    flow `close-month` does the same with Prefect.
+    It stops at the review and shows the bills and what is open: look at them, and run it again with
+    --approve or --reject. A step that is done is not repeated, also after a crash; a month that is
+    closed stays so, until --reopen. A month that is not over is refused without --early. The flow
+    `close-month` does the same with Prefect.
 
-    Example: `meterlake close-month 2026-10 --approve`
+    Example: `meterlake close-month 2026-10`
 
     Args:
         month: Such as 2026-10; or `last` or `current`.
-        approve: Approve the bills, if they are what was shown; after --reject look at them anew.
-        reject: Reject them for this reason: the next run begins at the first step.
     """
     from meterlake.cli.export_documents import resolve_closing_exports
     from meterlake.pipeline.config.months import month_named
     from meterlake.pipeline.home.closing import Closing
+    from meterlake.pipeline.home.closing_bills import check_shown
+    from meterlake.pipeline.home.closing_steps import check_backfills
 
-    _check_options(expected, reject, approve=approve)
+    _check_options(expected, decision)
     with options.open() as (stores, organization):
         meant = month_named(stores, organization.id, month)
         closing = Closing(stores, organization.id, meant, AUTHOR)
-        if not closing.is_closed:
+        if decision.reopen:
+            _reopen(closing, str(decision.reason), options)
+            return 0
+        if closing.is_closed:
+            _refuse_closed(closing, decision)
+            check_backfills(closing, expected.backfill)
+        else:
+            if decision.reject is None:
+                closing.check_over(early=decision.early)
+            if decision.approve:
+                check_shown(closing)
             # A bad --to is not found behind the review.
             exports = resolve_closing_exports(closing, written.format, written.to)
+            _reject(closing, decision)
             closing.open()
-            _decide(closing, reject)
             _wait_for_files(closing, expected)
-            _go_on(closing, expected.backfill, approve=approve, exports=exports)
-        _show(closing, options)
+            _go_on(closing, expected.backfill, approve=decision.approve, exports=exports)
+        _show(closing, decision, options)
     return 0
 
 
-def _check_options(expected: ExpectedFiles, reject: str | None, *, approve: bool) -> None:
+def _check_options(expected: ExpectedFiles, decision: ClosingDecision) -> None:
     from meterlake.pipeline.home.closing_steps import check_duration
 
-    if approve and reject is not None:
-        raise Invalid("--reject", reject, "absent beside --approve")
-    if reject is not None and not reject.strip():
-        raise Invalid("--reject", reject, "a reason")
+    given = {"--approve": decision.approve, "--reject": decision.reject is not None}
+    for name, is_given in (given | {"--early": decision.early}).items():
+        if is_given and decision.reopen:
+            raise Invalid(name, decision.reject or True, "absent beside --reopen")
+    if all(given.values()):
+        raise Invalid("--reject", decision.reject, "absent beside --approve")
+    for name, reason in (("--reject", decision.reject), ("--reason", decision.reason)):
+        if reason is not None and not reason.strip():
+            raise Invalid(name, reason, "a reason")
+    if decision.reopen and decision.reason is None:
+        raise Required("--reason")
+    if decision.reason is not None and not decision.reopen:
+        raise Invalid("--reason", decision.reason, "absent without --reopen")
     check_duration("--hours", expected.hours)
 
 
-def _decide(closing: "Closing", reject: str | None) -> None:
-    from meterlake.pipeline.home.closing import ClosingStep
-    from meterlake.pipeline.home.closing_steps import reject_bills
+def _refuse_closed(closing: "Closing", decision: ClosingDecision) -> None:
+    if decision.reject is not None:
+        raise Conflict(
+            f"{closing.month} is closed: its bills do not wait for a review;"
+            f" `meterlake close-month {closing.month} --reopen --reason REASON` opens it again"
+        )
 
-    if reject is None:
+
+def _reject(closing: "Closing", decision: ClosingDecision) -> None:
+    from meterlake.pipeline.home.closing import ClosingStep
+    from meterlake.pipeline.home.closing_bills import reject_bills
+
+    if decision.reject is None:
         return
     done = closing.outcomes()
     if ClosingStep.BILL not in done or ClosingStep.REVIEW in done:
         raise Conflict(f"the bills of {closing.month} do not wait for a review")
-    reject_bills(closing, reject)
+    reject_bills(closing, decision.reject)
+
+
+def _reopen(closing: "Closing", reason: str, options: Options) -> None:
+    """Open a month again, and say what that took back and what it could not."""
+    from meterlake.pipeline.home.reopening import reopen_month
+
+    done = reopen_month(closing, reason)
+    if options.json:
+        options.output.line(done.to_wire())
+        return
+    options.output.note(f"{done.month} is open again. The next run begins at the first step.")
+    took_back = [f"the approval of bills: {done.pending_bills:,} of the month wait for one again"]
+    stays = [
+        *_only(done.locked_bills, f"{_count(done.locked_bills, 'bill')}, locked for ever"),
+        *_only(done.sent_bills, f"{_count(done.sent_bills, 'bill')} that other systems have"),
+        *(f"the backfill {each}, applied" for each in done.backfills),
+        *(f"the exported files of {each}" for each in done.manifests),
+        "the published file, until the next one",
+        "messages that were sent, and all measurements",
+    ]
+    for title, lines in (("Taken back", took_back), ("Stays as it is", stays)):
+        options.output.note(f"\n{title}:")
+        for line in lines:
+            options.output.note(f"  - {line}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _only(number: int, text: str) -> list[str]:
+    return [text] if number else []
 
 
 def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
@@ -150,7 +237,7 @@ def _go_on(
     go_on(closing, approve=approve, exports=exports, backfills=backfills)
 
 
-def _show(closing: "Closing", options: Options) -> None:
+def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> None:
     from meterlake.pipeline.home.closing import ClosingStep
 
     done = closing.outcomes()
@@ -160,14 +247,42 @@ def _show(closing: "Closing", options: Options) -> None:
     if options.json:
         for row in rows:
             options.output.line(row)
-        return
-    shown = [{**row, "outcome": _words(row["outcome"])} for row in rows]
-    options.output.rows(shown, ("step", "status", "outcome"))
+    else:
+        shown = [{**row, "outcome": _words(row["outcome"])} for row in rows]
+        options.output.rows(shown, ("step", "status", "outcome"))
+    for each in closing.reopenings:
+        options.output.note(f"Opened again by {each['author']}, {each['at']}: {each['reason']}")
     if closing.is_closed:
         options.output.note(f"{closing.month} is closed.")
     else:
-        again = f"meterlake close-month {closing.month}"
+        _show_review(closing, options)
+        again = f"meterlake close-month {closing.month}{' --early' if decision.early else ''}"
         options.output.note(f"Look at the bills, then: {again} --approve, or --reject REASON")
+
+
+def _show_review(closing: "Closing", options: Options) -> None:
+    """Show the bills and what is open about them: from now on somebody may approve them."""
+    from meterlake.cli.amounts import AmountText
+    from meterlake.cli.billing.review import show_review
+    from meterlake.pipeline.home.bill_review import review_bills
+    from meterlake.pipeline.home.closing_bills import bills_of_month
+
+    bills = bills_of_month(closing)
+    found = review_bills(closing.stores, closing.org_id, closing.month)
+    if options.json:
+        for each in bills:
+            options.output.line(each.to_wire())
+    elif bills:
+        amounts = AmountText.read(closing.stores, closing.org_id)
+        rows = [
+            each.to_wire() | {"total": amounts.write(each.total, each.currency)}
+            for each in bills[:_LISTED]
+        ]
+        more = f", the {_LISTED} largest of {len(bills):,}" if bills[_LISTED:] else ""
+        columns = ("account", "billDate=bill date", "total", "currency", "status")
+        options.output.rows(rows, columns, f"Bills of {closing.month}{more}")
+    show_review(found, options.output)
+    closing.note_shown()
 
 
 def _row(step: str, outcome: Any) -> dict[str, Any]:
@@ -176,5 +291,6 @@ def _row(step: str, outcome: Any) -> dict[str, Any]:
 
 def _words(outcome: Any) -> str:
     if isinstance(outcome, dict):
-        return ", ".join(f"{name} {_words(each)}" for name, each in outcome.items())
+        shown = {name: each for name, each in outcome.items() if name not in _FOR_PROGRAMS}
+        return ", ".join(f"{name} {_words(each)}" for name, each in shown.items())
     return "" if outcome is None else str(outcome)

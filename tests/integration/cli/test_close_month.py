@@ -1,13 +1,15 @@
 """`meterlake close-month`: each step once, whoever dies, and nothing counts without a review."""
 
 import copy
+import gzip
 import os
 import shutil
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from meterlake.cli import run
@@ -20,18 +22,20 @@ from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.state.billing.bill_lists import BillFilters, list_bills
+from meterlake.stores.state.billing.bills import lock
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import lease
 from tests.organizations import DOCUMENTS
 
 MONTH = "2026-10"
 HEADER = "meter,account,uid,ts,measure.gb,where.region"
+OTHER = "egress,bolt,{uid},2026-10-0{uid}T12:00:00Z,{gb},eu"
 ROW = "egress,acme,{uid},2026-10-0{uid}T12:00:00Z,{gb},eu"
 STEPS = [each.value for each in ClosingStep]
 # A child that dies at a step; the leases of dead processes are over soon.
 CHILD = """
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from meterlake.model import failpoint
 from meterlake.stores.state.jobs import lease
 from tests.killing import die_at
@@ -70,12 +74,78 @@ def drop(home, name, *rows):
     os.utime(path, (1, 1))
 
 
+def ingest(home, name, *rows):
+    drop(home, name, *rows)
+    path = home / "drop" / "acme" / "inbox" / name
+    assert run(["ingest", "--home", str(home), str(path)]) == 0
+
+
+def billed(home):
+    """What the bills have of the usage."""
+    with (
+        open_stores(Settings(home=home, _env_file=None)) as stores,
+        stores.state.reading(stores.state.organization(None).id) as reader,
+    ):
+        bills, _ = list_bills(reader, BillFilters(), Page(100, None))
+    lines = [line.body for each in bills for line in each.content.lines]
+    return [each["quantity"] for each in lines if each.get("aggregationId")]
+
+
+def rows_of(home, what):
+    """The rows of the exported files of one type."""
+    found = (home / "exports").rglob(f"*{what}*.jsonl.gz")
+    return [
+        loads(line) for path in found for line in gzip.decompress(path.read_bytes()).splitlines()
+    ]
+
+
+def exported(home):
+    return [each["quantity"] for each in rows_of(home, "quantities")]
+
+
+def measured(home):
+    return [each["measure"]["gb"] for each in rows_of(home, "measurements")]
+
+
+def published(home):
+    query = "SELECT quantity FROM quantity_current"
+    with duckdb.connect(
+        str(home / "published/acme/warehouse.duckdb"), read_only=True
+    ) as connection:
+        return [row[0] for row in connection.execute(query).fetchall()]
+
+
 def close(home, *options):
     return run(["close-month", MONTH, "--home", str(home), "--json", *options])
 
 
+def die(tmp_path, step, time, arguments):
+    """Run a command in a process that is killed at a step."""
+    script = tmp_path / "child.py"
+    script.write_text(CHILD)
+    path = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
+    died = subprocess.run(
+        [sys.executable, str(script), step, str(time), *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -9, died.stderr
+
+
 def steps(capsys):
-    return {line["step"]: line for line in map(loads, capsys.readouterr().out.splitlines())}
+    lines = map(loads, capsys.readouterr().out.splitlines())
+    return {line["step"]: line for line in lines if "step" in line}
+
+
+def refusal(capsys):
+    return loads(capsys.readouterr().err)["error"]["message"]
+
+
+def close_reviewed(home, *options):
+    """Close it in two runs, as people do."""
+    assert close(home, *options) == 0
+    return close(home, "--approve", *options)
 
 
 def done(found):
@@ -115,8 +185,7 @@ def test_nothing_is_approved_or_exported_before_the_review(home, capsys):
 def test_a_file_that_is_missing_stops_it_before_anything_is_done(home, capsys):
     assert close(home, "--file", "usage-*.csv", "late-*.csv") == 1
 
-    message = loads(capsys.readouterr().err)["error"]["message"]
-    assert message == "no file late-*.csv came in time"
+    assert refusal(capsys) == "no file late-*.csv came in time"
     assert seen(home) == ([], [])
     drop(home, "late-1.csv", ROW.format(uid=2, gb=1))
 
@@ -161,28 +230,68 @@ def test_bills_that_are_rejected_begin_anew(home, capsys):
     assert close(home, "--reject", "a price is wrong") == 1
     assert "the bills of 2026-10 are rejected: a price is wrong" in capsys.readouterr().err
     drop(home, "usage-2.csv", ROW.format(uid=2, gb=1))
-    assert close(home, "--approve") == 0
+    # What was shown is rejected: nobody has seen what comes next.
+    assert close(home, "--approve") == 1
+    assert "were not shown yet" in refusal(capsys)
+    assert close_reviewed(home) == 0
 
     found = steps(capsys)
     assert done(found) == STEPS
     assert found["ingest"]["outcome"]["accepted"] == 1
 
 
-@pytest.mark.slow
-def test_bills_that_changed_after_they_were_shown_are_not_approved(home, capsys):
+def test_quantities_of_a_closed_month_are_those_of_its_bills(home, capsys):
     assert close(home) == 0
-    drop(home, "usage-2.csv", ROW.format(uid=2, gb=500))
-    assert run(["ingest", "--home", str(home), str(home / "drop/acme/inbox/usage-2.csv")]) == 0
+    first = steps(capsys)
+    ingest(home, "usage-2.csv", ROW.format(uid=2, gb=5))
+    # Nobody has taken this one in when the approval comes: it waits.
+    drop(home, "usage-3.csv", ROW.format(uid=3, gb=7))
+
+    assert close(home, "--approve") == 1
+
+    assert "have changed since they were reviewed: those of acme;" in refusal(capsys)
+    assert [status for _, status in seen(home)[0]] == ["PENDING"]
+    assert close(home) == 0
+    second = steps(capsys)
+    assert done(second) == STEPS[: STEPS.index("review")]
+    assert second["ingest"]["outcome"]["accepted"] == 1
+    # The standing charge is 10.
+    assert first["bill"]["outcome"]["totals"] == {"USD": "20.00"}
+    assert second["bill"]["outcome"]["totals"] == {"USD": "32.00"}
+    assert close(home, "--approve", "--format", "jsonl") == 0
+    assert [status for _, status in seen(home)[0]] == ["APPROVED"]
+    assert {*billed(home), *exported(home), *published(home)} == {22}
+
+
+def test_what_comes_in_after_the_approval_is_not_exported_with_the_month(home, monkeypatch):
+    assert close(home) == 0
+
+    def fail(name):
+        if name == "export.submitted":
+            raise OSError("the disk is gone")
+
+    monkeypatch.setattr(failpoint, "hook", fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        close(home, "--approve", "--format", "jsonl")
+    monkeypatch.setattr(failpoint, "hook", lambda _: None)
+    ingest(home, "usage-2.csv", ROW.format(uid=2, gb=5))
+
+    assert close(home, "--approve", "--format", "jsonl") == 0
+
+    assert {*billed(home), *exported(home), *published(home)} == {10}
+    assert measured(home) == [10]
+
+
+def test_quantities_that_no_bill_shows_are_reviewed_too(home, capsys):
+    """An account without a plan: the bills stay, and what is exported of the month does not."""
+    ingest(home, "other-1.csv", OTHER.format(uid=7, gb=1))
+    assert close(home) == 0
+    ingest(home, "other-2.csv", OTHER.format(uid=8, gb=1))
     capsys.readouterr()
 
     assert close(home, "--approve") == 1
 
-    assert "have changed since they were reviewed" in capsys.readouterr().err
-    assert [status for _, status in seen(home)[0]] == ["PENDING"]
-    assert close(home) == 0
-    assert done(steps(capsys)) == STEPS[: STEPS.index("review")]
-    assert close(home, "--approve") == 0
-    assert [status for _, status in seen(home)[0]] == ["APPROVED"]
+    assert "have changed since they were reviewed; review them again" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -195,6 +304,7 @@ def test_a_step_that_fails_is_done_again_and_those_before_are_not(home, capsys, 
             raise OSError("the disk is gone")
 
     monkeypatch.setattr(failpoint, "hook", fail)
+    assert close(home) == 0
     with pytest.raises(OSError, match="the disk is gone"):
         close(home, "--approve")
     noted = met.count("closing.step_noted")
@@ -215,22 +325,16 @@ def test_whoever_dies_after_a_step_the_month_is_closed_once(
     home, tmp_path, capsys, monkeypatch, step, time
 ):
     shutil.copytree(home, tmp_path / "undisturbed")
-    assert close(tmp_path / "undisturbed", "--approve") == 0
+    assert close_reviewed(tmp_path / "undisturbed") == 0
     expected, wanted = seen(tmp_path / "undisturbed"), steps(capsys)
-    script = tmp_path / "child.py"
-    script.write_text(CHILD)
-    arguments = ["close-month", MONTH, "--home", str(home), "--approve"]
-    path = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
+    arguments = ["close-month", MONTH, "--home", str(home)]
+    if time > (first := STEPS.index("review")):
+        assert close(home) == 0
+        arguments, time = [*arguments, "--approve"], time - first
+    die(tmp_path, step, time, arguments)
 
-    died = subprocess.run(
-        [sys.executable, str(script), step, str(time), *arguments],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        check=False,
-    )
-
-    assert died.returncode == -9, died.stderr
     monkeypatch.setattr(lease, "LEASES", dict.fromkeys(lease.LEASES, timedelta(seconds=1)))
+    assert close(home) == 0
     assert close(home, "--approve") == 0
     found = steps(capsys)
     assert done(found) == STEPS
@@ -238,3 +342,133 @@ def test_whoever_dies_after_a_step_the_month_is_closed_once(
     # Files that were ingested by who died are not there a second time.
     if not (step == "closing.step_done" and time == STEPS.index("ingest") + 1):
         assert found["ingest"]["outcome"] == wanted["ingest"]["outcome"]
+
+
+def test_bills_that_nobody_was_shown_are_not_approved(home, capsys):
+    assert close(home, "--approve") == 1
+
+    assert (
+        "the bills of 2026-10 were not shown yet: run `meterlake close-month 2026-10`"
+        in refusal(capsys)
+    )
+    assert seen(home) == ([], [])
+    assert (home / "drop" / "acme" / "inbox" / "usage-1.csv").exists()
+
+
+def test_a_review_shows_the_bills_and_what_is_open_about_them(home, capsys):
+    drop(home, "usage-2.csv", OTHER.format(uid=2, gb=1), ROW.format(uid="x", gb=1))
+    assert close(home) == 0
+
+    lines = [loads(line) for line in capsys.readouterr().out.splitlines()]
+    [bill] = [line for line in lines if line.get("type") == "bill"]
+    assert (bill["account"], bill["total"], bill["status"]) == ("acme", 20, "PENDING")
+    kinds = {line["kind"] for line in lines if line.get("type") == "open"}
+    assert kinds == {"RejectedRows", "UnpricedUsage"}
+    assert run(["close-month", MONTH, "--home", str(home)]) == 0
+    shown = capsys.readouterr().out
+    assert "20.00" in shown
+    assert "meterlake close-month 2026-10 --approve, or --reject REASON" in shown
+
+
+def month_from_now(months):
+    """A month, seen from this one; at midnight of the organization's zone another one may begin."""
+    today = datetime.now(UTC)
+    count = today.year * 12 + today.month - 1 + months
+    return f"{count // 12}-{count % 12 + 1:02}"
+
+
+def close_other(home, month, *options):
+    return run(["close-month", month, "--home", str(home), "--json", *options])
+
+
+def test_a_month_that_is_not_over_is_closed_early_or_not_at_all(home, capsys):
+    month = month_from_now(0)
+
+    assert close_other(home, month) == 1
+    message = refusal(capsys)
+    assert f"{month} is not over before {month_from_now(1)}-01T00:00:00+00:00" in message
+    assert "--early closes it now; its usage that comes later is late usage" in message
+    assert close_other(home, month_from_now(2), "--early") == 1
+    assert "has not begun" in refusal(capsys)
+    assert seen(home) == ([], [])
+    assert (home / "drop" / "acme" / "inbox" / "usage-1.csv").exists()
+
+    assert close_other(home, month, "--early") == 0
+    assert done(steps(capsys)) == STEPS[: STEPS.index("review")]
+    # What is meant by a word stays meant: the word is asked for again.
+    assert close_other(home, month, "--approve") == 1
+
+
+def test_a_closed_month_is_opened_again_with_what_stays(home, capsys):
+    assert close(home, "--reopen", "--reason", "a price") == 1
+    assert refusal(capsys) == "2026-10 is not closed: there is nothing to reopen"
+    assert close_reviewed(home, "--format", "jsonl") == 0
+    capsys.readouterr()
+    assert close(home, "--reject", "a price") == 1
+    assert "2026-10 is closed" in refusal(capsys)
+    assert close(home, "--backfill", "nope") == 1
+    assert "are applied already, without nope" in refusal(capsys)
+
+    assert close(home, "--reopen", "--reason", "a file was forgotten") == 0
+
+    told = loads(capsys.readouterr().out)
+    assert told["undone"] == {"pendingBills": 1}
+    assert (told["kept"]["lockedBills"], told["kept"]["sentBills"]) == (0, 0)
+    assert [Path(each).exists() for each in told["kept"]["manifests"]] == [True, True]
+    assert [status for _, status in seen(home)[0]] == ["PENDING"]
+    drop(home, "usage-2.csv", ROW.format(uid=2, gb=5))
+    assert close(home, "--approve") == 1
+    assert "were not shown yet" in refusal(capsys)
+    assert close_reviewed(home, "--format", "jsonl") == 0
+    assert [status for _, status in seen(home)[0]] == ["APPROVED"]
+    # The files of both closings are there.
+    assert sorted(exported(home)) == [10, 15]
+    assert {*billed(home), *published(home)} == {15}
+    capsys.readouterr()
+    assert run(["close-month", MONTH, "--home", str(home)]) == 0
+    assert "a file was forgotten" in capsys.readouterr().out
+
+
+def test_bills_that_nobody_can_take_back_stay_when_a_month_is_opened_again(home, capsys):
+    assert close_reviewed(home) == 0
+    with open_stores(Settings(home=home, _env_file=None)) as stores:
+        org = stores.state.organization(None).id
+        with stores.state.transaction(org, "test") as transaction:
+            [bill], _ = list_bills(transaction, BillFilters(), Page(100, None))
+            lock(transaction, bill.id)
+    capsys.readouterr()
+
+    assert run(["close-month", MONTH, "--home", str(home), "--reopen", "--reason", "why"]) == 0
+
+    shown = capsys.readouterr().out
+    assert "the approval of bills: 0 of the month wait for one again" in shown
+    assert "1 bill, locked for ever" in shown
+    assert [status for _, status in seen(home)[0]] == ["APPROVED"]
+
+
+@pytest.mark.slow
+def test_who_dies_while_a_month_is_opened_again_has_it_closed_still(home, tmp_path, capsys):
+    assert close_reviewed(home) == 0
+    arguments = ["close-month", MONTH, "--home", str(home), "--reopen", "--reason", "why"]
+
+    die(tmp_path, "closing.approvals_taken_back", 1, arguments)
+
+    capsys.readouterr()
+    assert close(home, "--reopen", "--reason", "why") == 0
+    assert loads(capsys.readouterr().out)["undone"] == {"pendingBills": 1}
+    assert close(home, "--reopen", "--reason", "why") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (("--reopen",), "--reason is required"),
+        (("--reason", "why"), "absent without --reopen"),
+        (("--reopen", "--reason", " "), "--reason: ' ' is not allowed: a reason"),
+        (("--reopen", "--reason", "why", "--approve"), "absent beside --reopen"),
+        (("--reopen", "--reason", "why", "--reject", "no"), "absent beside --reopen"),
+    ],
+)
+def test_words_about_opening_again_belong_together(home, capsys, options, rule):
+    assert close(home, *options) == 1
+    assert rule in refusal(capsys)

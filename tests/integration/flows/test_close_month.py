@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from meterlake.cli import run
 from meterlake.pipeline.home.closing import ClosingStep
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
@@ -48,7 +49,7 @@ from tests.killing import die_at
 lease.LEASES = dict.fromkeys(lease.LEASES, timedelta(seconds=1))
 failpoint.hook = die_at(sys.argv[1], int(sys.argv[2]))
 from flows.close_month import close_month
-close_month(home=sys.argv[3], org="acme", month="2026-10", approve=True)
+close_month(home=sys.argv[3], org="acme", month="2026-10", approve=sys.argv[4] == "approve")
 """
 
 
@@ -119,7 +120,8 @@ def test_each_step_is_a_run_of_its_own_and_none_is_repeated(
 
     closing["runner"] = runner
 
-    state = ended(close_month, approve=True, **closing)
+    with answered(decision="approve", reason=""):
+        state = ended(close_month, **closing)
 
     [row] = state.result()
     assert (row["organization"], row["month"], row["steps"]) == ("acme", "2026-10", len(STEPS))
@@ -154,10 +156,16 @@ def test_a_run_that_was_killed_is_started_again_and_goes_on_where_it_was(
 
     from flows.close_month import close_month
 
+    # Behind the review the command is where it was shown.
+    behind = STEPS.index(last) > STEPS.index("review")
+    if behind:
+        assert run(["close-month", "2026-10", "--home", str(closing["home"]), "--org", "acme"]) == 0
+    times = STEPS.index(last) + 1 - behind * STEPS.index("review")
+    decision = "approve" if behind else "ask"
     told = get_current_settings().to_environment_variables(exclude_unset=True)
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     died = subprocess.run(
-        [sys.executable, "-c", CHILD, step, str(STEPS.index(last) + 1), str(closing["home"])],
+        [sys.executable, "-c", CHILD, step, str(times), str(closing["home"]), decision],
         env={**os.environ, **told, "PYTHONPATH": path},
         capture_output=True,
         check=False,
@@ -165,7 +173,11 @@ def test_a_run_that_was_killed_is_started_again_and_goes_on_where_it_was(
     assert died.returncode == -signal.SIGKILL, died.stderr
     monkeypatch.setattr(lease, "LEASES", dict.fromkeys(lease.LEASES, timedelta(seconds=1)))
 
-    state = ended(close_month, approve=True, **closing)
+    if behind:
+        state = ended(close_month, approve=True, **closing)
+    else:
+        with answered(decision="approve", reason=""):
+            state = ended(close_month, **closing)
 
     assert state.is_completed(), state.message
     assert children(run_of(state)) == RUNS[-left:]
@@ -191,6 +203,8 @@ def test_a_file_that_does_not_come_is_told(closing: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
+        ({"approve": True}, "the bills of 2026-10 were not shown yet"),
+        ({"month": "2099-01", "early": True}, "2099-01 has not begun: it begins at 2099-01-01"),
         ({"to": "ftp://here/one"}, "--to: 'ftp://here/one' is not allowed"),
         ({"hours": -1}, "hours: -1.0 is not allowed: 0 or more"),
         ({"look": float("nan")}, "look: nan is not allowed"),

@@ -15,7 +15,8 @@ from uuid import NAMESPACE_OID, uuid5
 from meterlake.model.errors import Busy, Conflict, NotFound
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
-from meterlake.model.period import Month
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, format_instant, zone
 from meterlake.pipeline.jobs.attempt import Attempt, running
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
@@ -23,6 +24,9 @@ from meterlake.stores.state.jobs import AGAIN, LEASES, submit
 
 KIND: Final = JobKind.CLOSING
 _DONE: Final = "done"
+# The digest of the bills that somebody was shown.
+_SHOWN: Final = "shown"
+_REOPENED: Final = "reopened"
 _LOOK_S: Final = 1.0
 
 
@@ -41,6 +45,27 @@ class ClosingStep(StrEnum):
     PUBLISH = "publish"
     DELIVER = "deliver"
     MAINTAIN = "maintain"
+
+
+class NotOver(Conflict):
+    """The month goes on: what it comes to is not known yet."""
+
+    text = (
+        "{0} is not over before {1}: usage still comes in. --early closes it now; its usage that"
+        " comes later is late usage, for which the late usage policy of the organization decides"
+    )
+
+    def __init__(self, month: str, end: str) -> None:
+        super().__init__(month, end)
+
+
+class NotBegun(Conflict):
+    """The month lies in the future, so there is nothing to close."""
+
+    text = "{0} has not begun: it begins at {1}. Close a month that is over, such as `last`"
+
+    def __init__(self, month: str, start: str) -> None:
+        super().__init__(month, start)
 
 
 class Rejected(Conflict):
@@ -85,15 +110,53 @@ class Closing:
 
     def outcomes(self) -> dict[str, Any]:
         """What the steps that are done came to, by step."""
-        job = self.stores.state.jobs.get(self.id)
+        job = self._find()
         # A closing that was rejected keeps a result, too, which the next one knows nothing of.
+        if job is None or job.status in AGAIN:
+            return {}
         kept = job.result if job.status is JobStatus.COMPLETE else job.progress
         found: dict[str, Any] = kept.get(_DONE, {})
         return found
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether somebody was shown the bills as they are."""
+        job, bills = self._find(), self.outcomes().get(ClosingStep.BILL)
+        if job is None or bills is None:
+            return False
+        return bool(job.progress.get(_SHOWN) == bills["digest"])
+
+    @property
+    def reopenings(self) -> list[dict[str, Any]]:
+        """Who opened it again after it was closed, when and why, the first time first."""
+        job = self._find()
+        found: list[dict[str, Any]] = [] if job is None else job.parameters.get(_REOPENED, [])
+        return found
+
     def export_id(self, step: ClosingStep) -> str:
-        """The id of the job of an export: every attempt has the same one."""
-        return str(uuid5(NAMESPACE_OID, f"{self.id} {step}"))
+        """The id of the job of an export: every attempt has the same one, until it is reopened."""
+        times = len(self.reopenings)
+        again = f" {times}" if times else ""
+        return str(uuid5(NAMESPACE_OID, f"{self.id} {step}{again}"))
+
+    def check_over(self, *, early: bool) -> None:
+        """Refuse a month that is not over.
+
+        Args:
+            early: Whether it is closed all the same, if it has begun.
+
+        Raises:
+            NotOver: Its last day is not over in the organization's time zone.
+            NotBegun: Its first day has not begun.
+        """
+        with self.stores.state.reading(self.org_id) as reader:
+            [record] = reader.all(OrganizationConfig)
+        place, now = zone(record.entity.timezone), self.stores.now()
+        period = self.month.period(place)
+        if now < period.start:
+            raise NotBegun(str(self.month), period.start.astimezone(place).isoformat())
+        if now < period.end and not early:
+            raise NotOver(str(self.month), period.end.astimezone(place).isoformat())
 
     def carry_out(self, step: ClosingStep, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Do a step, unless it is done; nobody else does any of this month meanwhile.
@@ -126,6 +189,24 @@ class Closing:
             attempt.tell(
                 **{_DONE: {name: each for name, each in known.items() if name not in steps}}
             )
+
+    def note_shown(self) -> None:
+        """Write down that somebody was shown the bills as they are: they may approve them."""
+        digest = self.outcomes()[ClosingStep.BILL]["digest"]
+        with self._attempt() as attempt:
+            attempt.tell(**{_SHOWN: digest})
+
+    def reopen(self, reason: str) -> None:
+        """Have a month that is closed begin at its first step again.
+
+        Raises:
+            Conflict: It is not closed.
+        """
+        now = format_instant(self.stores.now())
+        noted = {"reason": reason, "author": self.author, "at": now}
+        parameters = {"month": str(self.month), _REOPENED: [*self.reopenings, noted]}
+        if not self.stores.state.jobs.reopen(self.org_id, self.id, KIND, parameters):
+            raise Conflict(f"{self.month} is not closed: there is nothing to reopen")
 
     def reject(self, reason: str) -> None:
         """End it without a result; whoever closes the month again begins at the first step."""

@@ -1,6 +1,5 @@
 """What the steps of closing a month do, and what they come to."""
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,12 +10,9 @@ from meterlake.model.export_request import ExportRequest
 from meterlake.model.period import Month
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.backfill import apply
-from meterlake.pipeline.billing.bills import approve_bills
-from meterlake.pipeline.billing.jobs import bill
-from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.export.run import run_to_end, submit_export
-from meterlake.pipeline.home.bill_review import review_result
-from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
+from meterlake.pipeline.home.closing import Closing, ClosingStep
+from meterlake.pipeline.home.closing_bills import carry_out_review, check_shown, make_bills
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.drop import ingest_inbox
@@ -27,21 +23,10 @@ from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
 from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import Stores
-from meterlake.stores.state.billing.bill_batch import BillOutcome
+from meterlake.stores.lake.tables import has_snapshot
 
-# Bills of one transaction.
-_BATCH: Final = 200
 # Differences that an error shows.
 _DIFFERENCES: Final = 3
-
-
-class NotReviewed(Conflict):
-    """Bills changed after somebody looked at them."""
-
-    text = "the bills of {0} have changed since they were reviewed; review them again"
-
-    def __init__(self, month: str) -> None:
-        super().__init__(month)
 
 
 def ingest_all(stores: Stores, org_id: str) -> dict[str, Any]:
@@ -106,62 +91,17 @@ def aggregate_quantities(stores: Stores, org_id: str, month: Month) -> dict[str,
     return {"quantities": len(found.rows), "snapshot": found.snapshot}
 
 
-def make_bills(stores: Stores, org_id: str, month: Month, author: str) -> dict[str, Any]:
-    """Make the bills of the month.
-
-    Raises:
-        Conflict: An account cannot be billed.
-    """
-    result = _make(stores, org_id, month, author)
-    return _describe(result) | {"open": len(review_result(stores, org_id, month, result))}
-
-
-def approve_bills_of(closing: Closing) -> dict[str, Any]:
-    """Approve the bills of the month, if they still are what the step of bills came to.
-
-    Raises:
-        NotReviewed: They are others now; whoever goes on makes them, and looks at them, again.
-    """
-    result = _make(closing.stores, closing.org_id, closing.month, closing.author)
-    if _digest(result) != closing.outcomes()[ClosingStep.BILL]["digest"]:
-        raise NotReviewed(str(closing.month))
-    ids = [each.bill_id for each in result.bills if each.stored is not BillOutcome.LOCKED]
-    found = review_result(closing.stores, closing.org_id, closing.month, result)
-    approved = 0
-    for start in range(0, len(ids), _BATCH):
-        batch = ids[start : start + _BATCH]
-        approved += approve_bills(closing.stores, closing.org_id, closing.author, batch)
-    return {"decision": "approve", "approved": approved, "open": len(found)}
-
-
-def carry_out_review(closing: Closing) -> dict[str, Any]:
-    """Approve what was reviewed; see `approve_bills_of`.
-
-    Raises:
-        NotReviewed: The bills have changed; the step of bills is to be done again.
-    """
-    try:
-        return closing.carry_out(ClosingStep.REVIEW, lambda: approve_bills_of(closing))
-    except NotReviewed:
-        closing.forget(ClosingStep.BILL)
-        raise
-
-
-def reject_bills(closing: Closing, reason: str) -> None:
-    """Reject the bills of the month.
-
-    Raises:
-        Rejected: Always; whoever closes the month again begins at the first step.
-    """
-    closing.reject(reason)
-    raise Rejected(str(closing.month), reason)
-
-
 def submit_closing_export(closing: Closing, step: ClosingStep, request: ExportRequest) -> str:
-    """Make the job of an export of the month, once, however often this is called; its id."""
-    return submit_export(
-        closing.stores, closing.org_id, request, closing.author, closing.export_id(step)
-    )
+    """Make the job of an export of the month, once, however often this is called; its id.
+
+    It reads what the approved bills were made from: what comes in later is late usage.
+    """
+    stores, org_id = closing.stores, closing.org_id
+    snapshot = closing.outcomes()[ClosingStep.REVIEW].get("snapshot")
+    with stores.lake(org_id).reader() as connection:
+        if snapshot is not None and not has_snapshot(connection, snapshot):
+            snapshot = None  # The closing was left for weeks, and bills made again pin others.
+    return submit_export(stores, org_id, request, closing.author, closing.export_id(step), snapshot)
 
 
 def export_closed(closing: Closing, step: ClosingStep, request: ExportRequest) -> dict[str, Any]:
@@ -200,9 +140,12 @@ def close_month(
         What the steps that are done came to.
 
     Raises:
+        NotShown: The bills are to be approved, and nobody was shown them.
         NotReviewed: The bills changed after they were reviewed.
         Conflict: A backfill comes too late: the step that applies them is done.
     """
+    if approve:
+        check_shown(closing)
     check_backfills(closing, backfills)
     _make_quantities_and_bills(closing, backfills)
     if ClosingStep.REVIEW not in closing.outcomes():
@@ -258,28 +201,3 @@ def check_backfills(closing: Closing, backfills: Sequence[str]) -> None:
             f"the backfills of {closing.month} are applied already, without {', '.join(late)};"
             " reject the bills, and close the month again"
         )
-
-
-def _make(stores: Stores, org_id: str, month: Month, author: str) -> BillResult:
-    result = bill(stores, org_id, month, author=author)
-    if result.failures:
-        codes = ", ".join(each.account_code for each in result.failures)
-        raise Conflict(f"{len(result.failures)} accounts could not be billed: {codes}")
-    return result
-
-
-def _describe(result: BillResult) -> dict[str, Any]:
-    totals = {currency: f"{total:f}" for currency, total in result.totals.items()}
-    return {
-        "bills": len(result.bills),
-        "totals": totals,
-        "unpriced": len(result.unpriced),
-        "snapshot": result.snapshot,
-        "digest": _digest(result),
-    }
-
-
-def _digest(result: BillResult) -> str:
-    """Tells bills apart that somebody would decide differently about."""
-    lines = sorted(f"{each.bill_id} {each.total:f} {each.lines}" for each in result.bills)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select, tuple_
 
 from meterlake.model.errors import NotFound
 from meterlake.model.integrations import RunStatus
 from meterlake.model.jobs import JobKind
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.pages import Page, read
+from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
 from meterlake.stores.state.jobs import JOB, Job, JobStatus
 from meterlake.stores.state.jobs.job import job_of
@@ -198,6 +199,19 @@ def find_run(connection: Connection, org_id: str, id: str) -> IntegrationRun:
     if row is None:
         raise NotFound("IntegrationRun", id)
     return run_of(row)
+
+
+def sent_entities(reader: Reader, entity_type: str, ids: Sequence[str]) -> set[str]:
+    """Those of some entities that another system has, or is about to get."""
+    run = INTEGRATION_RUN.c
+    failed = [RunStatus.ERROR, RunStatus.AUTH_FAILED, RunStatus.DISABLED]
+    has = or_(run.external_id.is_not(None), run.status.not_in([each.value for each in failed]))
+    mine = (run.org == reader.org_id, run.entity_type == entity_type, has)
+    found: set[str] = set()
+    for start in range(0, len(ids), _CHUNK):
+        query = select(run.entity_id).where(*mine, run.entity_id.in_(ids[start : start + _CHUNK]))
+        found.update(reader.connection.execute(query).scalars())
+    return found
 
 
 def page_of_runs(

@@ -230,6 +230,24 @@ class Jobs:
             raise Conflict(f"the job {id} has not failed: {job.status.description}")
         return job
 
+    def reopen(self, org_id: str, id: str, kind: str, parameters: Mapping[str, Any]) -> bool:
+        """Have a job that is complete begin anew, with other parameters; False if it is not complete.
+
+        What it came to is forgotten.
+        """
+        values = {
+            "status": JobStatus.PENDING.value,
+            "parameters": wire.dumps_sorted(dict(parameters)),
+            "finished": None,
+            "result": None,
+            "progress": None,
+            "snapshot": None,
+            "version": JOB.c.version + 1,
+        }
+        complete = (one_job(org_id, id, kind), in_status(JobStatus.COMPLETE))
+        with self._database.writing() as connection:
+            return bool(connection.execute(update(JOB).where(*complete).values(values)).rowcount)
+
     def cancel(self, org_id: str, id: str, kind: str) -> Job:
         """End a job that waits, or tell the one who works on it to stop.
 

@@ -1,0 +1,248 @@
+"""The bills of a month that is closed: made with its quantities, shown, then approved or rejected."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final, Self
+
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.errors import Conflict
+from meterlake.model.money import ZERO, exact
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month
+from meterlake.pipeline.billing.bills import approve_bills
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.run import BillResult
+from meterlake.pipeline.home.bill_review import review_result
+from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
+from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
+from meterlake.stages.bill.pricing.currencies import Currencies
+from meterlake.stages.bill.pricing.remainders import decimals
+from meterlake.stores import Stores
+from meterlake.stores.state.billing.bill_batch import BillOutcome
+from meterlake.stores.state.billing.month_bills import MonthBill, read_month_bills
+from meterlake.stores.state.core.account_names import by_id
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+
+# Bills of one transaction.
+_BATCH: Final = 200
+# Accounts that an error names.
+_NAMED: Final = 3
+# What bills are made from is done again with them.
+_MAKING: Final = (
+    *(ClosingStep.INGEST, ClosingStep.RECONCILE),
+    *(ClosingStep.AGGREGATE, ClosingStep.BILL),
+)
+
+
+class NotReviewed(Conflict):
+    """Bills or quantities changed after somebody looked at them."""
+
+    text = "the bills of {0} have changed since they were reviewed{1}; review them again"
+
+    def __init__(self, month: str, accounts: Sequence[str] = ()) -> None:
+        named = ", ".join(accounts[:_NAMED])
+        more = f" and {len(accounts) - _NAMED} more" if accounts[_NAMED:] else ""
+        super().__init__(month, f": those of {named}{more}" if accounts else "")
+
+
+class NotShown(Conflict):
+    """Nobody was shown the bills that are to be approved."""
+
+    text = (
+        "the bills of {0} were not shown yet: run `meterlake close-month {0}`, look at them, and"
+        " approve them then"
+    )
+
+    def __init__(self, month: str) -> None:
+        super().__init__(month)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedBill:
+    """A bill as a review shows it."""
+
+    id: str
+    account_code: str
+    bill_date: date
+    total: Decimal
+    currency: str
+    status: BillStatus
+
+    def to_wire(self) -> dict[str, Any]:
+        """The line of `--json`."""
+        return {
+            "type": "bill",
+            "id": self.id,
+            "account": self.account_code,
+            "billDate": self.bill_date,
+            "total": self.total,
+            "currency": self.currency,
+            "status": str(self.status),
+        }
+
+
+def bills_of_month(closing: Closing) -> list[ReviewedBill]:
+    """The bills whose last day is in the month, the largest first."""
+    with closing.stores.state.reading(closing.org_id) as reader:
+        stored = read_month_bills(reader, str(closing.month))
+        accounts = by_id(reader, {each.account_id for each in stored})
+    found = [
+        ReviewedBill(
+            each.id,
+            accounts[each.account_id].code if each.account_id in accounts else each.account_id,
+            each.bill_date,
+            each.total,
+            each.currency,
+            each.status,
+        )
+        for each in stored
+    ]
+    return sorted(found, key=lambda each: (-each.total, each.account_code, each.bill_date))
+
+
+def check_shown(closing: Closing) -> None:
+    """Refuse to approve bills that nobody was shown as they are.
+
+    Raises:
+        NotShown: Nobody was.
+    """
+    done = closing.outcomes()
+    if ClosingStep.REVIEW not in done and not closing.is_shown:
+        raise NotShown(str(closing.month))
+
+
+def make_bills(stores: Stores, org_id: str, month: Month, author: str) -> dict[str, Any]:
+    """Make the bills of the month, and the quantities of the measurements that they were made from.
+
+    Raises:
+        Conflict: An account cannot be billed.
+    """
+    made = _MonthBills.make(stores, org_id, month, author)
+    return made.describe() | {"open": len(review_result(stores, org_id, month, made.result))}
+
+
+def approve_bills_of(closing: Closing) -> dict[str, Any]:
+    """Approve the bills of the month, if they still are what the step of bills came to.
+
+    Raises:
+        NotReviewed: They, or the quantities, are others now; whoever goes on begins with what has
+            come in, makes both, and looks at them, again.
+    """
+    stores, org_id, month = closing.stores, closing.org_id, closing.month
+    made = _MonthBills.make(stores, org_id, month, closing.author)
+    if made.digest != closing.outcomes()[ClosingStep.BILL]["digest"]:
+        raise NotReviewed(str(month), made.changed)
+    found = review_result(stores, org_id, month, made.result)
+    approved = 0
+    for start in range(0, len(made.waiting), _BATCH):
+        batch = made.waiting[start : start + _BATCH]
+        approved += approve_bills(stores, org_id, closing.author, batch)
+    # What is exported afterwards has what the bills have, whatever comes in meanwhile.
+    pinned = {"snapshot": made.result.snapshot}
+    return {"decision": "approve", "approved": approved, "open": len(found)} | pinned
+
+
+def carry_out_review(closing: Closing) -> dict[str, Any]:
+    """Approve what was reviewed; see `approve_bills_of`.
+
+    Raises:
+        NotShown: Nobody was shown the bills.
+        NotReviewed: The bills have changed; the steps that they come from are to be done again.
+    """
+    check_shown(closing)
+    try:
+        return closing.carry_out(ClosingStep.REVIEW, lambda: approve_bills_of(closing))
+    except NotReviewed:
+        closing.forget(*_MAKING)
+        raise
+
+
+def reject_bills(closing: Closing, reason: str) -> None:
+    """Reject the bills of the month.
+
+    Raises:
+        Rejected: Always; whoever closes the month again begins at the first step.
+    """
+    closing.reject(reason)
+    raise Rejected(str(closing.month), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _MonthBills:
+    """The bills of a month and the quantities of its measurements, from one snapshot of the lake.
+
+    Attributes:
+        result: What making the bills came to.
+        quantities: What aggregating the same measurements came to.
+        stored: Those of the bills whose last day is in the month, as they are stored.
+    """
+
+    result: BillResult
+    quantities: AggregateResult
+    stored: list[MonthBill]
+    currencies: Currencies
+
+    @classmethod
+    def make(cls, stores: Stores, org_id: str, month: Month, author: str) -> Self:
+        """Make the bills, unless they are there and nothing has changed; so with the quantities.
+
+        Raises:
+            Conflict: An account cannot be billed.
+        """
+        result = bill(stores, org_id, month, author=author)
+        if result.failures:
+            codes = ", ".join(each.account_code for each in result.failures)
+            raise Conflict(f"{len(result.failures)} accounts could not be billed: {codes}")
+        quantities = aggregate(stores, org_id, month, result.snapshot)
+        made = {each.bill_id for each in result.bills}
+        with stores.state.reading(org_id) as reader:
+            stored = [each for each in read_month_bills(reader, str(month)) if each.id in made]
+            configuration = StoredConfiguration(reader)
+            organization = configuration.single(OrganizationConfig).entity
+            currencies = Currencies.of(configuration, organization)
+        return cls(result, quantities, stored, currencies)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The ids of those that wait for an approval, and may get one."""
+        return [
+            each.id
+            for each in self.stored
+            if each.status is BillStatus.PENDING and not each.is_locked
+        ]
+
+    @property
+    def changed(self) -> list[str]:
+        """The codes of the accounts whose bills became others just now."""
+        new = (BillOutcome.CREATED, BillOutcome.UPDATED)
+        return sorted({each.account_code for each in self.result.bills if each.stored in new})
+
+    @property
+    def digest(self) -> str:
+        """Tells bills and quantities apart that somebody would decide differently about."""
+        lines = [f"{each.id} {each.content_version} {each.total:f}" for each in self.stored]
+        lines.append(str(self.quantities.run_id))
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    def describe(self) -> dict[str, Any]:
+        """What it came to, as State keeps it."""
+        totals: dict[str, Decimal] = defaultdict(lambda: ZERO)
+        with exact():
+            for each in self.stored:
+                totals[each.currency] += each.total
+        return {
+            "bills": len(self.stored),
+            "totals": {code: self._write(totals[code], code) for code in sorted(totals)},
+            "quantities": len(self.quantities.rows),
+            "unpriced": len(self.result.unpriced),
+            "snapshot": self.result.snapshot,
+            "digest": self.digest,
+        }
+
+    def _write(self, total: Decimal, currency: str) -> str:
+        least, _ = self.currencies.rounding(currency)
+        return f"{total:.{decimals(total, least)}f}"
