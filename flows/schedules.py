@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ from cyclopts import App
 
 from flows.kinds import flow_of
 from flows.server import STARTUP_S, client_environment
+from meterlake.settings import Settings
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.processes import end_with_parent
 
@@ -42,7 +43,9 @@ DEPLOYMENTS: Final = (
     Deployment("upload-due", "upload_due", "*/2 * * * *", worked=True),
     Deployment("ingest-summary", "ingest_summary", "2 * * * *"),
     Deployment("aggregate", "aggregate", "10 3 * * *", {"month": "current"}),
-    Deployment("bill", "bill", "20 3 * * *", {"month": "last"}),
+    Deployment("aggregate-last", "aggregate", "15 3 * * *", {"month": "last"}),
+    # Bills by a schedule are what organizations say: see `bill-due`.
+    Deployment("bill", "bill", parameters={"month": "last"}),
     Deployment("bill-due", "bill_due", "*/5 * * * *", worked=True),
     Deployment(
         "export-usage",
@@ -93,7 +96,8 @@ def serve_schedules(*, home: Path, api: str) -> None:
     if not _answers(api):
         sys.exit(f"no Prefect server answers at {api}")
     # Made here, because Prefect makes coroutines of them where a loop runs.
-    asyncio.run(run_all([_served(each, home) for each in DEPLOYMENTS], home))
+    without = Settings(home=home).without
+    asyncio.run(run_all([_served(each, home, without) for each in DEPLOYMENTS], home))
 
 
 async def run_all(deployments: Sequence[Any], home: Path) -> None:
@@ -112,7 +116,7 @@ async def run_all(deployments: Sequence[Any], home: Path) -> None:
         kept.cancel()
 
 
-def _served(deployment: Deployment, home: Path) -> Any:
+def _served(deployment: Deployment, home: Path, without: Collection[str] = ()) -> Any:
     from prefect.client.schemas.objects import (  # noqa: PLC0415
         ConcurrencyLimitConfig,
         ConcurrencyLimitStrategy,
@@ -121,7 +125,8 @@ def _served(deployment: Deployment, home: Path) -> Any:
     from prefect.types.entrypoint import EntrypointType  # noqa: PLC0415
 
     flow = flow_of(deployment.flow)
-    cron = None if deployment.worked else deployment.cron
+    is_off = deployment.worked or deployment.name in without
+    cron = None if is_off else deployment.cron
     return flow.to_deployment(
         deployment.name,
         schedule=Cron(cron, timezone="UTC") if cron else None,

@@ -368,6 +368,11 @@ class Settings(BaseSettings):
     webhook_must_resolve: bool = Field(
         True, description="Whether the host of a webhook must have an address when it is saved."
     )
+    without: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        (),
+        description="What `serve` and the worker leave out of what they do by themselves: names such as"
+        " publish, with commas between them; `serve` prints them when it starts.",
+    )
     webhook_secret_hours: float = Field(
         24,
         ge=0,

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,7 +14,9 @@ from cyclopts import App, Parameter
 from cyclopts.types import Port
 from cyclopts.validators import Number
 
+from meterlake.cli.automatic_work import leave_out, show_served
 from meterlake.cli.options import INTEGER, NO_HOME_OPTIONS, HomeOptions
+from meterlake.model.automatic_work import left_on
 from meterlake.model.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -23,6 +26,27 @@ if TYPE_CHECKING:
 _START_S: Final = 60
 _POLL_S: Final = 0.1
 _AGAIN_S: Final = 2
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ServedParts:
+    """Which parts are served.
+
+    Attributes:
+        no_flows: Leave out Prefect: its server, its schedules, and the runs of jobs.
+        api_only: Answer requests and do nothing else; `meterlake worker` does what waits.
+        without: Leave these out of what it does by itself; it prints their names when it starts.
+    """
+
+    no_flows: Annotated[bool, Parameter(negative="")] = False
+    api_only: Annotated[bool, Parameter(negative="")] = False
+    without: Annotated[
+        tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=True)
+    ] = ()
+
+
+_ALL_PARTS: Final = ServedParts()
 
 
 def register(app: App) -> None:
@@ -35,8 +59,7 @@ def serve(
     host: str = "127.0.0.1",
     port: Port = 8000,
     workers: Annotated[int, INTEGER, Parameter(validator=Number(gte=1, lte=64))] = 1,
-    no_flows: Annotated[bool, Parameter(negative="")] = False,
-    api_only: Annotated[bool, Parameter(negative="")] = False,
+    parts: ServedParts = _ALL_PARTS,
     options: HomeOptions = NO_HOME_OPTIONS,
 ) -> int:
     """Serve the API, work the drop folders, and run a Prefect server, until stopped.
@@ -49,17 +72,15 @@ def serve(
         host: The address to listen on; other machines reach only what is not 127.0.0.1.
         port: The port of the API.
         workers: How many processes answer requests.
-        no_flows: Leave out Prefect: its server, its schedules, and the runs of jobs.
-        api_only: Answer requests and do nothing else; `meterlake worker` does what waits.
     """
     from meterlake.stores.prefect_access import announce
 
-    settings = options.settings()
+    settings = leave_out(options.settings(), parts.without)
     _prepare(settings)
     environment = _environment(settings, workers)
     # The API shows it, the worker's jobs are runs there.
     environment["METERLAKE_PREFECT_URL"] = prefect = _prefect_api(
-        settings, flows=not no_flows, server=not api_only
+        settings, flows=not parts.no_flows, server=not parts.api_only
     )
     with ExitStack() as stack, _stop_signals() as stop:
         command = ["-m", "meterlake.api", "--host", host, "--port", str(port)]
@@ -81,12 +102,9 @@ def serve(
             # A file that only who may read the home can open leads there with the password.
             found["sign_in"] = announce(settings.home, found["prefect"]).as_uri()
             others = _start_prefect(stack, settings, environment, found["prefect"])
-        worker = None if api_only else _start_worker(stack, environment)
-        if options.json:
-            options.output.line(found)
-        else:
-            options.output.record(found)
-            options.output.note("Ctrl-C stops it.")
+        worker = None if parts.api_only else _start_worker(stack, environment)
+        work = left_on(settings.without, worker=not parts.api_only, prefect="prefect" in found)
+        show_served(found, list(work), options.output)
         sys.stdout.flush()
         _warn(host, url)
         return _watch(api, worker, others, options, stop)

@@ -12,6 +12,7 @@ from typing import Final
 
 from cyclopts import App
 
+from meterlake.model.automatic_work import check_names
 from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.redaction import redact_logs
 from meterlake.pipeline.jobs.attempt import leave_all
@@ -22,7 +23,7 @@ from meterlake.stores.processes import end_with_parent
 from meterlake.stores.state import utc_now
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.health import WorkerHealth, serve_health
-from meterlake.worker.rounds import ROUNDS, Loop
+from meterlake.worker.rounds import Loop, rounds_of
 
 _TICK_S: Final = 0.1
 # Less than `meterlake serve` waits before it kills.
@@ -51,13 +52,16 @@ def main(
     if os.environ.get("METERLAKE_CHILD"):
         end_with_parent()
     settings = Settings()
+    check_names("METERLAKE_WITHOUT", settings.without)
     with ExitStack() as opened:
         # It writes down what the services of the home agree on, which the rounds then read.
         stores = opened.enter_context(open_stores(settings, lasting=True))
         if port is not None:
             health = WorkerHealth(stores, lambda: bool(asked))
             opened.enter_context(serve_health(health, host, port))
-        pool = ThreadPoolExecutor(len(ROUNDS), thread_name_prefix="worker")
+        if settings.without:
+            _log.info("switched off: %s", ", ".join(settings.without))
+        pool = ThreadPoolExecutor(len(rounds_of(settings)), thread_name_prefix="worker")
         running = start_rounds(opened, pool, settings, lambda: bool(asked))
         try:
             while not asked and not wait(running, _TICK_S, FIRST_COMPLETED).done:
@@ -116,8 +120,9 @@ def start_rounds(
     executor = Executor(settings, stop)
     opened.callback(executor.close)
     loops = list(_open_loops(opened, settings, executor, stop, now))
+    rounds = rounds_of(settings)
     # Fewer, if the worker is to end by now.
-    return [pool.submit(each.run, loop) for each, loop in zip(ROUNDS, loops, strict=False)]
+    return [pool.submit(each.run, loop) for each, loop in zip(rounds, loops, strict=False)]
 
 
 def _open_loops(
@@ -128,7 +133,7 @@ def _open_loops(
     now: Callable[[], datetime],
 ) -> Iterator[Loop]:
     """What the rounds work with; a State that went away since the worker began is waited for."""
-    left = len(ROUNDS)
+    left = len(rounds_of(settings))
     while left and not stop():
         try:
             stores = opened.enter_context(open_stores(settings, now))

@@ -96,6 +96,11 @@ class Round:
     every: float | Callable[[Settings], float]
     function: Callable[[Loop, float], None]
 
+    @property
+    def key(self) -> str:
+        """What it is switched off by."""
+        return self.name.replace(" ", "-")
+
     def run(self, loop: Loop, every: float | None = None) -> None:
         """Go round until the worker ends; what has begun is finished.
 
@@ -167,11 +172,14 @@ def ingest_submitted(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
 
 
 def submit_schedules(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Make the jobs of exports and of bills that are due."""
+    """Make the jobs of exports and of bills that are due, as the organization says."""
+    without = loop.stores.settings.without
     if stop():
         return ()
-    submit_due(loop.stores, org_id)
-    submit_scheduled(loop.stores, org_id)
+    if "scheduled-exports" not in without:
+        submit_due(loop.stores, org_id)
+    if "scheduled-bills" not in without:
+        submit_scheduled(loop.stores, org_id)
     return ()
 
 
@@ -299,3 +307,8 @@ ROUNDS: Final[tuple[Round, ...]] = (
     LETTERS,
     RUNNERS,
 )
+
+
+def rounds_of(settings: Settings) -> tuple[Round, ...]:
+    """The rounds that are not switched off."""
+    return tuple(each for each in ROUNDS if each.key not in settings.without)

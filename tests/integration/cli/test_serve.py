@@ -66,8 +66,13 @@ def home(tmp_path):
 def test_it_answers_ingests_and_stops_cleanly(home):
     folder, made = home
     port = free_port()
-    with serving(folder, "--port", str(port), "--no-flows") as (line, process):
+    arguments = ("--port", str(port), "--no-flows", "--without", "letters")
+    with serving(folder, *arguments) as (line, process):
         assert line["api"] == f"http://127.0.0.1:{port}"
+        # Without Prefect nothing of its schedules.
+        by_itself = {each["name"]: each["when"] for each in line["byItself"]}
+        assert by_itself["scheduled-bills"] == "every 1 s"
+        assert {"letters", "publish"}.isdisjoint(by_itself)
         assert "prefect" not in line
         assert "not started" in httpx.get(line["page"]).text
         client = M3ter(
@@ -209,3 +214,12 @@ def deployments(prefect, home):
         if answer.status_code == httpx.codes.OK:
             return answer.json()
     return []
+
+
+def test_a_name_that_nothing_has_is_refused_before_anything_is_served(home):
+    folder, _ = home
+    command = [sys.executable, "-c", COMMAND, "serve", "--home", str(folder), "--without", "publsh"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "--without: 'publsh' is not allowed: one of drops, segments" in done.stderr
+    assert "did you mean publish?" in done.stderr

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ig
 
 # What a form asks for: without it a deployment cannot run.
 ASKED = {
+    "bill": {},
     "backfill": {"mode": "re-derive"},
     "backfill-decision": {"decision": "revert", "id": "october-again"},
     "close-month": {},

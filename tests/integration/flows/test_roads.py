@@ -25,7 +25,8 @@ class Road(NamedTuple):
 ROADS = {
     "upload-URL ingest": Road("uploads ingest", "upload-due", "upload-due", ClosingStep.INGEST),
     "aggregate": Road("aggregate", "aggregate", "aggregate", ClosingStep.AGGREGATE),
-    "bill": Road("bill", "bill", "bill", ClosingStep.BILL),
+    # Bills by a schedule are those that organizations want: see `bill-due`.
+    "bill": Road("bill", "bill", "bill", ClosingStep.BILL, False),
     "usage export": Road("export usage", "export-usage", "export-job", ClosingStep.EXPORT_USAGE),
     "operational export": Road(
         "export operational", "export-operational", "export-job", ClosingStep.EXPORT_OPERATIONAL

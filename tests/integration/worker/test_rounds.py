@@ -41,7 +41,7 @@ def test_all_rounds_are_started_and_each_has_stores_of_its_own(home, monkeypatch
     rows = tuple(
         replace(each, function=lambda loop, _: stores.append(id(loop.stores))) for each in ROUNDS
     )
-    monkeypatch.setattr(worker, "ROUNDS", rows)
+    monkeypatch.setattr(worker, "rounds_of", lambda _: rows)
 
     with ExitStack() as opened, ThreadPoolExecutor(len(rows)) as pool:
         settings = home.stores.settings
