@@ -56,7 +56,7 @@ def engine():
 
 @given(name=st.sampled_from(ZONES), used=st.lists(instants, min_size=1, max_size=20))
 def test_days_of_usage_are_those_on_the_clocks_of_the_zone(engine, name, used):
-    organization, utc = usage_views([MeterTable("calls", "calls", ())], zone(name))
+    organization, utc, _ = usage_views([MeterTable("calls", "calls", ())], zone(name))
     engine.execute("CREATE OR REPLACE TABLE calls (ts TIMESTAMP, account VARCHAR)")
     engine.executemany("INSERT INTO calls VALUES (?, ?)", [(each, "acme") for each in used])
     counts = "SELECT day, measurements FROM ({})"

@@ -44,8 +44,8 @@ QUERIES: Final = {
             sum(inference)::DECIMAL(18,2) AS cost
         FROM llm_tokens GROUP BY model ORDER BY cost DESC""",
     "Where to look for missing usage": """
-        SELECT reason, meter, field, rows, example FROM rejected_per_reason
-        ORDER BY rows DESC, reason, meter, field LIMIT 5""",
+        SELECT month, account, meter, measurements, rejected FROM missing_usage
+        WHERE rejected > 0 ORDER BY rejected DESC, month, account, meter LIMIT 5""",
 }
 
 

@@ -57,6 +57,7 @@ from meterlake.pipeline.billing.run import (
     merge_results,
     summary,
 )
+from meterlake.pipeline.billing.unbilled import note_unbilled_usage
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.pipeline.jobs.cancel import cancel_job
@@ -378,6 +379,9 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
         apply_late_policy(run, results[-1], order.chosen_accounts)
     watch.end()
     merged = merge_results(job.id, job.snapshot, results)
+    if order.makes_bills and not order.bill_ids:
+        with stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
+            note_unbilled_usage(transaction, record, selections[0], merged)
     return merged if order.bill_ids else replace(merged, days=results[0].days)
 
 

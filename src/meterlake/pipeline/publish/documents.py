@@ -16,11 +16,21 @@ from meterlake.model.version import code_version
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
 from meterlake.stages.export.documents import Document, entity_documents
 from meterlake.stages.publish.entities import ENTITY_TABLES
-from meterlake.stages.publish.tables import BILL, BILL_LINE, POSTING, Table
+from meterlake.stages.publish.tables import (
+    BILL,
+    BILL_LINE,
+    LATE_USAGE,
+    LATE_USAGE_LINE,
+    POSTING,
+    UNBILLED_USAGE,
+    Table,
+)
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.balances import amounts
+from meterlake.stores.state.billing.late_usage.lists import all_late_usage
 from meterlake.stores.state.billing.ledger import all_postings
+from meterlake.stores.state.billing.unbilled_usage import read_unbilled_usage
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.postings import amounts_spent
 from meterlake.stores.state.core.reader import Reader
@@ -56,6 +66,14 @@ def documents_of(
     yield BILL, [bill_document(bill) for bill in stored]
     yield BILL_LINE, [line for bill in stored for line in line_documents(bill)]
     yield POSTING, list(_postings(reader)) if needs(POSTING.name) else ()
+    yield UNBILLED_USAGE, list(read_unbilled_usage(reader)) if needs(UNBILLED_USAGE.name) else ()
+    is_late = needs(LATE_USAGE.name) or needs(LATE_USAGE_LINE.name)
+    late = [each.to_wire() for each in all_late_usage(reader)] if is_late else []
+    yield LATE_USAGE, late
+    yield (
+        LATE_USAGE_LINE,
+        [{"lateUsageId": each["id"], **line} for each in late for line in each["lineItems"]],
+    )
 
 
 def _balances(reader: Reader, found: Sequence[Document], at: datetime) -> list[Document]:

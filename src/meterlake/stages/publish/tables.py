@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.billing import LineItemType
+from meterlake.model.late_usage import LateUsageStatus
 from meterlake.model.ledger import LedgerAccountType, PostingKind
+from meterlake.model.unbilled import Uncovered
 
 NUMBER: Final = "DECIMAL(38,12)"
 TEXT: Final = "VARCHAR"
@@ -76,8 +78,10 @@ BILL: Final = Table(
         Column("total", NUMBER, "The sum of its lines, in `currency`.", "billTotal"),
         Column("status", TEXT, "PENDING or APPROVED.", "status"),
         Column("approved", INSTANT, "When it was approved last, UTC.", "dtApproved"),
+        Column("approved_by", TEXT, "By whom it was approved last.", "approvedBy"),
         Column("locked", FLAG, "Whether it can never change again.", "locked"),
         Column("locked_at", INSTANT, "When it was locked, UTC.", "dtLocked"),
+        Column("locked_by", TEXT, "By whom it was locked.", "lockedBy"),
         Column("snapshot", INTEGER, "The snapshot of the lake it was made from.", "pins.snapshot"),
         Column("pins", JSON, "Everything that it was made from, with versions.", "pins"),
         *_VERSION,
@@ -165,8 +169,75 @@ POSTING: Final = Table(
         Column("created_by", TEXT, "By whom.", "createdBy"),
     ),
 )
+UNBILLED_USAGE: Final = Table(
+    "unbilled_usage",
+    "Usage that no bill charges for, as the last run that billed the month as a whole found it. One"
+    " row for each account, meter, aggregation and time.",
+    (
+        Column("month", TEXT, "The billed month, such as 2026-10.", "month"),
+        Column("account", TEXT, "The account's code when it was billed.", "accountCode"),
+        Column("account_id", TEXT, "account.id; there may be no such account.", "accountId"),
+        Column("meter", TEXT, "The meter's code when it was billed.", "meterCode"),
+        Column("meter_id", TEXT, "meter.id.", "meterId"),
+        Column(
+            "aggregation",
+            TEXT,
+            "aggregation.code; NULL if nothing that the meter is aggregated to has a price.",
+            "aggregationCode",
+        ),
+        Column("aggregation_id", TEXT, "aggregation.id.", "aggregationId"),
+        Column("reason", TEXT, f"Why: {_listed(Uncovered)}.", "reason"),
+        Column("detail", TEXT, "More about the reason.", "detail"),
+        Column("start", INSTANT, "The usage begins, UTC.", "startDateTimeUTC"),
+        Column("end", INSTANT, "The usage ends, UTC.", "endDateTimeUTC"),
+        Column("measurements", INTEGER, "How many measurements.", "measurements"),
+        Column("quantity", NUMBER, "What was used.", "quantity"),
+        Column("quantity_unit", TEXT, "What the quantity is a number of.", "quantityUnit"),
+        Column("units", NUMBER, "What a price would be for.", "units"),
+        Column("unit", TEXT, "What one unit is called.", "unit"),
+        Column("snapshot", INTEGER, "The snapshot of the lake that was billed.", "snapshot"),
+        Column("found", INSTANT, "When it was billed, UTC.", "found"),
+    ),
+)
+LATE_USAGE: Final = Table(
+    "late_usage",
+    "Usage that came, or went, after the bill of its period was made, and what was done about it."
+    " One row each time that something was found about a bill.",
+    (
+        _ID,
+        Column("account", TEXT, "account.code.", "accountCode"),
+        Column("account_id", TEXT, "account.id.", "accountId"),
+        Column("month", TEXT, "The billed month, such as 2026-10.", "period"),
+        Column("bill_id", TEXT, "bill.id of the bill that lacks it.", "billId"),
+        Column("bill_date", DAY, "The date of that bill.", "billDate"),
+        Column("bill_version", INTEGER, "The version of the bill that lacks it.", "billVersion"),
+        Column("status", TEXT, f"What was done: {_listed(LateUsageStatus)}.", "status"),
+        Column("reason", TEXT, "Why nothing, or nothing else, was done.", "reason"),
+        Column("difference", NUMBER, "What the bill would come to more.", "difference"),
+        Column("currency", TEXT, "The currency of the bill.", "currency"),
+        Column("measurements", INTEGER, "How many came; NULL if not counted.", "measurements"),
+        Column("sources", JSON, "What brought it: files, backfills, bills.", "sources"),
+        Column("new_bill_version", INTEGER, "The version that has it.", "newBillVersion"),
+        Column("found", INSTANT, "When it was found, UTC.", "dtFound"),
+        Column("decided", INSTANT, "When it was decided, UTC.", "dtDecided"),
+    ),
+)
+LATE_USAGE_LINE: Final = Table(
+    "late_usage_line",
+    "By how much late usage changes the lines of a bill, and which memo carries it. One row each.",
+    (
+        Column("late_usage_id", TEXT, "late_usage.id.", "lateUsageId"),
+        Column("line_id", TEXT, "bill_line.id; NULL if the bill has no such line.", "lineItemId"),
+        Column("description", TEXT, "What people read.", "description"),
+        Column("amount", NUMBER, "The difference, in the currency of the bill.", "amount"),
+        Column("memo_bill_id", TEXT, "bill.id of the bill with the memo.", "memoBillId"),
+        Column("memo_line_id", TEXT, "bill_line.id of the memo.", "memoLineItemId"),
+        Column("memo_amount", NUMBER, "What the memo carries, in `memo_currency`.", "memoAmount"),
+        Column("memo_currency", TEXT, "The currency of the memo.", "memoCurrency"),
+    ),
+)
 # Filled from State, beside those of the entities.
-BILL_TABLES: Final = (BILL, BILL_LINE, POSTING)
+BILL_TABLES: Final = (BILL, BILL_LINE, POSTING, UNBILLED_USAGE, LATE_USAGE, LATE_USAGE_LINE)
 
 
 class LakeTable(NamedTuple):

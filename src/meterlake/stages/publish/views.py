@@ -191,6 +191,36 @@ REJECTED_PER_REASON: Final = View(
 )
 _USAGE_PER_DAY: Final = "usage_per_day"
 _USAGE_PER_UTC_DAY: Final = "usage_per_utc_day"
+_MISSING_USAGE: Final = "missing_usage"
+# An account is expected to go on: from its first month of a meter on, in each month in which anybody
+# has measurements of it. Of rejected rows, what they say themselves counts.
+_MISSING: Final = """
+    WITH used AS (
+        SELECT strftime(day, '%Y-%m') AS month, meter, account, sum(n)::BIGINT AS measurements
+        FROM (SELECT day, meter, account, max(measurements) AS n FROM usage_per_day GROUP BY ALL)
+        GROUP BY ALL
+    ), waiting AS (
+        SELECT strftime({local}, '%Y-%m') AS month, meter, account, count(*) AS rejected
+        FROM (
+            SELECT meter, measurement ->> 'account' AS account,
+                timezone('UTC', TRY_CAST(measurement ->> 'ts' AS TIMESTAMPTZ)) AS ts
+            FROM rejected
+        ) GROUP BY ALL
+    ), expected AS (
+        SELECT later.month, first.meter, first.account
+        FROM (SELECT meter, account, min(month) AS month FROM used GROUP BY ALL) first
+        JOIN (SELECT DISTINCT month, meter FROM used) later
+            ON later.meter = first.meter AND later.month > first.month
+        UNION SELECT month, meter, account FROM waiting
+    )
+    SELECT e.month, e.account, e.meter, coalesce(u.measurements, 0) AS measurements,
+        coalesce(w.rejected, 0) AS rejected
+    FROM expected e
+    LEFT JOIN used u USING (month, meter, account)
+    LEFT JOIN waiting w ON (w.month, w.meter, w.account)
+        IS NOT DISTINCT FROM (e.month, e.meter, e.account)
+    WHERE u.measurements IS NULL OR w.rejected IS NOT NULL
+    ORDER BY e.month DESC, rejected DESC, e.account, e.meter"""
 _USAGE_DOCS: Final = {
     "meter": "meter.code.",
     "account": "account.code.",
@@ -237,7 +267,7 @@ TAKEN: Final = frozenset(
     {table.name for table in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY)}
     | {table.name for table in LAKE_TABLES}
     | {view.name for view in FIXED_VIEWS}
-    | {_USAGE_PER_DAY, _USAGE_PER_UTC_DAY}
+    | {_USAGE_PER_DAY, _USAGE_PER_UTC_DAY, _MISSING_USAGE}
 )
 
 
@@ -267,8 +297,8 @@ def folder_name(name: str) -> str:
     return f"{quote(name[:_CUT], safe=' ')}~{sha256(name.encode()).hexdigest()[:16]}"
 
 
-def usage_views(meters: Sequence[MeterTable], timezone: tzinfo) -> tuple[View, View]:
-    """The views that add up every numeric field of every meter per day and account.
+def usage_views(meters: Sequence[MeterTable], timezone: tzinfo) -> tuple[View, View, View]:
+    """The views that add up every numeric field of every meter per day and account, and what lacks.
 
     Args:
         meters: The meters.
@@ -280,6 +310,19 @@ def usage_views(meters: Sequence[MeterTable], timezone: tzinfo) -> tuple[View, V
     return (
         View(_USAGE_PER_DAY, doc.format(zone=_ORGANIZATION), _query(meters, timezone), days),
         View(_USAGE_PER_UTC_DAY, doc.format(zone="UTC"), _query(meters, UTC), utc_days),
+        View(
+            _MISSING_USAGE,
+            "Where usage may be missing: months of an account and a meter without measurements"
+            " although it had some in an earlier month, or with rejected rows that wait.",
+            _MISSING.format(local=local_time("ts", timezone)),
+            {
+                "month": "Such as 2026-10, of the organization's time zone; NULL if no row says it.",
+                "account": "account.code, or what rejected rows say.",
+                "meter": "meter.code, or what rejected rows say.",
+                "measurements": "How many measurements it has in the month.",
+                "rejected": "How many rows of it were rejected and wait.",
+            },
+        ),
     )
 
 

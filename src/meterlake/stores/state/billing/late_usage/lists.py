@@ -43,6 +43,11 @@ def _read(reader: Reader, *conditions: Any) -> list[LateUsage]:
     return from_rows(reader, reader.connection.execute(query.order_by(*order)).all())
 
 
+def all_late_usage(reader: Reader) -> list[LateUsage]:
+    """All late usage of bills, by bill date."""
+    return _with_names(reader, _read(reader))
+
+
 def list_late_usage(
     reader: Reader,
     page: pages.Page,

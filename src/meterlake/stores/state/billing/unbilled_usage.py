@@ -1,0 +1,77 @@
+"""Usage of whole months that no bill charges for, as the last run that billed a month found it."""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Integer, String, Table, Text, delete, select
+
+from meterlake.model import wire
+from meterlake.model.period import Month
+from meterlake.model.unbilled import Unpriced
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import insert_rows
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.transaction import Transaction
+
+# One row for each that a run reports. The account may be one that there is not.
+UNBILLED_USAGE: Final = Table(
+    "unbilled_usage",
+    METADATA,
+    Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
+    Column("month", String(7), primary_key=True),
+    Column("account_id", String(36), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("snapshot", BigInteger, nullable=False),
+    Column("found", InstantText, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+
+def replace_unbilled_usage(
+    transaction: Transaction,
+    month: Month,
+    found: Iterable[Unpriced],
+    snapshot: int,
+    account_ids: Collection[str] | None = None,
+) -> None:
+    """Write down what no bill of a month charges for, in place of what was known of it.
+
+    Args:
+        transaction: Of the organization.
+        month: The month that was billed.
+        found: What the run reports.
+        snapshot: The lake's snapshot that it was made from.
+        account_ids: The accounts that it was about; all if None.
+    """
+    table = UNBILLED_USAGE.c
+    known = delete(UNBILLED_USAGE).where(table.org == transaction.org_id, table.month == str(month))
+    if account_ids is None:
+        transaction.connection.execute(known)
+    for ids in chunks_of(account_ids or ()):
+        transaction.connection.execute(known.where(table.account_id.in_(ids)))
+    at = {"org": transaction.org_id, "month": str(month), "found": transaction.now}
+    rows = [
+        {
+            **at,
+            "account_id": each.account_id,
+            "position": position,
+            "snapshot": snapshot,
+            "body": wire.dumps_sorted(each.to_wire()),
+        }
+        for position, each in enumerate(found)
+    ]
+    insert_rows(transaction.connection, UNBILLED_USAGE, rows)
+
+
+def read_unbilled_usage(reader: Reader) -> Iterator[dict[str, Any]]:
+    """All of it as documents, by month and account."""
+    order = (UNBILLED_USAGE.c[name] for name in ("month", "account_id", "position"))
+    query = select(UNBILLED_USAGE).where(UNBILLED_USAGE.c.org == reader.org_id).order_by(*order)
+    for row in reader.connection.execute(query):
+        yield {
+            **wire.loads(row.body),
+            "month": row.month,
+            "snapshot": row.snapshot,
+            "found": row.found,
+        }
