@@ -1,5 +1,7 @@
 """`meterlake integrations`: what was handed over to other systems, and what became of it."""
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cyclopts import App
@@ -10,12 +12,14 @@ from meterlake.cli.options import NO_OPTIONS, Limit, Options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from meterlake.stores.state.integrations.runs import RunFilters
+
 _PAGE: Final = 200
 _COLUMNS: Final = (
-    *("dtCreated=time", "status", "destination", "entityType=of", "entityId=entity"),
-    *("externalId=became", "error", "id"),
+    *("!id", "status", "destination", "error", "?externalId=became", "?dtCreated=time"),
+    *("?entityType=of", "?entityId=entity"),
 )
-_LISTED: Final = ("id", "entityType=of", "destination", "name", "enabled", "error")
+_LISTED: Final = ("!id", "destination", "enabled", "error", "?entityType=of", "?name")
 
 
 def register(app: App) -> None:
@@ -43,7 +47,7 @@ def list_integrations(*, options: Options = NO_OPTIONS) -> None:
         for each in found:
             options.output.line(each)
     else:
-        options.output.rows(found, _LISTED)
+        options.output.rows(found, _LISTED, empty="No integrations.")
 
 
 def delete(
@@ -88,7 +92,8 @@ def list_runs(
     Args:
         status: Only runs in this status: WAITING, AWAITING_RETRY, COMPLETE, ERROR, DISABLED.
         entity_type: Only runs of this type: Bill, Notification.
-        entity: Only runs of this entity: the id of a bill, or of a notification.
+        entity: Only runs of this entity: the id of a notification; or a bill's id, the first eight
+            digits of it, or its invoice number.
         integration: Only runs of the configuration with this id.
         limit: The most that are listed.
     """
@@ -96,16 +101,15 @@ def list_runs(
 
     filters = RunFilters(
         entity_type=entity_type,
-        entity_ids=() if entity is None else (entity,),
         config_id=integration,
         statuses=() if status is None else (status_of(status),),
     )
-    found = list(_find_runs(options, filters, limit))
+    found = list(_find_runs(options, filters, entity, limit))
     if options.json:
         for run in found:
             options.output.line(run)
     else:
-        options.output.rows((_brief(run) for run in found), _COLUMNS)
+        options.output.rows(map(_brief, found), _COLUMNS, empty="No runs.")
 
 
 def show_run(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -155,12 +159,22 @@ def status_of(name: str) -> Any:
         raise Invalid("status", name, f"one of {', '.join(RunStatus)}") from None
 
 
-def _find_runs(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, Any]]":
+def _find_runs(
+    options: Options, filters: "RunFilters", entity: str | None, limit: int
+) -> "Iterator[dict[str, Any]]":
+    from meterlake.model.errors import NotFound
+    from meterlake.pipeline.billing.named_bills import find_bills
     from meterlake.pipeline.integrations import runs
     from meterlake.stores.state.core.pages import Page
 
     token, left = None, limit
     with options.open() as (stores, organization):
+        if entity is not None:
+            filters = replace(filters, entity_ids=(entity,))
+            # It may be no bill, or one that was deleted.
+            with suppress(NotFound):
+                ids = tuple(find_bills(stores, organization.id, [entity]))
+                filters = replace(filters, entity_ids=ids)
         while left > 0:
             page = runs.list_runs(stores, organization.id, filters, Page(min(left, _PAGE), token))
             yield from page["data"]

@@ -7,9 +7,10 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
 from meterlake.cli.files import write_file
 from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.model.errors import Invalid, NotFound, Required
+from meterlake.model.errors import Invalid, Required
 
 Format = Literal["pdf", "html", "json"]
 Usage = Literal["auto", "day", "week", "month", "total", "none"]
@@ -46,28 +47,32 @@ _NO_CHOICE: Final = DocumentChoice()
 
 
 def document(
-    bill: str, /, *, choice: DocumentChoice = _NO_CHOICE, options: Options = NO_OPTIONS
+    bill: BillName,
+    month: BillMonth = None,
+    /,
+    *,
+    choice: DocumentChoice = _NO_CHOICE,
+    options: Options = NO_OPTIONS,
 ) -> int:
     """Write a bill as people get it: a PDF, a page, or as JSON what templates are given.
 
     The same bill gives the same bytes. A bill whose numbers do not add up is refused. One that is
     not approved is a draft and says so.
 
-    Example: `meterlake bill document 2054cfc5-18df-47ce-926c-5817033073b4 --to bill.pdf`
+    Example: `meterlake bill document acme 2026-10 --to bill.pdf`
 
     Args:
-        bill: The id of the bill.
+        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
+        month: With the code of an account: the month of the bill's last day, such as 2026-10.
     """
     from meterlake.model.bill_document import AppendixDetail, DocumentFormat
-    from meterlake.model.ids import is_id
     from meterlake.pipeline.documents.bill import make_document, options_of
 
-    if not is_id(bill):
-        raise NotFound("bill", bill)
     if choice.to is None and choice.format == "pdf" and sys.stdout.isatty():
         raise Required("--to")
-    id_, format_, detail = bill.lower(), DocumentFormat(choice.format), AppendixDetail(choice.usage)
+    format_, detail = DocumentFormat(choice.format), AppendixDetail(choice.usage)
     with options.open() as (stores, organization):
+        id_ = bill_named(stores, organization.id, bill, month)
         found = options_of(
             stores.settings, organization.code, format_, choice.template, choice.fonts
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.billing.bills import BillName
 from meterlake.cli.controls import CONTROLS
 from meterlake.cli.files import check_target, write_file
 from meterlake.cli.options import INTEGER, NO_OPTIONS, Options
@@ -14,14 +15,19 @@ from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meterlake.cli.output import Output
     from meterlake.model.bill_explanation import BillExplanation, ExplainedNumber
     from meterlake.pipeline.billing.explanation.explain import ExplanationRequest
     from meterlake.stores import Stores
 
 _STREAMED: Final = ("file", "row", "uid", "ts", "value")
-_COLUMNS: Final = ("file", "row", "uid", "ts", "value", "microseconds")
-Line = Annotated[str | None, Parameter(show_default=False)]
+_COLUMNS: Final = (*_STREAMED, "microseconds")
+# What there may be no room for in a table.
+_FLAGS: Final = {"uid": "?"}
+Line = Annotated[str | None, Parameter(name="LINE", show_default=False)]
+LineOfMonth = Annotated[str | None, Parameter(name="LINE-OF-MONTH", show_default=False)]
 Number = Annotated[int | None, INTEGER, Parameter(show_default=False)]
 
 
@@ -52,8 +58,9 @@ _DEPTH: Final = Depth()
 
 
 def explain(
-    bill: str,
+    bill: BillName,
     line: Line = None,
+    line_of_month: LineOfMonth = None,
     /,
     *,
     depth: Depth = _DEPTH,
@@ -67,23 +74,18 @@ def explain(
     later prices change nothing; if something else comes out than what is stored, it is named and
     the command ends with 1. Nothing is stored.
 
-    Example: `meterlake bill explain 2054cfc5-18df-47ce-926c-5817033073b4`
+    Example: `meterlake bill explain acme 2026-10`
 
-    Example: `meterlake bill explain 2054cfc5-18df-47ce-926c-5817033073b4 1 --rows 100`
+    Example: `meterlake bill explain 2054cfc5 1 --rows 100`
 
     Args:
-        bill: Its id.
-        line: The number of a line on the bill, its id, or its description.
+        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
+        line: The number of a line on the bill, its id, or its description; behind the code of an
+            account, the month of the bill's last day.
+        line_of_month: Behind a month: the line.
     """
-    from meterlake.model.errors import NotFound
-    from meterlake.model.ids import is_id
-    from meterlake.pipeline.billing.explanation.explain import ExplanationRequest
-
-    if not is_id(bill):
-        raise NotFound("bill", bill)
-    _check(depth, line)
-    request = ExplanationRequest(bill.lower(), line, depth.version, _rows(depth, line, options))
-    differences = _explain(request, depth, options).differences
+    words = [each for each in (bill, line, line_of_month) if each is not None]
+    differences = _explain(words, depth, options).differences
     if differences:
         first = " ".join(str(differences[0].get(name, "")) for name in ("subject", "name", "field"))
         message = f"{len(differences)} differences from what is stored, the first: {first}"
@@ -91,11 +93,17 @@ def explain(
     return 1 if differences else 0
 
 
-def _explain(request: "ExplanationRequest", depth: Depth, options: Options) -> "BillExplanation":
-    """Print an explanation."""
-    from meterlake.pipeline.billing.explanation.explain import explain_bill
+def _explain(words: "Sequence[str]", depth: Depth, options: Options) -> "BillExplanation":
+    """Print an explanation of a bill, or of the line that is named behind it."""
+    from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_bill
+    from meterlake.pipeline.billing.named_bills import take_bill
 
     with options.open() as (stores, organization):
+        id_, rest = take_bill(stores, organization.id, words)
+        line = rest[0] if rest else None
+        _check(depth, line, rest[1:])
+        rows = _rows(depth, line, options)
+        request = ExplanationRequest(id_, line, depth.version, rows)
         if depth.all_:
             return _show_all(stores, organization.id, request, options)
         explanation = explain_bill(stores, organization.id, request)
@@ -103,9 +111,11 @@ def _explain(request: "ExplanationRequest", depth: Depth, options: Options) -> "
     return explanation
 
 
-def _check(depth: Depth, line: str | None) -> None:
+def _check(depth: Depth, line: str | None, more: "Sequence[str]") -> None:
     from meterlake.model.bill_explanation import ROWS_SHOWN_MAX
 
+    if more:
+        raise Invalid("LINE", more[0], "absent, as a line is named before it")
     if depth.rows is not None and not 0 <= depth.rows <= ROWS_SHOWN_MAX:
         raise Invalid("--rows", depth.rows, f"from 0 to {ROWS_SHOWN_MAX}")
     if depth.version is not None and depth.version < 1:
@@ -154,19 +164,18 @@ def _show_tree(explanation: "BillExplanation", output: "Output") -> None:
     bill, root = explanation.bill, explanation.root
     chosen = next((each for each in root.operands if each.facts["id"] == bill["line"]), None)
     text = NumberText(bill["currency"], bill["currencyPlaces"], signs_of_terminal())
-    output.note(_title(bill))
+    output.text(_title(bill))
     if chosen is not None:
         root = replace(root, operands=visible_lines(root, chosen.facts["lineKey"]))
-    output.note("\n".join(draw_tree(root, text)))
+    output.text("\n".join(draw_tree(root, text)))
     measured = [each for each in root.walk() if each.source is not None]
     for each in measured if chosen is not None else ():
         _show_measured(each, output)
     if chosen is None and measured:
         first = next(each for each in root.operands if any(n.source for n in each.walk()))
         number = first.facts["number"]
-        output.note("")
-        output.note("The SQL, and the measurements with file and row, of a line:")
-        output.note(f"  meterlake bill explain {bill['id']} {number}")
+        output.note("\nThe SQL, and the measurements with file and row, of a line:")
+        output.command(f"bill explain {bill['id']} {number}")
 
 
 def _title(bill: Any) -> str:
@@ -183,14 +192,15 @@ def _show_measured(number: "ExplainedNumber", output: "Output") -> None:
     facts = number.facts
     output.note(f"\n{number.name}, snapshot {facts['snapshot']}:")
     if facts.get("statement"):
-        output.note(f"\n{facts['statement']}")
+        output.text(f"\n{facts['statement']}")
     if number.measurements:
         has = number.measurements[0]
-        columns = [each for each in _COLUMNS if each in has]
+        columns = [f"{_FLAGS.get(each, '')}{each}" for each in _COLUMNS if each in has]
         output.rows(number.measurements, columns, "Measurements")
     deciding = facts.get("decides", {}).get("measurements", ())
     if deciding:
-        output.rows(deciding, _COLUMNS[:-1], f"What decides: {facts['decides']['by']}")
+        columns = [f"{_FLAGS.get(each, '')}{each}" for each in _STREAMED]
+        output.rows(deciding, columns, f"What decides: {facts['decides']['by']}")
     if number.more:
         count = facts["measurementCount"]
         text = f"The first {len(number.measurements):,} of {count:,}; --rows or --all gives more."

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
 from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.controls import CONTROLS
 from meterlake.cli.files import write_file
@@ -16,7 +17,8 @@ File = Annotated[Path | None, Parameter(show_default=False)]
 
 
 def statement(
-    bill: str,
+    bill: BillName,
+    month: BillMonth = None,
     /,
     *,
     format: Format = "json",
@@ -28,24 +30,22 @@ def statement(
     It is made unless the bill has it as it is now. The statement definition of the account, else
     that of the organization, says how it is made up.
 
-    Example: `meterlake bill statement 2054cfc5-18df-47ce-926c-5817033073b4 --format csv`
+    Example: `meterlake bill statement acme 2026-10 --format csv`
 
     Args:
-        bill: The id of the bill.
+        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
+        month: With the code of an account: the month of the bill's last day, such as 2026-10.
         format: How it is written.
         to: The file to write; without it, the statement is printed.
     """
     from meterlake.model.bill_statements import StatementFormat, StatementOrder
-    from meterlake.model.errors import NotFound
-    from meterlake.model.ids import is_id
     from meterlake.pipeline.statements.files import read_file
     from meterlake.pipeline.statements.jobs import ensure_statement
 
-    if not is_id(bill):
-        raise NotFound("bill", bill)
     wanted = StatementFormat(format)
-    order = StatementOrder(bill.lower(), csv=wanted is StatementFormat.CSV)
     with options.open() as (stores, organization):
+        id_ = bill_named(stores, organization.id, bill, month)
+        order = StatementOrder(id_, csv=wanted is StatementFormat.CSV)
         file = ensure_statement(stores, organization.id, AUTHOR, order)[wanted]
         data = read_file(stores, file)
     if to is None:

@@ -1,13 +1,14 @@
 """Bills of the API: listed, searched, approved, locked and deleted."""
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from meterlake.model.accounts import Account
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.listing import Search
+from meterlake.model.period import Month
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.ended_balances import settle_draws
 from meterlake.pipeline.config.entities import Document, envelope
@@ -21,6 +22,8 @@ from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.source_events import last_posting
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.pages import Page
+
+_ONE_DAY: Final = timedelta(days=1)
 
 
 def list_bills(
@@ -46,6 +49,34 @@ def list_bills(
         found, token = bill_lists.list_bills(reader, filters, page, lines=lines)
         shown = _responses(reader, found, lines=lines, total=total)
     return envelope(shown, token)
+
+
+def list_bills_by_date(
+    stores: Stores,
+    org_id: str,
+    month: Month | None,
+    account_ids: Sequence[str],
+    status: str | None,
+    limit: int,
+) -> list[Document]:
+    """The bills with the latest dates, without their lines; those of a date by account.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        month: That of their last day; any if None.
+        account_ids: Those of their accounts; any if there are none.
+        status: `pending` or `approved`; any if None.
+        limit: How many at most.
+    """
+    filters = BillFilters(
+        account_ids=tuple(account_ids),
+        status=None if status is None else BillStatus(status.upper()),
+        date_from=None if month is None else month.first + _ONE_DAY,
+        date_before=None if month is None else month.after + _ONE_DAY,
+    )
+    with stores.state.reading(org_id) as reader:
+        return _responses(reader, bill_lists.bills_by_date(reader, filters, limit), lines=False)
 
 
 def list_bills_of_account(stores: Stores, org_id: str, account_id: str, page: Page) -> Document:

@@ -132,6 +132,13 @@ def list_bills(
     return _join(reader, rows, lines=lines), token
 
 
+def bills_by_date(reader: Reader, filters: BillFilters, limit: int) -> list[StoredBill]:
+    """The bills with the latest dates, without their lines; those of a date by account."""
+    order = (BILL.c.bill_date.desc(), member_text(BILL.c.body, "accountCode"), BILL.c.id)
+    query = select_bills(reader, filters).order_by(*order).limit(limit)
+    return _join(reader, reader.connection.execute(query).all(), lines=False)
+
+
 def count_bills(reader: Reader, filters: BillFilters) -> int:
     """How many bills meet all conditions."""
     counted = select(func.count()).select_from(select_bills(reader, filters).subquery())

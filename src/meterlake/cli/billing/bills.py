@@ -1,0 +1,156 @@
+"""`meterlake bill list` and `bill show`: the bills that there are, and what one of them says."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.amounts import AmountText
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
+
+if TYPE_CHECKING:
+    from meterlake.stores import Stores
+
+ID_DIGITS: Final = 8
+_PAGE: Final = 100
+_COLUMNS: Final = (
+    *("!bill", "!account", "billDate=bill date", "total", "status", "!invoice", "?locked"),
+    *("?frequency", "?due", "+!id"),
+)
+_LINE_COLUMNS: Final = (
+    *("number=line", "description", "quantity", "amount"),
+    *("?type", "?product", "?period", "+!id"),
+)
+# A bill as people name it, and the month that belongs to the code of an account.
+BillName = Annotated[str, Parameter(name="BILL", required=True)]
+BillMonth = Annotated[str | None, Parameter(name="MONTH", show_default=False)]
+Text = Annotated[str | None, Parameter(show_default=False)]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    app.command(list_bills, name="list")
+    app.command(show)
+
+
+def bill_named(stores: "Stores", org_id: str, bill: str, month: str | None = None) -> str:
+    """The id of the bill that a command's arguments name."""
+    from meterlake.pipeline.billing.named_bills import find_bills, take_bill
+
+    words = [bill] if month is None else [bill, month]
+    if month is None:
+        return find_bills(stores, org_id, words)[0]
+    id_, rest = take_bill(stores, org_id, words)
+    if rest:
+        from meterlake.model.errors import Invalid
+
+        raise Invalid("MONTH", month, "a month such as 2026-10, beside the code of an account")
+    return id_
+
+
+def list_bills(
+    *,
+    month: Text = None,
+    account: Annotated[
+        tuple[str, ...],
+        Parameter(name=["--account", "--accounts"], negative="", consume_multiple=True),
+    ] = (),
+    status: Annotated[Literal["pending", "approved"] | None, Parameter(show_default=False)] = None,
+    limit: Limit = _PAGE,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """List bills, those with the latest date first.
+
+    Other commands take a bill by its id or the first eight digits of it, by its invoice number, or
+    by the code of its account and the month of its last day.
+
+    Example: `meterlake bill list --month 2026-10`
+
+    Args:
+        month: Only bills whose last day is in this month, such as 2026-10; or `last` or `current`.
+        account: Only bills of these accounts, by code.
+        status: Only bills that wait for approval, or that are approved.
+        limit: How many at most.
+    """
+    from meterlake.pipeline.billing.bills import list_bills_by_date
+    from meterlake.pipeline.billing.jobs import account_ids_of
+    from meterlake.pipeline.config.months import month_named
+
+    with options.open() as (stores, organization):
+        meant = None if month is None else month_named(stores, organization.id, month)
+        ids = account_ids_of(stores, organization.id, account) if account else ()
+        found = list_bills_by_date(stores, organization.id, meant, ids, status, limit)
+        amounts = AmountText.read(stores, organization.id)
+    if options.json:
+        options.output.rows(found, ())
+        return
+    empty = "No bills: `meterlake bill --month MONTH` makes them."
+    options.output.rows([_row(each, amounts) for each in found], _COLUMNS, empty=empty)
+    if len(found) == limit:
+        options.output.note(f"The first {limit:,}; --limit gives more.")
+
+
+def show(bill: BillName, month: BillMonth = None, /, *, options: Options = NO_OPTIONS) -> None:
+    """Show a bill with its lines.
+
+    Example: `meterlake bill show acme 2026-10`
+
+    Args:
+        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
+        month: With the code of an account: the month of the bill's last day, such as 2026-10.
+    """
+    with options.open() as (stores, organization):
+        id_ = bill_named(stores, organization.id, bill, month)
+        show_bill(stores, organization.id, id_, options)
+
+
+def show_bill(stores: "Stores", org_id: str, id: str, options: Options) -> None:
+    """Print a bill with its lines."""
+    from meterlake.pipeline.billing.bills import get_bill
+
+    found, amounts = get_bill(stores, org_id, id), AmountText.read(stores, org_id)
+    output = options.output
+    if output.json:
+        output.line(found)
+        return
+    row = _row(found, amounts)
+    names = ("id", "account", "invoice", "billDate", "due", "period", "status", "locked", "total")
+    output.record({name: row[name] for name in names if row.get(name) is not None})
+    lines = [_line(each, found["currency"], amounts) for each in found["lineItems"]]
+    output.rows(lines, _LINE_COLUMNS, "Lines", empty="It has no lines.")
+    output.note("Where a number comes from, and the bill as its customer gets it:")
+    output.command(f"bill explain {id[:ID_DIGITS]}")
+    output.command(f"bill document {id[:ID_DIGITS]} --to bill.pdf")
+
+
+def _row(bill: dict[str, Any], amounts: AmountText) -> dict[str, Any]:
+    interval = bill["billFrequencyInterval"]
+    last_day = bill["billDate"] - timedelta(days=1)
+    return {
+        **bill,
+        "bill": bill["id"][:ID_DIGITS],
+        "account": bill.get("accountCode"),
+        "total": amounts.money(Decimal(bill["billTotal"]), bill["currency"]),
+        "invoice": bill.get("sequentialInvoiceNumber"),
+        "due": bill.get("dueDate"),
+        "frequency": f"{interval} × " * (interval > 1) + bill["billingFrequency"],
+        "period": f"{bill['startDate']} to {last_day}" if "startDate" in bill else None,
+    }
+
+
+def _line(line: dict[str, Any], currency: str, amounts: AmountText) -> dict[str, Any]:
+    from meterlake.cli.tables import Digits
+    from meterlake.model.quantity_unit import units_text
+
+    start, end = (line.get(f"servicePeriod{side}Date", "") for side in ("Start", "End"))
+    amount, units = line.get("convertedSubtotal"), line.get("units")
+    return {
+        **line,
+        "number": line["sequenceNumber"],
+        "quantity": Digits(units_text(units and Decimal(units), line.get("unit")) or ""),
+        "amount": None if amount is None else amounts.money(Decimal(amount), currency),
+        "type": line["lineItemType"],
+        "product": line.get("productCode"),
+        "period": f"{start} to {end}" if start else None,
+    }
