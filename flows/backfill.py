@@ -35,7 +35,7 @@ def stage(
     with open_home(home, runner) as stores:
         org_id = stores.state.organization(org).id
         order = Order(resolve_backfill(stores, org_id, words), AUTHOR, id, words.files, mapping)
-        return outcome_of(start(stores, org_id, order))
+        return outcome_of(stores, start(stores, org_id, order))
 
 
 @flow(name="backfill", flow_run_name="stage {mode}", task_runner=a_few_at_once())

@@ -24,7 +24,8 @@ def carry_out(home: Home, org: str, id: str, decision: DecisionName) -> TaskOutc
     """Apply, drop or revert a backfill."""
     verb = {"apply": apply, "drop": drop, "revert": revert}[decision]
     with open_home(home) as stores:
-        return outcome_of(verb(stores, stores.state.organization(org).id, id, AUTHOR))
+        found = verb(stores, stores.state.organization(org).id, id, AUTHOR)
+        return outcome_of(stores, found)
 
 
 def decide(home: Home, org: str | None, id: str, decision: DecisionName, what: str) -> list[Row]:

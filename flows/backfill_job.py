@@ -17,7 +17,7 @@ from meterlake.pipeline.backfill.background import run_step
 def run_job(home: Home, job: str) -> TaskOutcome:
     """Run one job; what the world broke is run again by the worker."""
     with open_home(home) as stores:
-        return outcome_of(run_step(stores, job))
+        return outcome_of(stores, run_step(stores, job))
 
 
 @flow(name="backfill-job", flow_run_name="{name}")

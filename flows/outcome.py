@@ -30,6 +30,7 @@ class TaskOutcome:
         problems: What could not be done, in sentences; the rest was done.
         assets: What it made.
         sources: The identities of the sources that it ingested.
+        next_steps: How people can go on with it: what, and the command.
     """
 
     summary: Row = field(default_factory=dict)
@@ -37,6 +38,7 @@ class TaskOutcome:
     problems: list[str] = field(default_factory=list)
     assets: list[MadeAsset] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+    next_steps: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Incomplete(Exception):
@@ -71,7 +73,9 @@ def told(name: str, outcomes: Mapping[str, TaskOutcome]) -> list[Row]:
     for line in map(counts, rows):
         get_run_logger().info("%s", line)
     problems = [f"{org}: {each}" for org, outcome in outcomes.items() for each in outcome.problems]
-    create_markdown_artifact(key=name, markdown=document(rows, problems, _joined(outcomes)))
+    steps = [step for outcome in outcomes.values() for step in outcome.next_steps]
+    markdown = document(rows, problems, _joined(outcomes), steps)
+    create_markdown_artifact(key=name, markdown=markdown)
     for org, outcome in outcomes.items():
         record_assets(org, outcome.assets)
     if problems:
@@ -117,10 +121,16 @@ def _joined(outcomes: Mapping[str, TaskOutcome]) -> Tables:
 
 
 def document(
-    rows: Sequence[Row], problems: Sequence[str], tables: Mapping[str, Sequence[Row]]
+    rows: Sequence[Row],
+    problems: Sequence[str],
+    tables: Mapping[str, Sequence[Row]],
+    next_steps: Sequence[tuple[str, str]] = (),
 ) -> str:
     """A run's artifact in Markdown, which both of Prefect's pages show alike."""
     parts = [table(rows)]
+    if next_steps:
+        # Nothing in a command ends a block that is indented.
+        parts += ["## How to go on", *(f"{plain(what)}\n\n    {line}" for what, line in next_steps)]
     if problems:
         parts += ["## Could not be done", *_shortened([f"- {plain(each)}" for each in problems])]
     for title, found in tables.items():

@@ -52,6 +52,10 @@ os.environ |= {
     "PGUSER": "meterlake",
 }
 
+# Tables are as wide as they need, unless a test says how wide a terminal is: tests that run side by
+# side are told the width of one that nobody sees.
+os.environ.pop("COLUMNS", None)
+
 # Full searches for garbage are fewer here; what does not live long is searched for as usual.
 gc.set_threshold(*gc.get_threshold()[:2], 200)
 

@@ -53,7 +53,7 @@ def try_(
         for line in lines:
             options.output.line(line)
     else:
-        options.output.rows(lines, ("account", "segment", "measurements", "value", "error"))
+        options.output.rows(lines, ("!account", "segment", "measurements", "value", "error"))
     if usage.failures:
         message = f"{len(usage.failures)} accounts have no value, the first: "
         error_line("NotCalculated", message + usage.failures[0].detail, json=options.json)

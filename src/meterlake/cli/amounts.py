@@ -5,6 +5,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meterlake.cli.tables import Digits
     from meterlake.stages.bill.pricing.currencies import Currencies
     from meterlake.stores import Stores
@@ -23,26 +25,22 @@ class AmountText:
     @classmethod
     def read(cls, stores: "Stores", org_id: str) -> Self:
         """The decimals as an organization's currencies have them now."""
-        from meterlake.model.organization import OrganizationConfig
-        from meterlake.stages.bill.pricing.currencies import Currencies
-        from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+        from meterlake.pipeline.billing.currencies import read_currencies
 
-        with stores.state.reading(org_id) as reader:
-            configuration = StoredConfiguration(reader)
-            organization = configuration.single(OrganizationConfig).entity
-            return cls(Currencies.of(configuration, organization))
+        return cls(read_currencies(stores, org_id))
 
     def write(self, amount: Decimal, currency: str, *, sign: bool = False) -> "Digits":
-        """An amount with all its digits, in groups, and at least the decimals of its currency.
-
-        Args:
-            amount: The amount.
-            currency: The code of its currency.
-            sign: Whether an amount above 0 has a sign, too.
-        """
+        """An amount with all its digits, in groups, and at least the decimals of its currency."""
         from meterlake.cli.tables import Digits
-        from meterlake.stages.bill.pricing.remainders import decimals
 
-        least, _ = self.currencies.rounding(currency)
-        places = decimals(amount, least)
-        return Digits(f"{amount:{'+' if sign and amount else ''},.{places}f}")
+        return Digits(self.currencies.written(amount, currency, sign=sign))
+
+    def money(self, amount: Decimal, currency: str, *, sign: bool = False) -> "Digits":
+        """An amount as `write` gives it, with the code of its currency."""
+        from meterlake.cli.tables import Digits
+
+        return Digits(self.currencies.money(amount, currency, sign=sign))
+
+    def sums(self, totals: "Mapping[str, Decimal]", *, sign: bool = False) -> str:
+        """Amounts in several currencies, in one line."""
+        return ", ".join(self.money(each, code, sign=sign) for code, each in totals.items())

@@ -40,6 +40,7 @@ from meterlake.cli import (
     worker,
 )
 from meterlake.cli.billing import bill
+from meterlake.cli.next_steps import forget_place
 from meterlake.cli.output import error_line
 from meterlake.cli.signals import TERMINATED, Terminated, terminable
 from meterlake.model.errors import MeterlakeError
@@ -130,6 +131,8 @@ def run(tokens: Sequence[str]) -> int:
             if came:
                 return TERMINATED
             raise
+        finally:
+            forget_place()
 
 
 def _run_command(tokens: Sequence[str]) -> int:

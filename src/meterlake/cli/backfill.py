@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.amounts import AmountText
 from meterlake.cli.options import (
     NO_FAN_OUT_OPTIONS,
     NO_OPTIONS,
@@ -26,15 +28,15 @@ StatusName = Literal["STAGING", "STAGED", "APPLIED", "DROPPED", "REVERTED", "FAI
 Text = Annotated[str | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative_iterable=(), show_default=False)]
 Paths = Annotated[tuple[Path, ...], Parameter(negative_iterable=(), show_default=False)]
-LISTED: Final = ("id", "mode", "status", "author", "created", "gone", "came", "reason")
+LISTED: Final = (*("!id", "mode", "status", "reason", "?author", "?created", "?gone", "?came"),)
 QUANTITIES: Final = (
-    *("month=period", "start", "account", "meter", "aggregation"),
-    *("was", "becomes", "unitsWere=units were", "unitsBecome=units become"),
+    *("!account", "!month=period", "aggregation", "was", "becomes", "?meter", "?start"),
+    *("?unitsWere=units were", "?unitsBecome=units become"),
 )
-BILLS: Final = (*("month", "account", "status", "locked", "billed", "before", "after", "currency"),)
+BILLS: Final = ("!account", "!month", "status", "?locked", "?billed", "before", "after")
 AMOUNTS: Final = (
-    *("month", "account", "product", "lineItemType=line type"),
-    *("before", "after", "difference", "currency"),
+    *("!account", "!month", "product", "?lineItemType=line type"),
+    *("before", "after", "difference"),
 )
 _PAGE: Final = 50
 
@@ -143,7 +145,8 @@ def start(
             raise Required("mode")
         if apply:
             found = backfill.apply(stores, organization.id, found.id, user_name(), progress)
-    _show(found, options)
+        amounts = AmountText.read(stores, organization.id)
+    _show(found, amounts, options)
 
 
 def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -158,7 +161,8 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 
     with options.open() as (stores, organization):
         found = backfill.show(stores, organization.id, id)
-    _show(found, options)
+        amounts = AmountText.read(stores, organization.id)
+    _show(found, amounts, options)
 
 
 def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -178,7 +182,8 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
         options.output.progress() as progress,
     ):
         found = backfill.apply(stores, organization.id, id, user_name(), progress)
-    _show(found, options)
+        amounts = AmountText.read(stores, organization.id)
+    _show(found, amounts, options)
 
 
 def drop(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -233,16 +238,17 @@ def list_(
     for row in rows:
         row["gone"] = row["summary"].get("measurementsGone")
         row["came"] = row["summary"].get("measurementsCame")
-    options.output.rows(rows, LISTED)
+    options.output.rows(rows, LISTED, empty="No backfills.")
 
 
 def _done(id: str, options: Options, verb: Callable[["Stores", str, str, str], "Backfill"]) -> None:
     with options.open() as (stores, organization):
         found = verb(stores, organization.id, id, user_name())
-    _show(found, options)
+        amounts = AmountText.read(stores, organization.id)
+    _show(found, amounts, options)
 
 
-def _show(found: "Backfill", options: Options) -> None:
+def _show(found: "Backfill", amounts: AmountText, options: Options) -> None:
     line = found.to_wire()
     if options.json:
         options.output.line(line)
@@ -252,28 +258,37 @@ def _show(found: "Backfill", options: Options) -> None:
     shown = {name: value for name, value in line.items() if name != "wanted"}
     counts = {name: value for name, value in summary.items() if isinstance(value, int)}
     options.output.record({**shown, **line["wanted"], **counts})
-    summary["amounts"] = [row for each in summary.get("bills", ()) for row in _amounts(each)]
+    bills = summary.get("bills", ())
+    summary["amounts"] = [row for each in bills for row in _amounts(each, amounts)]
+    summary["bills"] = [each | _written(each, each["currency"], amounts) for each in bills]
     for name, columns, title in (
         ("quantities", QUANTITIES, "Quantities before and after"),
         ("bills", BILLS, "Bills as they would come out before and after"),
         ("amounts", AMOUNTS, "Amounts of these bills that change"),
-        ("rejected", ("name=file", "row", "reason", "field", "detail"), "Rejected rows"),
+        ("rejected", ("name=file", "row", "!reason", "?field", "detail"), "Rejected rows"),
     ):
         if summary.get(name):
             options.output.rows([_flat(each) for each in summary[name]], columns, title)
     options.output.rows(history, ("action", "at", "author", "detail"), "History")
-    if line["status"] == "STAGED" and summary["amounts"]:
-        who = f"meterlake bill what-if --backfill {line['id']}"
-        options.output.note(f"Month by month, with balances and commitments: {who}")
+    for step in found.next_steps():
+        options.output.note(step.what)
+        options.output.command(step.words)
 
 
-def _amounts(bill: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _amounts(bill: dict[str, Any], amounts: AmountText) -> Iterator[dict[str, Any]]:
     """What changes of a bill, by product and line type."""
-    from meterlake.cli.tables import Digits
-
     for each in bill.get("amounts", ()):
-        numbers = {name: Digits(each[name]) for name in ("before", "after", "difference")}
-        yield {name: bill[name] for name in ("month", "account", "currency")} | each | numbers
+        numbers = _written(each, bill["currency"], amounts)
+        yield {name: bill[name] for name in ("month", "account")} | each | numbers
+
+
+def _written(entry: dict[str, Any], currency: str, amounts: AmountText) -> dict[str, Any]:
+    """The amounts of a bill, or of a part of it, as people read them."""
+    return {
+        name: amounts.money(Decimal(entry[name]), currency, sign=name == "difference")
+        for name in ("billed", "before", "after", "difference")
+        if entry.get(name) is not None
+    }
 
 
 def _flat(entry: dict[str, Any]) -> dict[str, Any]:

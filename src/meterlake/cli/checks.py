@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.amounts import AmountText
 from meterlake.cli.ingest import incomplete
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
@@ -45,8 +46,7 @@ def reconciliation(*, options: Options = NO_OPTIONS) -> int:
         )
     else:
         options.output.note(_sentence(found))
-        if differences:
-            options.output.rows(differences, ("name", "attempt", "what", "ledger", "found"))
+        options.output.rows(differences, ("name", "?attempt", "what", "ledger", "found"))
     if not found.balanced:
         message = f"{len(differences)} differences, the first: {found.differences[0]}"
         error_line("Unbalanced", message, json=options.json)
@@ -75,6 +75,7 @@ def books(
         found = check_ledger(stores, organization.id)
         if beancount is not None:
             write_beancount(stores, organization.id, beancount)
+        amounts = AmountText.read(stores, organization.id)
     differences = [each._asdict() for each in found.differences]
     accounts = [
         {"account": type_.value, "currency": currency, "amount": amount}
@@ -85,9 +86,12 @@ def books(
         options.output.line(report)
     else:
         options.output.note(f"{found.postings:,} postings, {len(differences):,} differences")
-        options.output.rows(accounts, ("account", "currency", "amount"))
-        if differences:
-            options.output.rows(differences, ("what", "id", "ledger", "found"))
+        rows = [
+            {"account": type_.value, "amount": amounts.money(amount, currency)}
+            for (type_, currency), amount in found.accounts.items()
+        ]
+        options.output.rows(rows, ("account", "amount"))
+        options.output.rows(differences, ("!id", "what", "ledger", "found"))
     if differences:
         message = f"{len(differences)} differences, the first: {differences[0]}"
         error_line("Unbalanced", message, json=options.json)
@@ -120,10 +124,7 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
         }
         for each, event in zip(opened, events, strict=True)
     ]
-    if rows or options.json:
-        options.output.rows(rows, ("since", "alert", "message"))
-    else:
-        options.output.note("No alerts.")
+    options.output.rows(rows, ("alert", "message", "?since", "+!eventId"), empty="No alerts.")
     return 1 if rows else 0
 
 

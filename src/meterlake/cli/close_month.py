@@ -256,8 +256,11 @@ def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> No
         options.output.note(f"{closing.month} is closed.")
     else:
         _show_review(closing, options)
-        again = f"meterlake close-month {closing.month}{' --early' if decision.early else ''}"
-        options.output.note(f"Look at the bills, then: {again} --approve, or --reject REASON")
+        again = f"close-month {closing.month}{' --early' if decision.early else ''}"
+        options.output.note("Look at the bills, then approve or reject them:")
+        options.output.command(f"bill review --month {closing.month}")
+        options.output.command(f"{again} --approve")
+        options.output.command(f"{again} --reject REASON")
 
 
 def _show_review(closing: "Closing", options: Options) -> None:
@@ -275,11 +278,11 @@ def _show_review(closing: "Closing", options: Options) -> None:
     elif bills:
         amounts = AmountText.read(closing.stores, closing.org_id)
         rows = [
-            each.to_wire() | {"total": amounts.write(each.total, each.currency)}
+            each.to_wire() | {"total": amounts.money(each.total, each.currency)}
             for each in bills[:_LISTED]
         ]
         more = f", the {_LISTED} largest of {len(bills):,}" if bills[_LISTED:] else ""
-        columns = ("account", "billDate=bill date", "total", "currency", "status")
+        columns = ("!account", "billDate=bill date", "total", "status")
         options.output.rows(rows, columns, f"Bills of {closing.month}{more}")
     show_review(found, options.output)
     closing.note_shown()

@@ -1,6 +1,7 @@
 """`meterlake config`: configuration as code."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,11 +15,14 @@ from meterlake.cli.output import problem_lines
 from meterlake.model.errors import Invalid, MeterlakeError
 
 if TYPE_CHECKING:
+    from meterlake.cli.output import Output
     from meterlake.model.proposal import Document
     from meterlake.pipeline.config.configure import EntityChange
 
 # Who changed an entity, in its history and its envelope.
 AUTHOR: Final = "cli"
+# More entities than these are counted by kind; --wide lists them.
+_LISTED_MAX: Final = 12
 
 
 def register(app: App) -> None:
@@ -118,9 +122,7 @@ def _confirm_deletions(changes: "list[EntityChange]", options: Options) -> froze
     if options.json or not sys.stdin.isatty():
         rule = f"together with --yes, as nobody can be asked about {len(gone)} deletions; --dry-run shows them"
         raise Invalid("--prune", "true", rule)
-    options.output.rows(
-        [row for change in gone for row in _rows(change)], ("action", "kind", "name")
-    )
+    _show_entities(gone, "deleted", options.output)
     sys.stdout.write(f"Delete {'this' if len(gone) == 1 else f'these {len(gone)}'}? [y/N] ")
     sys.stdout.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
@@ -173,9 +175,10 @@ def _to_wire(change: "EntityChange") -> dict[str, Any]:
 
 def _show(changes: list["EntityChange"], options: Options, *, dry_run: bool) -> None:
     output = options.output
-    rows = [row for change in changes for row in _rows(change)]
-    if rows:
-        output.rows(rows, ("action", "kind", "name", "field", "old", "new"))
+    for action in ("created", "deleted"):
+        _show_entities([each for each in changes if each.action == action], action, output)
+    updated = [row for change in changes if change.action == "updated" for row in _rows(change)]
+    output.rows(updated, ("action", "kind", "!name", "field", "old", "new"))
     for change in changes:
         if change.ignored:
             output.note(f"{change.place}: ignored: {', '.join(change.ignored)}")
@@ -185,6 +188,17 @@ def _show(changes: list["EntityChange"], options: Options, *, dry_run: bool) -> 
         counts[str(change.action)] = counts.get(str(change.action), 0) + 1
     summary = ", ".join(f"{count} {action}" for action, count in counts.items()) or "no entities"
     output.note(f"{summary}{' (dry run: nothing was written)' if dry_run else ''}")
+
+
+def _show_entities(changes: list["EntityChange"], action: str, output: "Output") -> None:
+    """Print entities that came or went: one by one if they are few, or how many of each kind."""
+    if len(changes) <= _LISTED_MAX or output.wide:
+        rows = [row for change in changes for row in _rows(change)]
+        output.rows(rows, ("action", "kind", "!name"))
+        return
+    counts = Counter(change.kind for change in changes)
+    rows = [{"kind": kind, "count": count} for kind, count in counts.items()]
+    output.rows(rows, ("kind", f"count={action}"))
 
 
 def _note_without_effect(changes: list["EntityChange"], options: Options) -> None:

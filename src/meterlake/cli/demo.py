@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.amounts import AmountText
 from meterlake.cli.flow_process import run_flow_module
 from meterlake.cli.ingest import COLUMNS, incomplete
 from meterlake.cli.output import Output
@@ -207,20 +208,22 @@ def _aggregate(stage: Stage) -> None:
 
 def _bill(stage: Stage) -> None:
     import sample_data
-    from meterlake.cli import tables
     from meterlake.cli.billing.bill import show_bills
+    from meterlake.cli.tables import Bar
     from meterlake.model.period import Month
     from meterlake.pipeline.billing.jobs import bill
 
     stage.output.begin("bill", "Quantities priced: a bill for every account")
     month = Month.parse(sample_data.MONTH)
     result = bill(stage.stores, stage.organization.id, month, author="demo")
-    show_bills(result, stage.output)
-    if not stage.output.json:
-        ours = [each for each in result.bills if each.currency == CURRENCY]
-        largest = sorted(ours, key=lambda each: (-each.total, each.account_code))[:LARGEST]
-        bars = [(each.account_code, each.total) for each in largest]
-        tables.show_bars(bars, f"The {LARGEST} largest bills in {CURRENCY}")
+    amounts = AmountText.read(stage.stores, stage.organization.id)
+    show_bills(result, amounts, stage.output)
+    ours = [each for each in result.bills if each.currency == CURRENCY]
+    largest = sorted(ours, key=lambda each: (-each.total, each.account_code))[:LARGEST]
+    bars = [
+        Bar(each.account_code, each.total, amounts.write(each.total, CURRENCY)) for each in largest
+    ]
+    stage.output.bars(bars, f"The {LARGEST} largest bills in {CURRENCY}")
 
 
 def _export(stage: Stage) -> None:
@@ -261,14 +264,13 @@ def _answers(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def _look(stage: Stage) -> None:
-    from meterlake.cli import tables
+    from meterlake.cli.tables import Bar
     from meterlake.pipeline.publish.query import query
 
     stage.output.begin("sql", "The live lake answers questions")
     with query(stage.stores, stage.organization.id, _PER_DAY) as answer:
         days = [(str(day), Decimal(tokens)) for day, tokens in answer.rows]
-    if stage.output.json:
-        for day, tokens in days:
-            stage.output.line({"day": day, "tokens": tokens})
-    else:
-        tables.show_bars(days, "Tokens per day in Berlin")
+    for day, tokens in days if stage.output.json else ():
+        stage.output.line({"day": day, "tokens": tokens})
+    bars = [Bar(day, tokens, f"{tokens:,f}") for day, tokens in days]
+    stage.output.bars(bars, "Tokens per day in Berlin")

@@ -50,8 +50,9 @@ def list_events(
         for event in found:
             options.output.line(event)
     else:
-        columns = ("eventTime=time", "eventName=event", "message", "id")
-        options.output.rows(map(_brief, found), columns)
+        columns = ("!id", "eventName=event", "message", "?eventTime=time")
+        empty = "No events." if actioned else "No events that nobody has seen to."
+        options.output.rows(map(_brief, found), columns, empty=empty)
 
 
 def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:

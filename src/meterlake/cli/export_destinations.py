@@ -13,8 +13,8 @@ Code = Annotated[str, Parameter(name="CODE", required=True)]
 Kind = Literal["s3", "gcs", "local"]
 Order = Literal["time-first", "type-first"]
 LISTED: Final = (
-    *("code", "name", "destinationType=type", "bucketName=bucket", "prefix"),
-    *("partitionOrder=order",),
+    *("!code", "destinationType=type", "bucketName=bucket", "prefix"),
+    *("?partitionOrder=order", "?name"),
 )
 
 
@@ -97,7 +97,7 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
 
     with options.open() as (stores, organization):
         found = list_destinations(stores, organization.id)
-    options.output.rows(found, LISTED)
+    options.output.rows(found, LISTED, empty="No destinations.")
 
 
 def create(

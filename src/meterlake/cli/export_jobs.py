@@ -11,8 +11,8 @@ from meterlake.cli.options import NO_OPTIONS, Limit, Options
 Job = Annotated[str, Parameter(name="JOB", required=True)]
 Status = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
 LISTED: Final = (
-    *("id", "sourceType=source", "status", "dateCreated=created", "scheduledFor=due"),
-    *("finishedAt=finished", "rows", "error"),
+    *("!id", "status", "?sourceType=source", "?rows", "error", "?dateCreated=created"),
+    *("?scheduledFor=due", "?finishedAt=finished"),
 )
 _PAGE: Final = 50
 
@@ -61,7 +61,8 @@ def list_(
             end=instant("--until", until),
         )
         found = list_jobs(stores, organization.id, filters, Page(limit))["data"]
-    options.output.rows([_flat(each) for each in found] if not options.json else found, LISTED)
+    rows = found if options.json else [_flat(each) for each in found]
+    options.output.rows(rows, LISTED, empty="No exports.")
 
 
 def show(job: Job, /, *, options: Options = NO_OPTIONS) -> None:

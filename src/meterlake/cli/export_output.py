@@ -17,13 +17,13 @@ def show_exported(exported: "Exported", output: "Output") -> None:
     files: list[dict[str, Any]] = [
         file | {"file": str(file["key"]).rpartition("/")[2]} for file in exported.manifest["files"]
     ]
-    output.rows(files, ("type", "rows", "bytes", "file"))
+    output.rows(files, ("type", "rows", "bytes", "?!file"))
     plural = "" if len(files) == 1 else "s"
     output.note(f"{exported.rows:,} rows in {len(files)} file{plural}{_at(exported)}")
     for destination in exported.places:
         output.note(f"manifest {destination.manifest_url}")
     if exported.download is not None:
-        output.note(f"kept for a day: meterlake export jobs download {exported.job_id}")
+        output.note(f"kept for a day: `meterlake export jobs download {exported.job_id}`")
 
 
 def _at(exported: "Exported") -> str:

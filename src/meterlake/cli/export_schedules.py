@@ -23,8 +23,8 @@ _OFF: Final = (
     "No schedule runs: exports are in preview, which the organization's features switch on."
 )
 LISTED: Final = (
-    *("code", "name", "sourceType=source", "clock=runs", "enabled", "nextRun=next run"),
-    *("lastStatus=last job",),
+    *("!code", "clock=runs", "enabled", "?nextRun=next run", "?lastStatus=last job"),
+    *("?sourceType=source", "?name"),
 )
 
 
@@ -108,7 +108,7 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
     with options.open() as (stores, organization):
         found = list_schedules(stores, organization.id)
         runs = schedules_run(stores, organization.id)
-    options.output.rows(found, LISTED)
+    options.output.rows(found, LISTED, empty="No schedules.")
     _note(options, runs=runs)
 
 

@@ -31,7 +31,9 @@ def show(*, options: HomeOptions = NO_HOME_OPTIONS) -> None:
         {"setting": name, "value": value, "variable": variable(name)}
         for name, value in sorted(found.items())
     ]
-    options.output.rows(rows, ("setting", "value", "variable"))
+    options.output.rows(
+        rows, ("!setting", "value", "?variable"), empty="The home holds no settings."
+    )
 
 
 def change(
@@ -55,7 +57,7 @@ def change(
     work(options.settings(), name, value)
     if name in {"lake", "catalog"}:
         options.output.note(
-            "Lakes that are there stay where they are; meterlake move-lake moves them."
+            "Lakes that are there stay where they are; `meterlake move-lake` moves them."
         )
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 Url = Annotated[str, Parameter(name="URL", required=True)]
 _CLAIMS: Final = 20
-_SHOWN: Final = ("key=object", "status", "received", "attempt", "accepted", "rejected", "error")
+_SHOWN: Final = (
+    *("key=object", "status", "accepted", "rejected", "error", "?received", "?attempt"),
+)
 
 
 def register(app: App) -> None:

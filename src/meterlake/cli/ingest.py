@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from meterlake.model.receipt import Receipt
 
 COLUMNS: Final = (
-    *("name=file", "status", "received", "accepted", "repeats", "rejected", "incomplete"),
-    *("newAccounts=new accounts", "reasons", "detail"),
+    *("name=file", "status", "?received", "accepted", "?repeats", "rejected", "reasons", "detail"),
+    *("?incomplete", "?newAccounts=new accounts"),
 )
 
-ROW_COLUMNS: Final = ("row", "reason", "field", "meter", "uid", "detail")
+ROW_COLUMNS: Final = ("row", "!reason", "field", "?meter", "detail", "?uid")
 _SHOWN_ROWS: Final = 20
 
 

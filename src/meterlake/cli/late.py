@@ -137,8 +137,8 @@ def _apply(stores: "Stores", org_id: str) -> None:
 def show_late_usage(found: "Sequence[LateUsage]", amounts: AmountText, output: "Output") -> None:
     """Print the late usage of bills as a table, and what can be done about what is open."""
     columns = (
-        *("account", "period", "billDate=bill date", "came=what came", "when", "measurements"),
-        *("difference", "currency", "done", "where"),
+        *("!account", "!period", "came=what came", "difference", "done", "where"),
+        *("?billDate=bill date", "?when", "?measurements", "+!bill"),
     )
     output.rows([_row(each, amounts) for each in found], columns, "Late usage of bills")
     for sentence in _next_steps(found, amounts):
@@ -154,8 +154,8 @@ def _row(late: "LateUsage", amounts: AmountText) -> dict[str, Any]:
         "came": _sources(late),
         "when": min(each.first for each in late.sources).replace(microsecond=0),
         "measurements": late.measurements,
-        "difference": None if amount is None else amounts.write(amount, late.currency, sign=True),
-        "currency": late.currency,
+        "difference": None if amount is None else amounts.money(amount, late.currency, sign=True),
+        "bill": late.bill_id,
         "done": _DONE[late.status.value],
         "where": _where(late),
     }
@@ -201,9 +201,7 @@ def _together(late: "Iterable[LateUsage]", amounts: AmountText) -> str:
     for each in late:
         if each.difference is not None:
             sums[each.currency] += each.difference
-    text = ", ".join(
-        f"{amounts.write(total, code, sign=True)} {code}" for code, total in sorted(sums.items())
-    )
+    text = amounts.sums(dict(sorted(sums.items())), sign=True)
     return f", together {text}" if text else ""
 
 
@@ -239,7 +237,7 @@ def show_late(found: "Sequence[Late]", output: "Output") -> None:
         for each in found
     ]
     columns = (
-        *("period", "closedBy=closed by", "meters", "accounts", "measurements"),
-        *("firstReceived=first received", "lastReceived=last received"),
+        *("!period", "closedBy=closed by", "meters", "accounts", "measurements"),
+        *("?firstReceived=first received", "?lastReceived=last received"),
     )
     output.rows(rows, columns, "Late for closed periods")

@@ -40,7 +40,7 @@ def check(
     with options.open() as (stores, organization):
         problems = mapping_problems(stores, organization.id, load_mapping(file))
         found = list(preview_files(stores, organization, expand(paths), file))
-    options.output.rows([{"problem": each} for each in problems], ["problem"])
+    options.output.rows([{"problem": each} for each in problems], ("problem",))
     if problems:
         error_line("UnreadableMapping", f"{file.name}: {problems[0]}", json=options.json)
     elif not options.json:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 Location = Annotated[str | None, Parameter(show_default=False)]
-_COLUMNS = ("organization", "files", "bytes", "sent", "catalogRows=catalog rows", "snapshot")
+_COLUMNS = (*("organization", "files", "bytes", "sent", "?catalogRows=catalog rows", "?snapshot"),)
 
 
 def register(app: App) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter, Token, validators
 
 from meterlake.cli.garbage import resume_collection
+from meterlake.cli.next_steps import note_home, note_organization
 from meterlake.cli.output import Output
 from meterlake.model.errors import Invalid, NotFound
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from meterlake.stores.state import Organization
 
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
-Json = Annotated[bool, Parameter(negative="", show_default=False)]
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def user_name() -> str:
@@ -57,15 +58,17 @@ class HomeOptions:
     Attributes:
         home: The folder that holds everything; ./meterlake-home by default.
         json: Print one JSON object per line instead of a table.
+        wide: Show every column of tables, however wide they get.
     """
 
     home: Home = None
-    json: Json = False
+    json: Switch = False
+    wide: Switch = False
 
     @property
     def output(self) -> Output:
         """Where results go."""
-        return Output(json=self.json)
+        return Output(json=self.json, wide=self.wide)
 
     def settings(self) -> "Settings":
         """The settings of the home.
@@ -73,7 +76,9 @@ class HomeOptions:
         Raises:
             Invalid: An environment variable or a line of `.env` breaks a rule.
         """
-        return read_settings(self.home)
+        found = read_settings(self.home)
+        note_home(found)
+        return found
 
 
 @Parameter(name="*")
@@ -120,6 +125,8 @@ class Options(HomeOptions):
         with open_stores(settings) as stores:
             resume_collection()
             organization = stores.state.organization(self.org)
+            if stores.state.count_organizations() > 1:
+                note_organization(organization.code)
             try:
                 yield stores, organization
             except (NotFound, Invalid) as error:

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from meterlake.cli import next_steps
 from meterlake.cli.controls import CONTROLS
 
 if TYPE_CHECKING:
+    from meterlake.cli.tables import Bar, TableColumn
     from meterlake.pipeline.config.file_problems import ConfigurationProblem
     from meterlake.pipeline.jobs.progress import Progress
 
@@ -16,18 +18,29 @@ Advance: TypeAlias = Callable[[int], None]
 
 
 class Output:
-    """Where a command's results go: one table or one JSON object per line."""
+    """Where a command's results go: tables and sentences, or one JSON object per line.
 
-    def __init__(self, *, json: bool) -> None:
+    Attributes:
+        json: Whether programs read it.
+        wide: Whether tables show every column, however wide they get.
+    """
+
+    def __init__(self, *, json: bool, wide: bool = False) -> None:
         self.json = json
+        self.wide = wide
 
-    def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str = "") -> None:
+    def rows(
+        self, rows: Iterable[Row], columns: Sequence[str], title: str = "", empty: str = ""
+    ) -> None:
         """Print rows: every member of them as JSON, or some of them as a table.
 
         Args:
             rows: Objects with members under their wire names.
-            columns: The members that the table shows, `member` or `member=Heading`.
+            columns: The members that the table shows, `member` or `member=Heading`. With `!` before
+                it, its values are never broken, so that people can copy them; with `?`, it is
+                shown where there is room for it; with `+`, only a wide table shows it.
             title: What stands above the table.
+            empty: The sentence that people read if there are no rows.
         """
         if self.json:
             for row in rows:
@@ -35,8 +48,25 @@ class Output:
             return
         from meterlake.cli import tables
 
-        pairs = [(member, heading or member) for member, _, heading in _split_columns(columns)]
-        tables.show(list(rows), pairs, title)
+        shown = list(rows)
+        tables.show(shown, list(self._columns(columns)), title, self._width())
+        if not shown and empty:
+            self.note(empty)
+
+    def _columns(self, columns: Sequence[str]) -> "Iterator[TableColumn]":
+        from meterlake.cli.tables import TableColumn
+
+        for each in columns:
+            flags = each[: len(each) - len(each.lstrip("!?+"))]
+            member, _, heading = each.removeprefix(flags).partition("=")
+            if self.wide or "+" not in flags:
+                yield TableColumn(member, heading or member, "!" in flags, "?" in flags)
+
+    def _width(self) -> int | None:
+        """How wide tables may be; None if they may be as wide as they need."""
+        from meterlake.cli.tables import terminal_width
+
+        return None if self.wide else terminal_width()
 
     def record(self, record: Row, title: str = "") -> None:
         """Print one object: as JSON, or as a table of its members."""
@@ -45,7 +75,15 @@ class Output:
             return
         from meterlake.cli import tables
 
-        tables.show_record(record, title)
+        tables.show_record(record, title, self._width())
+
+    def bars(self, bars: "Sequence[Bar]", title: str, *, changes: bool = False) -> None:
+        """Print a picture for people: bars in proportion to numbers, or to changes of them."""
+        from meterlake.cli import tables
+
+        draw = tables.show_changes if changes else tables.show_bars
+        if not self.json:
+            draw(bars, title, self._width())
 
     def line(self, value: Any) -> None:
         """Print one JSON line; numbers keep their digits."""
@@ -55,7 +93,27 @@ class Output:
         sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """Print a sentence for people; programs do not see it."""
+        """Print a sentence for people; programs do not see it.
+
+        A command between backquotes gets the options that it needs for this home and organization.
+        """
+        if self.json:
+            return
+        from meterlake.cli.tables import wrap_sentence
+
+        told = next_steps.complete(text).translate(CONTROLS)
+        sys.stdout.write(wrap_sentence(told, self._width()) + "\n")
+
+    def command(self, words: str) -> None:
+        """Print a command for people to copy, on a line of its own.
+
+        Args:
+            words: The command and its arguments, without the program's name.
+        """
+        self.text(f"  {next_steps.command(words)}")
+
+    def text(self, text: str) -> None:
+        """Print a text for people whose lines are as they should be."""
         if not self.json:
             sys.stdout.write(text.translate(CONTROLS) + "\n")
 
@@ -87,10 +145,6 @@ class Output:
         return not self.json and sys.stderr.isatty()
 
 
-def _split_columns(columns: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    return (column.partition("=") for column in columns)
-
-
 def problem_lines(
     kind: str, message: str, problems: "Sequence[ConfigurationProblem]", *, json: bool
 ) -> None:
@@ -110,7 +164,7 @@ def problem_lines(
 
 def error_line(kind: str, message: str, *, json: bool) -> None:
     """Print an error to stderr as exactly one line."""
-    text = " ".join(message.split())
+    text = next_steps.complete(" ".join(message.split()))
     if json:
         from meterlake.model import wire
 

@@ -1,5 +1,6 @@
 """`meterlake publish` and `report`: data for others."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,8 +65,10 @@ def show_published(published: "Published", attach: str, output: "Output") -> Non
     )
     if published.parquet:
         output.note(f"Parquet files: {published.parquet}")
-    output.note(f"The live lake by the same names: duckdb -init {published.live}")
-    output.note(f"Its tables in any session of DuckDB {published.duckdb}: {attach}")
+    output.note("The live lake by the same names:")
+    output.text(f"  duckdb -init {shlex.quote(str(published.live))}")
+    output.note(f"Its tables in any session of DuckDB {published.duckdb}:")
+    output.text(f"  {attach}")
 
 
 def report(

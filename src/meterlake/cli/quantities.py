@@ -19,7 +19,7 @@ from meterlake.stores.state.core import account_names
 
 # What does not add up over accounts, such as a maximum or a ratio, has no sum.
 _ADDITIVE: Final = {Reduce.SUM, Reduce.COUNT}
-_COLUMNS: Final = ("aggregation", "accounts", "measurements", "units=units, all accounts", "unit")
+_COLUMNS: Final = ("!aggregation", "accounts", "measurements", "units=units, all accounts", "unit")
 
 
 @dataclass(frozen=True, slots=True)

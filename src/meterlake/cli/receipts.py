@@ -8,8 +8,8 @@ from meterlake.cli.options import NO_OPTIONS, Limit, Options
 from meterlake.cli.rejected import Instant, Text, instant
 
 COLUMNS: Final = (
-    *("name=file", "status", "received", "accepted", "repeats", "rejected", "reasons"),
-    *("retractedBy=retracted by", "reason=failed for", "receivedAt=received at", "source"),
+    *("!source", "name=file", "status", "?received", "accepted", "?repeats", "rejected"),
+    *("?reasons", "retractedBy=retracted by", "reason=failed for", "?receivedAt=received at"),
 )
 _SHOWN_DIGITS: Final = 12
 _PAGE: Final = 50
@@ -52,7 +52,7 @@ def list_(
         found = list_receipts(stores, organization.id, filters, limit)
         if not found and name is not None:
             check_source(stores, organization.id, name)
-    options.output.rows([_with_source(each) for each in found], COLUMNS)
+    options.output.rows([_with_source(each) for each in found], COLUMNS, empty="No receipts.")
 
 
 def show(source: str, /, *, options: Options = NO_OPTIONS) -> None:

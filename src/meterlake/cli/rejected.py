@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from meterlake.stores import Stores
     from meterlake.stores.lake.rejected import RejectedFilter, Status
 
-COLUMNS: Final = ("id", "name=file", "row", "reason", "field", "meter", "uid", "detail", "status")
+COLUMNS: Final = (
+    *("!id", "!reason", "?meter", "?field", "detail", "?status"),
+    *("?name=file", "?row", "?uid"),
+)
 _PAGE: Final = 100
 Text = Annotated[str | None, Parameter(show_default=False)]
 Instant = Annotated[str | None, Parameter(show_default=False)]
@@ -125,11 +128,11 @@ def list_(
         if not found:
             check_named(stores, organization.id, filters)
             aside = count_set_aside(stores, organization.id, filters)
-    options.output.rows([row.to_wire() for row in found], COLUMNS)
+    columns = [each for each in COLUMNS if status == "all" or each != "?status"]
+    empty = "No rejected rows." if status == "all" else f"No {status} rows."
+    options.output.rows([row.to_wire() for row in found], columns, empty=empty)
     if len(found) == limit:
         options.output.note(f"There may be more: --after {found[-1].place}")
-    if not found:
-        options.output.note("No rejected rows." if status == "all" else f"No {status} rows.")
     for name, rows in aside.items():
         options.output.note(f"{rows:,} {name}: --status {name}")
 
@@ -152,7 +155,7 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     history = found.pop("history")
     options.output.record(found)
     decisions = found.pop("decisions", [])
-    columns = ("at", "name=file", "row", "requeued", "edited", "reason", "detail")
+    columns = ("at", "?name=file", "?row", "requeued", "?edited", "reason", "detail")
     options.output.rows([_outcome(each) for each in history], columns, "What became of it")
     if decisions:
         title = "Who gave it up, and took it up again"

@@ -167,7 +167,11 @@ def _show(answer: "QueryResult", output: "Output") -> None:
 
     rows = list(islice(answer.rows, TABLE_ROWS))
     named = [dict(zip(answer.columns, row, strict=True)) for row in rows]
-    tables.show(named, [(column, column) for column in answer.columns])
+    columns = [tables.TableColumn(each, each) for each in answer.columns]
+    width = None if output.wide else tables.terminal_width()
+    tables.show(named, columns, width=width, keep_empty=True)
+    if not rows:
+        output.note("No rows.")
     if next(answer.rows, None) is not None:
         output.note(f"The first {TABLE_ROWS:,} rows; --json, --csv and --parquet give all.")
 

@@ -40,7 +40,7 @@ def _show(found: "StatusReport", output: "Output") -> None:
     meters = [_to_seconds(meter.to_wire()) for meter in found.meters]
     output.rows(
         meters,
-        ("meter", "measurements", "firstTs=first", "lastTs=last", "lastReceived=received"),
+        ("!meter", "measurements", "?firstTs=first", "lastTs=last", "?lastReceived=received"),
         "Measurements",
     )
     total = found.totals
@@ -55,16 +55,20 @@ def _show(found: "StatusReport", output: "Output") -> None:
         rows = [{"reason": reason, "rows": rows} for reason, rows in found.rejected.items()]
         output.rows(rows, ("reason", "rows"), "Rejected at present")
     if found.alerts:
-        output.rows(map(_to_seconds, found.alerts), ("since", "alert", "subject"), "Open alerts")
+        output.rows(map(_to_seconds, found.alerts), ("since", "alert", "!subject"), "Open alerts")
     for sentence in found.without_effect:
         output.note(f"organizationConfig: {sentence}")
     if found.late:
         show_late(found.late, output)
-    counts = ("name", "status", "received", "accepted", "repeats", "rejected", "finished")
+    counts = (
+        *("name", "status", "?received", "accepted", "?repeats", "rejected"),
+        *("?finished", "+!identity"),
+    )
     output.rows(map(_to_seconds, found.sources), counts, "Last files")
     if found.jobs:
         jobs = map(_to_seconds, found.jobs)
-        output.rows(jobs, ("kind", "status", "parameters", "created", "error"), "Last jobs")
+        columns = ("kind", "status", "parameters", "error", "?created", "+!id")
+        output.rows(jobs, columns, "Last jobs")
 
 
 def _to_seconds(row: dict[str, Any]) -> dict[str, Any]:

@@ -207,11 +207,11 @@ def _show_explained(found: dict[str, Any], output: "Output") -> None:
     if "statement" in found:
         from meterlake.model import wire
 
-        output.note(f"\n{found['statement']}\n\n{wire.dumps(found['parameters']).decode()}\n")
+        output.text(f"\n{found['statement']}\n\n{wire.dumps(found['parameters']).decode()}\n")
     if not found["snapshotKept"]:
         output.note("The snapshot is not kept any more; measurements are as they are now.")
     if found["measurements"]:
-        columns = ("file", "row", "uid", "ts", "value", "receivedAt=received at")
+        columns = ("file", "row", "ts", "value", "?uid", "?receivedAt=received at")
         output.rows(found["measurements"], columns, "Measurements")
     if found["more"]:
         output.note(f"The first of {found['measurementCount']:,}; --limit gives more.")

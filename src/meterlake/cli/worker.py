@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from cyclopts.types import Port
 from cyclopts.validators import Number
 
-from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions, Json
+from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions, Switch
 from meterlake.cli.output import Output
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def health(
     *,
     url: str = "http://127.0.0.1:8000",
     timeout: Seconds = 10.0,
-    json: Json = False,
+    json: Switch = False,
 ) -> None:
     """Ask a server or a worker whether it is ready; the exit code is 1 if it is not.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.period import Period, format_instant, parse_instant
@@ -50,6 +50,18 @@ class Action(StrEnum):
     DROP = "drop"
     REVERT = "revert"
     FAIL = "fail"
+
+
+class NextStep(NamedTuple):
+    """What can be done with a backfill next.
+
+    Attributes:
+        what: In words.
+        words: The command, without the program's name.
+    """
+
+    what: str
+    words: str
 
 
 def check_backfill_id(id: str) -> str:
@@ -189,6 +201,24 @@ class Backfill:
     def done(self, action: Action, at: datetime, author: str, detail: str | None = None) -> Any:
         """The same with one more entry of its history."""
         return replace(self, history=(*self.history, Done(action, at, author, detail)))
+
+    def next_steps(self) -> list[NextStep]:
+        """What can be done with it now, the most usual first."""
+        if self.status is BackfillStatus.STAGED:
+            steps = [
+                NextStep("Nothing is changed yet. Apply it:", f"backfill apply {self.id}"),
+                NextStep("Or throw it away:", f"backfill drop {self.id}"),
+            ]
+            if any(each.get("amounts") for each in self.summary.get("bills", ())):
+                what = "What it does to bills month by month, with balances and commitments:"
+                steps.append(NextStep(what, f"bill what-if --backfill {self.id}"))
+            return steps
+        if self.status is BackfillStatus.APPLIED:
+            late = NextStep("What it changed of months that are closed or billed:", "late")
+            return [late, NextStep("To undo it:", f"backfill revert {self.id}")]
+        if self.status in {BackfillStatus.STAGING, BackfillStatus.FAILED}:
+            return [NextStep("To go on where it stopped:", f"backfill start --id {self.id}")]
+        return []
 
     def to_wire(self) -> dict[str, Any]:
         """The line of `--json`."""

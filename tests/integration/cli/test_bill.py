@@ -32,7 +32,7 @@ def lines_of(home, capsys, *options):
             "--month: '2026-09' is not allowed: absent",
         ),
         (("--recalculate", NO_ID), f"--recalculate: '{NO_ID}' is not allowed: the id of an exi"),
-        (("--recalculate", "one"), "--recalculate: 'one' is not allowed: an id"),
+        (("--recalculate", "one"), "no bill 'one'; there are no bills"),
         (("--date", "2026-10-01", "--account", "nobody"), "no account 'nobody'"),
     ],
 )

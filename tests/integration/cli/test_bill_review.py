@@ -55,8 +55,8 @@ def test_bills_that_were_made_have_nothing_open(home, capsys):
 
 def test_a_month_that_nobody_billed_has_its_bills_missing(home, capsys):
     assert opened(home) == [
-        ("MissingBill", "acme", "no bill of 2026-10-01; it would come to 73.5 USD"),
-        ("MissingBill", "bolt", "no bill of 2026-10-01; it would come to 131 USD"),
+        ("MissingBill", "acme", "no bill of 2026-10-01; it would come to 73.50 USD"),
+        ("MissingBill", "bolt", "no bill of 2026-10-01; it would come to 131.00 USD"),
     ]
     assert run(["bill", "review", "--month", "2026-09", "--json"]) == 1
     first = json.loads(capsys.readouterr().out.splitlines()[0])
@@ -128,7 +128,7 @@ def test_late_usage_is_open_until_the_policy_has_dealt_with_it(home):
 
     [found] = review_bills(home.stores, home.org_id, SEPTEMBER)
     assert (found.kind.value, found.subject) == ("LateUsage", "acme")
-    assert "comes to +1 USD" in found.detail
+    assert "comes to +1.00 USD" in found.detail
     assert run(shlex.split(found.command)[1:]) == 0
 
     settings(home, lateUsage="RECALCULATE")
@@ -151,8 +151,8 @@ def test_rejected_rows_of_the_month_are_open_and_those_of_others_are_not(home):
     [found] = review_bills(home.stores, home.org_id, SEPTEMBER)
     assert found.command == "meterlake rejected list --reason InvalidNumber"
     assert opened(home, Month(2026, 8)) == [
-        ("MissingBill", "acme", "no bill of 2026-09-01; it would come to 31 USD"),
-        ("MissingBill", "bolt", "no bill of 2026-09-01; it would come to 31 USD"),
+        ("MissingBill", "acme", "no bill of 2026-09-01; it would come to 31.00 USD"),
+        ("MissingBill", "bolt", "no bill of 2026-09-01; it would come to 31.00 USD"),
     ]
 
     settings(home, reviewRejectedRows=2)
@@ -175,9 +175,13 @@ def test_a_total_that_jumped_is_open(home):
         (
             "TotalJumped",
             "acme",
-            "73.5 USD is 137 % above the median of 2 bills before: 31 USD",
+            "73.50 USD is 137 % above the median of 2 bills before: 31.00 USD",
         ),
-        ("TotalJumped", "bolt", "131 USD is 323 % above the median of 2 bills before: 31 USD"),
+        (
+            "TotalJumped",
+            "bolt",
+            "131.00 USD is 323 % above the median of 2 bills before: 31.00 USD",
+        ),
     ]
     settings(home, reviewTotalPercent=Decimal("137.1"), reviewTotalPeriods=1)
     assert [each[:2] for each in opened(home)] == [("TotalJumped", "bolt")]
@@ -191,8 +195,8 @@ def test_a_total_after_bills_of_nothing_is_no_percentage(home):
     bill_months(home, 8, 9)
 
     assert opened(home) == [
-        ("TotalJumped", "acme", "42.5 USD is above the bill before: 0 USD"),
-        ("TotalJumped", "bolt", "100 USD is above the bill before: 0 USD"),
+        ("TotalJumped", "acme", "42.50 USD is above the bill before: 0.00 USD"),
+        ("TotalJumped", "bolt", "100.00 USD is above the bill before: 0.00 USD"),
     ]
 
 

@@ -20,7 +20,7 @@ def empty(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ((), "ids of bills, --month or --all is required"),
+        ((), "BILL, --month or --all is required"),
         ((NO_ID,), f"no bill '{NO_ID}'"),
         ((NO_ID, "--month", "2026-09"), "--month: '2026-09' is not allowed: absent"),
         (("--all", "--month", "2026-09"), "--all: true is not allowed: absent"),

@@ -347,10 +347,8 @@ def test_whoever_dies_after_a_step_the_month_is_closed_once(
 def test_bills_that_nobody_was_shown_are_not_approved(home, capsys):
     assert close(home, "--approve") == 1
 
-    assert (
-        "the bills of 2026-10 were not shown yet: run `meterlake close-month 2026-10`"
-        in refusal(capsys)
-    )
+    told = f"the bills of 2026-10 were not shown yet: run `meterlake close-month 2026-10 --home {home}`"
+    assert told in refusal(capsys)
     assert seen(home) == ([], [])
     assert (home / "drop" / "acme" / "inbox" / "usage-1.csv").exists()
 
@@ -367,7 +365,8 @@ def test_a_review_shows_the_bills_and_what_is_open_about_them(home, capsys):
     assert run(["close-month", MONTH, "--home", str(home)]) == 0
     shown = capsys.readouterr().out
     assert "20.00" in shown
-    assert "meterlake close-month 2026-10 --approve, or --reject REASON" in shown
+    assert f"  meterlake close-month 2026-10 --approve --home {home}\n" in shown
+    assert f"  meterlake close-month 2026-10 --reject REASON --home {home}\n" in shown
 
 
 def month_from_now(months):

@@ -109,7 +109,7 @@ def test_the_diff_can_be_read(home, tmp_path, capsys):
     assert run(["config", "apply", str(changed), "--home", str(home)]) == 0
 
     out = capsys.readouterr().out
-    assert "Language models   Large language models" in out
+    assert "Language models  Large language models" in out
     assert "1 updated" in out
     assert "1 created" in out
 

@@ -1,11 +1,13 @@
 """`meterlake bill`: bills of a month, of a date, or chosen ones again; and what is done with bills."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.amounts import AmountText
+from meterlake.cli.billing import bills as listed_bills
 from meterlake.cli.billing import diff, document, explanation, review, verification, what_if
 from meterlake.cli.billing.statement import statement
 from meterlake.cli.configuration import AUTHOR
@@ -47,10 +49,17 @@ _FIELDS: Final = {
 }
 
 
+BILL_COLUMNS: Final = (
+    *("!bill", "!account", "billDate=bill date", "total", "status", "outcome"),
+    *("?lines", "+!id"),
+)
+
+
 def register(app: App) -> None:
     """Add the commands."""
     bills = App(name="bill")
     bills.default(bill)
+    listed_bills.register(bills)
     review.register(bills)
     verification.register(bills)
     what_if.register(bills)
@@ -71,7 +80,8 @@ class BillChoice:
         date: A bill date, the day after the last one of the periods, such as 2026-11-01.
         frequency: Only bills of plans that are billed so often.
         account: Only these accounts, by code.
-        recalculate: Make these bills again, by id, and no others.
+        recalculate: Make these bills again, and no others: each by its id or the first eight digits
+            of it, by its invoice number, or by the code of its account and the month.
     """
 
     month: MonthText = None
@@ -107,17 +117,23 @@ def bill(
     """
     from meterlake.cli.option_names import as_options
     from meterlake.pipeline.billing.jobs import bill_order
+    from meterlake.pipeline.billing.named_bills import find_bills
 
     if options.all_orgs:
         return _bill_all(choice, options, approve=approve)
 
     with options.open() as (stores, organization), as_options(str, **_FIELDS):
+        if choice.recalculate:
+            _refuse_others(choice)
+            named = find_bills(stores, organization.id, choice.recalculate)
+            choice = replace(choice, recalculate=tuple(named))
         order = _order(choice, approve=approve)
         if choice.account:
             order = of_accounts(stores, organization.id, order, choice.account)
         result = bill_order(stores, organization.id, order, AUTHOR)
         found = _review(stores, organization.id, choice.month, result) if approve else []
-    show_bills(result, options.output)
+        amounts = AmountText.read(stores, organization.id)
+    show_bills(result, amounts, options.output)
     review.show_review(found, options.output)
     if result.failures:
         codes = ", ".join(each.account_code for each in result.failures)
@@ -151,8 +167,6 @@ def of_accounts(
     stores: "Stores", org_id: str, order: "BillOrder", codes: "Sequence[str]"
 ) -> "BillOrder":
     """An order of some accounts only."""
-    from dataclasses import replace
-
     from meterlake.pipeline.billing.jobs import account_ids_of
 
     return replace(order, account_ids=account_ids_of(stores, org_id, codes))
@@ -171,7 +185,6 @@ def _order(choice: BillChoice, *, approve: bool) -> "BillOrder":
     from meterlake.model.problems import read
 
     if choice.recalculate:
-        _refuse_others(choice)
         chosen = read(BillJobRecalculateRequest, {"billIds": list(choice.recalculate)})
         return BillOrder(bill_ids=chosen.bill_ids, approve=approve)
     if choice.month is not None and choice.date is not None:
@@ -197,7 +210,7 @@ def _refuse_others(choice: BillChoice) -> None:
             raise Invalid(option, value, "absent beside --recalculate")
 
 
-def show_bills(result: "BillResult", output: "Output") -> None:
+def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> None:
     """Print what billing a month came to."""
     bills = [_bill(each) for each in result.bills]
     unpriced = [{"type": "unpriced", **each.to_wire()} for each in result.unpriced]
@@ -210,24 +223,24 @@ def show_bills(result: "BillResult", output: "Output") -> None:
         for line in (*bills, *unpriced, *failures, *without):
             output.line(line)
         return
-    from meterlake.cli.tables import Digits
-
-    shown = [line | {"total": Digits(f"{line['total']:,f}")} for line in bills]
-    output.rows(
-        shown, ("account", "billDate=bill date", "lines", "total", "currency", "status", "outcome")
+    shown = [
+        {
+            **line,
+            "bill": line["id"][: listed_bills.ID_DIGITS],
+            "total": amounts.money(line["total"], line["currency"]),
+        }
+        for line in bills
+    ]
+    output.rows(shown, BILL_COLUMNS)
+    columns = (
+        *("!accountCode=account", "aggregationCode=aggregation", "quantity", "reason"),
+        *("?meterCode=meter", "?units=units to price", "?measurements"),
     )
-    if unpriced:
-        columns = (
-            *("accountCode=account", "meterCode=meter", "aggregationCode=aggregation"),
-            *("quantity", "units=units to price", "measurements", "reason"),
-        )
-        rows = [_unpriced_row(each) for each in result.unpriced]
-        output.rows(rows, columns, "Usage that no bill charges for")
-    if failures:
-        output.rows(failures, ("account", "reason"), "Not billed")
-    if without:
-        output.rows(without, ("account", "reason"), "No bill")
-    sums = ", ".join(f"{total:,f} {code}" for code, total in result.totals.items())
+    rows = [_unpriced_row(each) for each in result.unpriced]
+    output.rows(rows, columns, "Usage that no bill charges for")
+    output.rows(failures, ("!account", "reason"), "Not billed")
+    output.rows(without, ("!account", "reason"), "No bill")
+    sums = amounts.sums(result.totals)
     counts = Counter(str(line["outcome"]) for line in bills)
     became = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     output.note(f"{result.days}: {len(bills)} bills ({became or 'none'}), {sums or '0'}")

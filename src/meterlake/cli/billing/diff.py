@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.amounts import AmountText
+from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from meterlake.pipeline.billing.differences.ends import DiffChoice
 
 Version = Annotated[int | None, Parameter(show_default=False)]
-_COLUMNS: Final = ("cause", "name", "what", "version", "who", "when", "lines", "amount=by")
+_COLUMNS: Final = (
+    *("cause", "name", "what", "?who", "amount=by"),
+    *("?when", "?version", "?lines"),
+)
 _UNDONE: Final = "undone=if undone"
-_LINE_COLUMNS: Final = ("cause", "type", "description", "before", "after", "amount=by")
+_LINE_COLUMNS: Final = ("cause", "?type", "description", "before", "after", "amount=by")
 
 
 def register(app: App) -> None:
@@ -30,8 +34,10 @@ def register(app: App) -> None:
     app.command(versions)
 
 
-def diff(
-    bill: str,
+def diff(  # noqa: PLR0913 - a command has as many options as it has
+    bill: BillName,
+    month: BillMonth = None,
+    /,
     *,
     from_: Annotated[Version, Parameter(name="--from")] = None,
     to: Version = None,
@@ -50,10 +56,11 @@ def diff(
     what the bill would be now. Nothing is stored. A difference without a known cause ends the
     command with 1.
 
-    Example: `meterlake bill diff 5d9d4a3e-0000-4000-8000-000000000000 --against now`
+    Example: `meterlake bill diff acme 2026-10 --against now`
 
     Args:
-        bill: The bill, by id.
+        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
+        month: With the code of an account: the month of the bill's last day, such as 2026-10.
         from_: The version of the former content.
         to: The version of the later content.
         against: Compare with what the bill would be now.
@@ -63,33 +70,48 @@ def diff(
 
     choice = _choice(from_, to, against)
     with options.open() as (stores, organization):
-        found = diff_bill(stores, organization.id, bill.lower(), choice)
-        text = _DiffText(found, AmountText.read(stores, organization.id))
+        id_ = bill_named(stores, organization.id, bill, month)
+        found = diff_bill(stores, organization.id, id_, choice)
+        text = _DiffText(
+            found, AmountText.read(stores, organization.id), _again(found.bill_id, choice)
+        )
     text.show(options.output, lines=lines)
     return 0 if found.is_explained else 1
 
 
-def versions(bill: str, *, options: Options = NO_OPTIONS) -> None:
+def versions(bill: BillName, month: BillMonth = None, /, *, options: Options = NO_OPTIONS) -> None:
     """List what a bill said since it was made: each content with its total, and who made it.
 
     An approval or a lock is a version with the content of the one before it, and is not listed.
 
-    Example: `meterlake bill versions 5d9d4a3e-0000-4000-8000-000000000000`
+    Example: `meterlake bill versions 5d9d4a3e`
 
     Args:
-        bill: The bill, by id; also one that was deleted.
+        bill: Its id or the first eight digits of it, its invoice number, or its account's code; of a
+            bill that was deleted, its whole id.
+        month: With the code of an account: the month of the bill's last day, such as 2026-10.
     """
     from meterlake.pipeline.billing.differences.ends import list_bill_versions
 
     with options.open() as (stores, organization):
-        found = list_bill_versions(stores, organization.id, bill.lower())
+        id_ = bill_named(stores, organization.id, bill, month)
+        found = list_bill_versions(stores, organization.id, id_)
         amounts = AmountText.read(stores, organization.id)
-    columns = ("version", "total", "currency", "modified=made", "modifiedBy=by", "replaced", "code")
+    columns = ("version", "total", "modified=made", "modifiedBy=by", "?replaced", "?code")
     if not options.json:
-        found = [each | {"total": amounts.write(each["total"], each["currency"])} for each in found]
+        found = [each | {"total": amounts.money(each["total"], each["currency"])} for each in found]
     options.output.rows(found, columns)
     if len(found) > 1:
-        options.output.note(f"Why do they differ? `meterlake bill diff {bill}`")
+        options.output.note(f"Why do they differ? `meterlake bill diff {id_}`")
+
+
+def _again(bill_id: str, choice: "DiffChoice") -> str:
+    """The command that compares the same contents."""
+    words = ["meterlake bill diff", bill_id]
+    words += [] if choice.first is None else [f"--from {choice.first}"]
+    if choice.last is not None:
+        words.append("--against now" if choice.last == "now" else f"--to {choice.last}")
+    return " ".join(words)
 
 
 def _choice(first: int | None, last: int | None, against: str | None) -> "DiffChoice":
@@ -110,10 +132,15 @@ def _choice(first: int | None, last: int | None, against: str | None) -> "DiffCh
 
 @dataclass(frozen=True, slots=True)
 class _DiffText:
-    """What people read of a difference."""
+    """What people read of a difference.
+
+    Attributes:
+        again: The command that finds it.
+    """
 
     found: "BillDiff"
     amounts: AmountText
+    again: str
 
     def show(self, output: "Output", *, lines: bool) -> None:
         """Print it, and what has no known cause as an error."""
@@ -134,14 +161,14 @@ class _DiffText:
         rows = [self._part_row(each) for each in found.parts]
         undone = (_UNDONE,) if any(row["undone"] not in {"", row["amount"]} for row in rows) else ()
         rows += [self._total_row(each) for each in found.currencies]
-        output.rows(rows, (*_COLUMNS, *undone, "currency"))
+        output.rows(rows, (*_COLUMNS[:5], *undone, *_COLUMNS[5:]))
         for text in self._shared_texts():
             output.note(text)
         if lines:
             listed = [row for part in found.parts for row in self._line_rows(part)]
             output.rows(listed, _LINE_COLUMNS, "By line")
         else:
-            output.note(f"Line by line: `meterlake bill diff {found.bill_id} … --lines`")
+            output.note(f"Line by line: `{self.again} --lines`")
 
     def _report_unexplained(self, *, json: bool) -> None:
         from meterlake.model.bill_differences import CauseKind
@@ -171,22 +198,21 @@ class _DiffText:
             "who": cause.author or "",
             "when": "" if cause.at is None else _second(cause.at),
             "lines": header or "",
-            "amount": self.amounts.write(part.amount, part.currency, sign=True),
+            "amount": self.amounts.money(part.amount, part.currency, sign=True),
             "undone": self._optional(part.if_undone, part.currency, sign=True),
-            "currency": part.currency,
         }
 
     def _total_row(self, currency: str) -> dict[str, Any]:
-        amount = self.amounts.write(self.found.whole(currency), currency, sign=True)
-        return {"cause": "whole", "amount": amount, "currency": currency}
+        amount = self.amounts.money(self.found.whole(currency), currency, sign=True)
+        return {"cause": "whole", "amount": amount}
 
     def _shared_texts(self) -> Iterator[str]:
         """What goes with a cause of the parts of later ones."""
         for part in self.found.parts:
             for each in part.shared:
-                amount = self.amounts.write(abs(each.amount), part.currency)
+                amount = self.amounts.money(abs(each.amount), part.currency)
                 change = "less" if each.amount > 0 else "more"
-                yield f"Without {part.name}, {each.name} would add {amount} {part.currency} {change}."
+                yield f"Without {part.name}, {each.name} would add {amount} {change}."
 
     def _line_rows(self, part: "DifferencePart") -> Iterator[dict[str, Any]]:
         for each in part.lines:
@@ -196,11 +222,11 @@ class _DiffText:
                 "description": each.description,
                 "before": self._optional(each.before, part.currency),
                 "after": self._optional(each.after, part.currency),
-                "amount": self.amounts.write(each.amount, part.currency, sign=True),
+                "amount": self.amounts.money(each.amount, part.currency, sign=True),
             }
 
     def _optional(self, amount: Decimal | None, currency: str, *, sign: bool = False) -> str:
-        return "" if amount is None else self.amounts.write(amount, currency, sign=sign)
+        return "" if amount is None else self.amounts.money(amount, currency, sign=sign)
 
 
 def _second(instant: datetime) -> str:

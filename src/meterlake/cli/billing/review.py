@@ -1,6 +1,6 @@
 """`meterlake bill review`: what somebody should look at before the bills of a month are approved."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from meterlake.cli.output import Output
     from meterlake.model.bill_review import ReviewFinding
+
+_COMMANDS_MAX: Final = 3
 
 
 def register(app: App) -> None:
@@ -55,6 +57,21 @@ def show_review(found: "Sequence[ReviewFinding]", output: "Output") -> None:
         for each in found:
             output.line({"type": "open", **each.to_wire()})
         return
-    if found:
-        rows = [each.to_wire() for each in found]
-        output.rows(rows, ("kind=open", "subject", "detail", "command=look closer"), "Open")
+    rows = [each.to_wire() for each in found]
+    output.rows(rows, ("kind=open", "!subject", "detail", "+!command=look closer"), "Open")
+    if found and not output.wide:
+        _show_commands(found, output)
+
+
+def _show_commands(found: "Sequence[ReviewFinding]", output: "Output") -> None:
+    """Print the commands that look closer: a few of each kind, as a month may have hundreds."""
+    commands: dict[str, dict[str, None]] = {}
+    for each in found:
+        commands.setdefault(each.kind.value, {})[each.command] = None
+    output.note("Look closer:")
+    for kind, listed in commands.items():
+        for command in list(listed)[:_COMMANDS_MAX]:
+            output.command(command.removeprefix("meterlake "))
+        if len(listed) > _COMMANDS_MAX:
+            more = len(listed) - _COMMANDS_MAX
+            output.note(f"  and {more:,} more of {kind}: --wide shows the command of each")

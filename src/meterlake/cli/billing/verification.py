@@ -1,5 +1,6 @@
 """`meterlake bill verify`: whether bills still are what comes out of what they were made from."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
@@ -38,25 +39,29 @@ def verify(
     Example: `meterlake bill verify --month 2026-10`
 
     Args:
-        bills: These bills, by id.
+        bills: These bills: each by its id or the first eight digits of it, by its invoice number, or
+            by the code of its account and the month.
         month: The bills whose last day is in this month, such as 2026-10.
         all_: All bills.
     """
+    from meterlake.pipeline.billing.named_bills import find_bills
     from meterlake.pipeline.billing.verify import verify_bills
 
     choice = _choice(bills, month, everything=all_)
     with options.open() as (stores, organization):
+        named = tuple(find_bills(stores, organization.id, bills))
+        choice = replace(choice, bill_ids=named)
         found = verify_bills(stores, organization.id, choice)
     if options.json:
         options.output.line(found.to_wire())
     else:
         options.output.note(_sentence(found))
         rows = [
-            {**each.to_wire(), "bill": each.bill_id or ""} for each in found.differences[:_SAID_MAX]
+            {**each.to_wire(), "bill": (each.bill_id or "")[:8], "id": each.bill_id or ""}
+            for each in found.differences[:_SAID_MAX]
         ]
-        if rows:
-            columns = ("bill", "subject", "name", "field", "stored", "calculated")
-            options.output.rows(rows, columns)
+        columns = ("!bill", "subject", "name", "?field", "stored", "calculated", "+!id")
+        options.output.rows(rows, columns)
     if not found.is_same:
         message = f"{len(found.differences)} differences, the first: {found.differences[0]}"
         error_line("Different", message, json=options.json)
@@ -75,13 +80,12 @@ def _choice(bills: tuple[str, ...], month: str | None, *, everything: bool) -> "
     from meterlake.pipeline.billing.verify import VerifyChoice
 
     if month is not None and bills:
-        raise Invalid("--month", month, "absent beside ids of bills")
+        raise Invalid("--month", month, "absent beside bills")
     if everything and (bills or month is not None):
-        raise Invalid("--all", True, "absent beside ids of bills and --month")
+        raise Invalid("--all", True, "absent beside bills and --month")
     if not (bills or month is not None or everything):
-        raise Required("ids of bills, --month or --all")
+        raise Required("BILL, --month or --all")
     return VerifyChoice(
-        bill_ids=tuple(dict.fromkeys(each.lower() for each in bills)),
         month=None if month is None else Month.parse(month),
     )
 

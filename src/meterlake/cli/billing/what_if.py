@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.amounts import AmountText
 from meterlake.cli.billing.what_if_output import TABLE, WhatIfForm
 from meterlake.cli.configuration import show_problems
 from meterlake.cli.options import NO_OPTIONS, Options
@@ -96,7 +97,8 @@ def what_if(
             options.open() as (stores, organization),
             _compare(stores, organization.id, what, documents, by_month=form.by_month) as found,
         ):
-            show_comparison(found, form, options.output)
+            amounts = AmountText.read(stores, organization.id)
+            show_comparison(found, form, amounts, options.output)
     except MeterlakeError as error:
         show_problems(documents, error, json=options.json)
         return 1

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
 from cyclopts import CycloptsError, Parameter
 
+from meterlake.cli.amounts import AmountText
 from meterlake.cli.files import check_target, open_target
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
+    from meterlake.cli.tables import Digits
     from meterlake.model.bill_what_if import AmountChange, AmountTotal, Movers, WhatIfSummary
     from meterlake.pipeline.billing.what_if import WhatIf
 
@@ -67,7 +69,9 @@ def check_form(form: WhatIfForm, *, json: bool) -> None:
             check_target(name, path)
 
 
-def show_comparison(found: "WhatIf", form: WhatIfForm, output: "Output") -> None:
+def show_comparison(
+    found: "WhatIf", form: WhatIfForm, amounts: AmountText, output: "Output"
+) -> None:
     """Calculate a comparison and show it."""
     from meterlake.model.bill_what_if import Movers
 
@@ -81,7 +85,7 @@ def show_comparison(found: "WhatIf", form: WhatIfForm, output: "Output") -> None
     if form.picture is not None:
         _draw(form.picture, summary, movers)
     if is_table:
-        _show(shown, summary, movers, output)
+        _show(shown, summary, movers, amounts, output)
     if is_table or form.output is not None:
         _show_notes(summary, form, output)
 
@@ -187,63 +191,64 @@ def _accounts(summary: "WhatIfSummary") -> str:
 
 
 def _show(
-    shown: "Sequence[AmountChange]", summary: "WhatIfSummary", movers: "Movers", output: "Output"
+    shown: "Sequence[AmountChange]",
+    summary: "WhatIfSummary",
+    movers: "Movers",
+    amounts: AmountText,
+    output: "Output",
 ) -> None:
-    from meterlake.cli import tables
+    from meterlake.cli.tables import Bar
 
     if shown:
         columns = (
-            *("account", "product", "lineItemType=line type", *(_month_column(shown))),
+            *("!account", "product", "lineItemType=line type", "!month"),
             *("before", "after", "difference", "currency"),
         )
-        output.rows([_row(each) for each in sorted(shown)], columns, "Amounts that change")
+        rows = [_row(each, amounts) for each in sorted(shown)]
+        output.rows(rows, columns, "Amounts that change")
     rest = summary.rows_changed - len(shown)
     if rest > 0:
         output.note(f"{rest:,} smaller changes are not shown; --format csv has all amounts\n")
-    totals = [_total_row(code, each) for code, each in sorted(summary.totals.items())]
+    totals = [_total_row(code, each, amounts) for code, each in sorted(summary.totals.items())]
     if totals:
         output.rows(totals, ("currency", "before", "after", "difference", "change"), "Totals")
     for code, found in movers.by_currency().items():
-        rows = [*found.rising[:_BARS_MAX], *reversed(found.falling[:_BARS_MAX])]
-        if rows:
+        movers_ = [*found.rising[:_BARS_MAX], *reversed(found.falling[:_BARS_MAX])]
+        if movers_:
             title = f"{found.more:,} pay more, {found.less:,} pay less ({code})"
-            tables.show_changes([(each.account, each.difference) for each in rows], title)
-            output.note("")
+            texts = (amounts.write(each.difference, code, sign=True) for each in movers_)
+            bars = [
+                Bar(e.account, e.difference, text) for e, text in zip(movers_, texts, strict=True)
+            ]
+            output.bars(bars, title, changes=True)
 
 
-def _month_column(shown: "Sequence[AmountChange]") -> tuple[str, ...]:
-    return ("month",) if any(each.key.month for each in shown) else ()
+def _row(change: "AmountChange", amounts: AmountText) -> dict[str, Any]:
+    return change.to_wire() | _written(amounts, change, change.key.currency)
 
 
-def _row(change: "AmountChange") -> dict[str, Any]:
-    row = change.to_wire()
-    amounts = _digits(change.before, change.after, change.difference)
-    return row | dict(zip(("before", "after", "difference"), amounts, strict=True))
-
-
-def _total_row(currency: str, total: "AmountTotal") -> dict[str, Any]:
+def _total_row(currency: str, total: "AmountTotal", amounts: AmountText) -> dict[str, Any]:
     from meterlake.cli.tables import Digits
 
-    amounts = _digits(total.before, total.after, total.difference)
     share = ""
     if total.before:
         share = f"{total.difference / total.before.copy_abs() * 100:+,.2f} %"
     return {
         "currency": currency,
-        **dict(zip(("before", "after", "difference"), amounts, strict=True)),
+        **_written(amounts, total, currency),
         "change": Digits(share),
     }
 
 
-def _digits(before: Decimal, after: Decimal, difference: Decimal) -> "list[str]":
-    """Amounts with as many decimals as any of them has, and the difference with its sign."""
-    from meterlake.cli.tables import Digits
-
-    places = max(0, *(-int(each.as_tuple().exponent) for each in (before, after, difference)))
-    return [
-        *(Digits(f"{each:,.{places}f}") for each in (before, after)),
-        Digits(f"{difference:+,.{places}f}" if difference else f"{difference:,.{places}f}"),
-    ]
+def _written(
+    amounts: AmountText, of: "AmountChange | AmountTotal", currency: str
+) -> "dict[str, Digits]":
+    """Amounts before and after, and the difference with its sign."""
+    return {
+        "before": amounts.write(of.before, currency),
+        "after": amounts.write(of.after, currency),
+        "difference": amounts.write(of.difference, currency, sign=True),
+    }
 
 
 def _show_notes(summary: "WhatIfSummary", form: WhatIfForm, output: "Output") -> None:
@@ -283,7 +288,7 @@ def _notes_on_stored(summary: "WhatIfSummary") -> Iterator[str]:
         yield (
             f"{unequal:,} stored bills differ from what is called before, which is calculated with"
             f" the configuration and the usage of now: {ids}. Look at one:"
-            f" meterlake bill diff {stored.different[0]} --against now"
+            f" `meterlake bill diff {stored.different[0]} --against now`"
         )
     if stored.missing:
         yield f"{stored.missing:,} bills of these months are not made yet."

@@ -13,18 +13,20 @@ from meterlake.model.bill_review import ReviewFinding, ReviewKind
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.catalog import Meter
 from meterlake.model.late_usage import UNDECIDED, LateUsage
-from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.money import ZERO, exact
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, format_instant, zone
 from meterlake.model.sql import quote
 from meterlake.model.unbilled import Uncovered, Unpriced
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
+from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.home.expected_files import missing_files
 from meterlake.pipeline.usage.late import BILLS, Late, late
 from meterlake.stages.bill import BillIdentity, selections_of
+from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Stores
 from meterlake.stores.lake.rejected import count_open
@@ -80,19 +82,21 @@ class _BillReview:
 
     Attributes:
         settings: They say what counts.
+        currencies: Amounts have their decimals.
     """
 
     stores: Stores
     org_id: str
     month: Month
     settings: OrganizationConfig
+    currencies: Currencies
 
     @classmethod
     def open(cls, stores: Stores, org_id: str, month: Month) -> Self:
         """A review with the organization's settings of now."""
         with stores.state.reading(org_id) as reader:
             [record] = reader.all(OrganizationConfig)
-        return cls(stores, org_id, month, record.entity)
+        return cls(stores, org_id, month, record.entity, read_currencies(stores, org_id))
 
     def findings(self, found: RunOutcome) -> list[ReviewFinding]:
         """What is open, with what billing the month came to."""
@@ -114,7 +118,8 @@ class _BillReview:
                 command=_bill_of(failure.account_code, f"--month {self.month}"),
             )
         if self.settings.review_missing_bills:
-            yield from map(_describe_missing, found.missing)
+            for bill in found.missing:
+                yield _describe_missing(bill, self.currencies.money(bill.total, bill.currency))
         if self.settings.review_unpriced_usage:
             yield from self._unpriced(found.unpriced)
 
@@ -181,7 +186,7 @@ class _BillReview:
                 yield ReviewFinding(
                     kind=ReviewKind.LATE_USAGE,
                     subject=usage.account_code,
-                    detail=_describe_late(usage),
+                    detail=self._describe_late(usage),
                     command=command,
                     bill_id=usage.bill_id,
                 )
@@ -205,10 +210,31 @@ class _BillReview:
             jumped = [each for each in totals if has_jumped(each, percent)]
             names = by_id(reader, {each.account_id for each in jumped})
         found = [
-            _describe_jump(each, names[each.account_id].code if each.account_id in names else "")
+            self._describe_jump(
+                each, names[each.account_id].code if each.account_id in names else ""
+            )
             for each in jumped
         ]
         return sorted(found, key=lambda each: (each.subject, each.bill_id))
+
+    def _describe_late(self, usage: LateUsage) -> str:
+        if usage.difference is None:
+            return f"usage came after the bill was made: {usage.status.value}"
+        amount = self.currencies.money(usage.difference, usage.currency, sign=True)
+        return f"usage that came after the bill was made comes to {amount}: {usage.status.value}"
+
+    def _describe_jump(self, bill: BillTotals, code: str) -> ReviewFinding:
+        usual, count = bill.usual, len(bill.earlier)
+        before = "the bill before" if count == 1 else f"the median of {count} bills before"
+        far = f"{_describe_change(bill.total, usual)} {before}"
+        total, median = (self.currencies.money(e, bill.currency) for e in (bill.total, usual))
+        return ReviewFinding(
+            kind=ReviewKind.TOTAL_JUMPED,
+            subject=code or bill.account_id,
+            detail=f"{total} is {far}: {median}",
+            command=f"meterlake bill explain {bill.bill_id}",
+            bill_id=bill.bill_id,
+        )
 
 
 def _not_stored(reading: BillReading, made: Iterable[Bill | Failure]) -> Iterator[Bill]:
@@ -219,11 +245,11 @@ def _not_stored(reading: BillReading, made: Iterable[Bill | Failure]) -> Iterato
             yield each
 
 
-def _describe_missing(bill: Bill) -> ReviewFinding:
+def _describe_missing(bill: Bill, total: str) -> ReviewFinding:
     return ReviewFinding(
         kind=ReviewKind.MISSING_BILL,
         subject=bill.account_code,
-        detail=f"no bill of {bill.bill_date}; it would come to {_amount(bill.total, bill.currency)}",
+        detail=f"no bill of {bill.bill_date}; it would come to {total}",
         command=_bill_of(bill.account_code, f"--date {bill.bill_date}"),
     )
 
@@ -254,15 +280,6 @@ def _bill_of(account: str, when: str) -> str:
     return f"meterlake bill {when} --account {shlex.quote(account)}"
 
 
-def _describe_late(usage: LateUsage) -> str:
-    if usage.difference is None:
-        return f"usage came after the bill was made: {usage.status.value}"
-    return (
-        f"usage that came after the bill was made comes to {usage.difference:+,f} {usage.currency}:"
-        f" {usage.status.value}"
-    )
-
-
 def _unseen(period: Late, noted: Sequence[LateUsage]) -> set[str]:
     """The accounts of a period for whose late usage nothing was noted, not even that it is open."""
     if period.last_received is None:
@@ -274,26 +291,9 @@ def _unseen(period: Late, noted: Sequence[LateUsage]) -> set[str]:
     return period.accounts - {each.account_code for each in seen}
 
 
-def _describe_jump(bill: BillTotals, code: str) -> ReviewFinding:
-    usual, count = bill.usual, len(bill.earlier)
-    before = "the bill before" if count == 1 else f"the median of {count} bills before"
-    far = f"{_describe_change(bill.total, usual)} {before}"
-    return ReviewFinding(
-        kind=ReviewKind.TOTAL_JUMPED,
-        subject=code or bill.account_id,
-        detail=f"{_amount(bill.total, bill.currency)} is {far}: {_amount(usual, bill.currency)}",
-        command=f"meterlake bill explain {bill.bill_id}",
-        bill_id=bill.bill_id,
-    )
-
-
 def _describe_change(total: Decimal, usual: Decimal) -> str:
     with exact():
         change = (total - usual) * 100
     way = "above" if change > ZERO else "below"
     # Of 0 it is no percentage.
     return way if usual == ZERO else f"{abs(change / usual):,.0f} % {way}"
-
-
-def _amount(total: Decimal, currency: str) -> str:
-    return f"{plain(total)} {currency}"

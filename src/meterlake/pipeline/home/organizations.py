@@ -6,6 +6,7 @@ from typing import Any
 from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.runner import FanOutRunner, RunnerKind
+from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import Stores
@@ -52,8 +53,9 @@ def aggregate_organization(stores: Stores, org_id: str, period: PeriodSpec) -> d
 def bill_organization(stores: Stores, org_id: str, order: BillOrder, author: str) -> dict[str, Any]:
     """Make the bills of one organization, as a task: what they came to, in short."""
     found = bill_order(stores, org_id, order, author)
+    currencies = read_currencies(stores, org_id)
     return {
         "bills": len(found.bills),
         "failed": len(found.failures),
-        "total": ", ".join(f"{total:f} {currency}" for currency, total in found.totals.items()),
+        "total": ", ".join(currencies.money(each, code) for code, each in found.totals.items()),
     }

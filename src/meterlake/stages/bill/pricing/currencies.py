@@ -76,6 +76,21 @@ class Currencies:
             return PLACES_DEFAULT, MODE_DEFAULT
         return record.entity.max_decimal_places, record.entity.rounding_mode
 
+    def written(self, amount: Decimal, currency: str, *, sign: bool = False) -> str:
+        """An amount with all its digits, in groups, and at least the decimals of its currency.
+
+        Args:
+            amount: The amount.
+            currency: The code of its currency.
+            sign: Whether an amount above 0 has a sign, too.
+        """
+        places = decimals(amount, self.rounding(currency)[0])
+        return f"{amount:{'+' if sign and amount else ''},.{places}f}"
+
+    def money(self, amount: Decimal, currency: str, *, sign: bool = False) -> str:
+        """An amount as `written` gives it, with the code of its currency."""
+        return f"{self.written(amount, currency, sign=sign)} {currency}"
+
     def round_back(self, amount: Decimal, conversion: Conversion) -> Decimal:
         """What an amount of the target currency is in the source currency.
 

@@ -1,0 +1,13 @@
+"""The currencies of an organization as they are now."""
+
+from meterlake.model.organization import OrganizationConfig
+from meterlake.stages.bill.pricing.currencies import Currencies
+from meterlake.stores import Stores
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+
+
+def read_currencies(stores: Stores, org_id: str) -> Currencies:
+    """The currencies of an organization, with their decimals and rates."""
+    with stores.state.reading(org_id) as reader:
+        configuration = StoredConfiguration(reader)
+        return Currencies.of(configuration, configuration.single(OrganizationConfig).entity)
