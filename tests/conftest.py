@@ -20,6 +20,7 @@ from tests.laws import CI
 pytest_plugins = [
     "tests.databases",
     "tests.effects",
+    "tests.happened",
     "tests.killed_steps",
     "tests.outcomes",
     "tests.sharing",

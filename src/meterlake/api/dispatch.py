@@ -98,7 +98,7 @@ class Dispatcher:
             return found
         # Of a search it is a number: that of the document to go on from.
         answer = found if operation.path.endswith(_SEARCH) else mark_token(found, mark)
-        return WireResponse(answer, headers=warnings(operation, found))
+        return WireResponse(answer, headers=await warnings(call, operation, found))
 
     async def _permissions(self, principal: Principal) -> Permissions:
         known = self.services.permissions

@@ -46,6 +46,26 @@ CATEGORIES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+_ORGANIZATIONS: Final = "no operation changes or removes an organization; its settings have events"
+_ALERTS: Final = "there are no alerts of configuration; what is wrong are events `ingest.….alert`"
+_BANDS: Final = "a band has no life of its own: the event of its pricing says so"
+_SINGLETON: Final = "every organization has one"
+_JOBS: Final = "jobs are kept"
+# Names of the published list that nothing makes happen, and why. They may be named, and are not offered.
+NEVER_HAPPEN: Final[Mapping[str, str]] = {
+    "billing.balanceamount.deleted": "a balance with transactions is kept",
+    "billing.billconfig.deleted": _SINGLETON,
+    "billing.billjob.deleted": _JOBS,
+    "billing.statementjob.deleted": _JOBS,
+    **{f"configuration.alert.{action}": _ALERTS for action in SIDES},
+    "configuration.customfield.deleted": _SINGLETON,
+    "configuration.organization.deleted": _ORGANIZATIONS,
+    "configuration.organization.updated": _ORGANIZATIONS,
+    "configuration.organizationconfig.deleted": _SINGLETON,
+    **{f"configuration.pricingband.{action}": _BANDS for action in SIDES},
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened.
@@ -111,8 +131,24 @@ def event_types(scheduled: Mapping[str, str] | None = None) -> list[str]:
     Args:
         scheduled: The names of the organization's scheduled events, and the entity of each.
     """
+    return sorted(set(published_types(scheduled)) - set(NEVER_HAPPEN))
+
+
+def published_types(scheduled: Mapping[str, str] | None = None) -> list[str]:
+    """The names that notifications may have, also of events that never happen."""
     changes = (f"{stem}.{action}" for stem in _stems() for action in SIDES)
     return sorted({*changes, *FAILURES, *ALERTS, *(scheduled or {})})
+
+
+def follows_from_another(name: str) -> bool:
+    """Whether such an event follows from another one, so that nothing follows from it."""
+    return name in CATEGORIES[INTEGRATION]
+
+
+def event_kind(name: str) -> type[Any] | None:
+    """The class of what an event is about, if it is configuration."""
+    row = _rows().get(name.rpartition(".")[0])
+    return None if row is None else row.entity
 
 
 def fields_of(name: str, scheduled: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -155,7 +191,9 @@ def entities_with_events() -> list[str]:
     rows = _rows()
     kinds = {row.kind for row in rows.values()}
     lower_kinds = {kind.lower() for kind in kinds}
-    return sorted(kinds | {s for s in map(_last, _stems()) if s not in lower_kinds}, key=str.lower)
+    happening = {name.rpartition(".")[0] for name in event_types()}
+    others = {_last(stem) for stem in _stems() & happening}
+    return sorted(kinds | {each for each in others if each not in lower_kinds}, key=str.lower)
 
 
 def dates_of(entity: str) -> list[str]:

@@ -1,63 +1,21 @@
-"""Every declared type of events happens: here, where another test makes it happen, or not at all.
+"""Every type of events that is offered happens: here, or where another test makes it happen.
 
-What cannot happen says why.
+Such tests say so by a mark, which fails them if nobody wrote the event. What never happens is not
+offered, and does not happen here either.
 """
-
-from pathlib import Path
 
 import pytest
 
-from meterlake.model.events import event_types
+from meterlake.model.events import NEVER_HAPPEN, event_types, published_types
 from tests.e2e.api.bodies import ROWS
 from tests.e2e.api.methods import api_of
 from tests.e2e.api.test_resources import ORGANIZATION
+from tests.happened import happening
+from tests.integration.api import test_billing_events
 
-ROOT = Path(__file__).parents[3]
-BILLING = "tests/integration/api/test_billing_events.py::test_each_type_happens"
-ALERTS = "tests/integration/pipeline/events/test_alerts.py"
-SENDER = "tests/integration/pipeline/integrations/test_sender.py"
-ACTIONS = ("created", "updated", "deleted")
-# The tests that make the others happen.
-ELSEWHERE = {
-    **{name: BILLING for name in event_types() if name.startswith("billing.")},
-    "dataexport.job.failure": "tests/integration/api/test_exports.py"
-    "::test_a_job_that_fails_raises_an_event",
-    "bills.lateusage.decision": "tests/integration/api/test_late_usage.py"
-    "::test_what_was_decided_of_late_usage_is_an_event_that_makes_notifications_go_out",
-    "bills.verification.alert": "tests/integration/pipeline/billing/test_verify.py"
-    "::test_bills_that_differ_are_an_incident_until_they_do_not",
-    "ingest.books.alert": "tests/integration/pipeline/home/test_reconciliation.py"
-    "::test_books_that_do_not_balance_are_among_the_open_alerts_until_they_do",
-    "ingest.freshness.alert": f"{ALERTS}"
-    "::test_a_meter_that_gets_nothing_any_more_is_one_incident_until_it_does",
-    "ingest.rejectrate.alert": f"{ALERTS}"
-    "::test_too_many_rejected_rows_are_one_incident_until_they_are_few_again",
-    "ingest.upload.alert": "tests/integration/pipeline/ingest/test_reporting.py"
-    "::test_an_upload_that_fails_raises_one_event_and_one_alert_that_carry_its_job",
-    "ingest.validation.failure": "tests/integration/api/test_failed_ingest.py"
-    "::test_the_event_says_what_happened",
-    **{
-        f"integration.{name}.error": f"{SENDER}::test_a_failure_is_tried_ten_times_within_75_hours"
-        for name in ("authentication", "perform")
-    },
-    "integration.disabled.error": f"{SENDER}::test_410_ends_the_run_and_disables_the_webhook",
-    "integration.missingaccountmapping.error": "tests/integration/pipeline/integrations"
-    "/test_stripe.py::test_the_end_of_a_run_without_success_is_an_event",
-    "integration.validation.error": "tests/integration/pipeline/events/test_reader.py"
-    "::test_an_error_is_an_event_and_stops_nobody",
-}
-_ORGANIZATION = "no operation changes or removes an organization; its settings have events"
-_ALERTS = "there are no alerts of configuration; what is wrong are events `ingest.….alert`"
-_BANDS = "a band has no life of its own: the event of its pricing says so"
-_SINGLETON = "every organization has one"
-NEVER = {
-    **{f"configuration.organization.{action}": _ORGANIZATION for action in ACTIONS[1:]},
-    **{f"configuration.alert.{action}": _ALERTS for action in ACTIONS},
-    **{f"configuration.pricingband.{action}": _BANDS for action in ACTIONS},
-    "configuration.organizationconfig.deleted": _SINGLETON,
-    "configuration.customfield.deleted": _SINGLETON,
-}
-HERE = sorted(set(event_types()) - ELSEWHERE.keys() - NEVER.keys())
+# Those of billing have a module of their own, which asks of each name whether it happened.
+ELSEWHERE = {*happening(), *test_billing_events.HAPPENING}
+HERE = sorted(set(event_types()) - ELSEWHERE)
 
 
 @pytest.fixture(scope="module")
@@ -90,20 +48,15 @@ def test_it_happens_with_its_sides(happened, name):
     assert happened[name] == sides[name.rpartition(".")[2]]
 
 
-def test_the_walk_knows_the_published_list(sdk):
-    types = set(sdk.events.get_types().events)
-    assert types == {*HERE, *ELSEWHERE, *NEVER}
-    assert ELSEWHERE.keys().isdisjoint(NEVER)
+def test_what_is_offered_happens_somewhere(sdk):
+    offered = set(sdk.events.get_types().events)
+    assert offered == {*HERE, *ELSEWHERE}
+    assert {name.partition(".")[0] for name in HERE} == {"configuration"}
     assert len(HERE) > 50
 
 
-@pytest.mark.parametrize("name", sorted(ELSEWHERE))
-def test_another_test_makes_it_happen(name):
-    file, _, function = ELSEWHERE[name].partition("::")
-
-    assert f"\ndef {function}(" in (ROOT / file).read_text("utf-8")
-
-
-@pytest.mark.parametrize("name", sorted(NEVER))
-def test_what_cannot_happen_did_not(happened, name):
-    assert name not in happened, NEVER[name]
+@pytest.mark.parametrize("name", sorted(NEVER_HAPPEN))
+def test_what_never_happens_is_not_offered(sdk, happened, name):
+    assert name not in happened, NEVER_HAPPEN[name]
+    assert name not in sdk.events.get_types().events
+    assert name in published_types()

@@ -392,6 +392,7 @@ def test_a_job_that_runs_is_cancelled(server, exports, monkeypatch):
     assert [info for info in server.stores.objects.list("exports/") if job_id in info.key] == []
 
 
+@pytest.mark.happens("dataexport.job.failure")
 def test_a_job_that_fails_raises_an_event(server, exports):
     stores, job_id = server.stores, ask(exports)
     key = f"exports/{server.org_id}/{job_id}"

@@ -44,6 +44,7 @@ def told(event):
     return event.m3ter_event["eventData"]["newDto"]
 
 
+@pytest.mark.happens("ingest.validation.failure")
 def test_the_event_says_what_happened(event):
     assert event.event_name == "ingest.validation.failure"
     assert event.m3ter_event["eventType"] == "IngestValidationFailure"

@@ -16,6 +16,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.event_fields import ALERTS, COMPUTED, ENVELOPE, of_entity, type_of
 from meterlake.model.events import (
     CATEGORIES,
+    NEVER_HAPPEN,
     SIDES,
     account_of,
     change,
@@ -23,6 +24,7 @@ from meterlake.model.events import (
     event_types,
     fields_of,
     mask,
+    published_types,
 )
 from meterlake.model.fields import Code, Id, Integer, Name, NonNegative, Secret
 from meterlake.model.resources import RESOURCES
@@ -64,7 +66,8 @@ def published():
 
 
 def test_every_published_event_type_is_known_and_no_other():
-    assert set(event_types()) == published() | set(ALERTS)
+    assert set(published_types()) == published() | set(ALERTS)
+    assert set(published_types()) - set(event_types()) == set(NEVER_HAPPEN)
 
 
 def test_every_event_type_has_fields_beside_the_envelope():

@@ -31,12 +31,13 @@ _TYPES: Final = {
 
 
 def event_exists(new: Proposed[NotificationConfiguration]) -> None:
-    """The event is one that can happen: of the organization, or one of its scheduled events."""
+    """The event is one of the published list, or one of the organization's scheduled events."""
     # Here, as the events are made of RESOURCES, which have this rule.
-    from meterlake.model.events import event_types  # noqa: PLC0415
+    from meterlake.model.events import event_types, published_types  # noqa: PLC0415
 
-    name, known = new.entity.event_name, event_types(_scheduled_events(new.configuration))
-    if name not in known:
+    scheduled = _scheduled_events(new.configuration)
+    name, known = new.entity.event_name, event_types(scheduled)
+    if name not in published_types(scheduled):
         raise Invalid(
             "eventName", name, f"one of the organization's event types{_hint(name, known)}"
         )

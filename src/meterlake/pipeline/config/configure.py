@@ -23,7 +23,7 @@ from meterlake.model.problems import locate_error, refuse
 from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import code_of, resource_of, wire_name
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
-from meterlake.model.unused import without_effect
+from meterlake.pipeline.config.cautions import cautions
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.entities import delete_in, mask_secrets, refuse_booked
 from meterlake.pipeline.config.hooks import hooks_of
@@ -66,7 +66,7 @@ class EntityChange:
         name: Its code, or what identifies it otherwise.
         differences: Field by field, references by code.
         ignored: Names in the file that mean nothing.
-        without_effect: What it says that this version does not do, in sentences.
+        without_effect: What it says that does nothing, or is a trap, in sentences.
     """
 
     place: str
@@ -331,7 +331,7 @@ def _change(proposal: Proposal, before: Configuration, after: Configuration) -> 
         action=action if proposal.changed else ChangeAction.UNCHANGED,
         differences=differences,
         ignored=proposal.ignored,
-        without_effect=tuple(without_effect(proposal.entity)),
+        without_effect=tuple(cautions(proposal.entity, after)),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from meterlake.model import wire
 from meterlake.model.entity import Record
-from meterlake.model.events import CATEGORIES, INTEGRATION, NOTIFICATION, Event, data
+from meterlake.model.events import INTEGRATION, NOTIFICATION, Event, data, follows_from_another
 from meterlake.model.failpoint import mark_step
 from meterlake.model.ids import derived_id
 from meterlake.model.integrations import IntegrationConfig
@@ -38,9 +38,6 @@ from meterlake.stores.state.integrations.runs import NewRuns, RunContent
 
 AUTHOR: Final = "notifications"
 _FAILED: Final = "integration.validation.error"
-# What follows from another event makes nothing go out, so that there are no circles: a webhook
-# that fails would be told of its failure for ever.
-_SILENT: Final = frozenset(CATEGORIES[INTEGRATION])
 # Events of one transaction, and what may follow from those before the last of them: other writers
 # of State wait for as long as it takes, and all of it is in memory.
 _BATCH: Final = 500
@@ -61,8 +58,16 @@ class _Batch:
 
     @property
     def audible(self) -> list[LogEntry]:
-        """The events that may make something go out."""
-        return [each for each in self.entries if each.category is None and each.name not in _SILENT]
+        """The events that may make something go out.
+
+        What follows from another event does not, so that there are no circles: a webhook that fails
+        would be told of its failure for ever.
+        """
+        return [
+            each
+            for each in self.entries
+            if each.category is None and not follows_from_another(each.name)
+        ]
 
     @property
     def is_full(self) -> bool:

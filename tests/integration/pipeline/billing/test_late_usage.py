@@ -134,6 +134,7 @@ def test_late_usage_is_reported_and_changes_no_bill_unless_a_policy_says_so(home
     assert totals(home) == {**before}
 
 
+@pytest.mark.happens("bills.lateusage.decision")
 def test_a_difference_is_carried_once_by_a_memo_that_names_the_line(home):
     choose(home, "CARRY_FORWARD")
     use(home, ("late", "acme", 1))

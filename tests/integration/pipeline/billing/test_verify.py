@@ -404,6 +404,7 @@ def test_very_many_files_that_were_altered_or_lost_are_named(tmp_path, seed):
     check_files(tmp_path, seed, 8)
 
 
+@pytest.mark.happens("bills.verification.alert")
 def test_bills_that_differ_are_an_incident_until_they_do_not(tmp_path):
     opened, world, _ = changed_world(tmp_path, 4, SOURCES, [])
     try:

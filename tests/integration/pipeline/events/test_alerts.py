@@ -44,6 +44,7 @@ def test_a_meter_that_never_got_anything_is_no_incident(home):
     assert check(home) == []
 
 
+@pytest.mark.happens("ingest.freshness.alert")
 def test_a_meter_that_gets_nothing_any_more_is_one_incident_until_it_does(home):
     home.ingest("a.csv", rows(1, 0))
     wait(home, hours=23, minutes=59)
@@ -97,6 +98,7 @@ def test_freshness_can_be_switched_off(tmp_path):
         assert check(home) == []
 
 
+@pytest.mark.happens("ingest.rejectrate.alert")
 def test_too_many_rejected_rows_are_one_incident_until_they_are_few_again(home):
     home.ingest("few.csv", rows(0, 3))
     assert check(home) == []  # Too few to say anything.

@@ -224,6 +224,7 @@ def test_of_what_much_follows_is_written_in_several_transactions(world, monkeypa
     assert world.read() == 0
 
 
+@pytest.mark.happens("integration.validation.error")
 def test_an_error_is_an_event_and_stops_nobody(world):
     bad = world.notification("bad", calculation="1 / (new.version - 1) > 0")
     good = world.notification("good")

@@ -159,6 +159,7 @@ def test_the_incident_is_over_when_the_books_balance_again(filled):
     assert told(filled) == []
 
 
+@pytest.mark.happens("ingest.books.alert")
 def test_books_that_do_not_balance_are_among_the_open_alerts_until_they_do(filled):
     change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")
     check_reconciliation(filled.stores, filled.org_id)

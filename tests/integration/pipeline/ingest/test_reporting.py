@@ -115,6 +115,7 @@ def test_the_file_lists_no_more_rows_than_the_setting_allows(tmp_path):
         assert [entry["error"]["row"] for entry in file_of(home, event)] == [2, 3, 4]
 
 
+@pytest.mark.happens("ingest.upload.alert")
 def test_an_upload_that_fails_raises_one_event_and_one_alert_that_carry_its_job(home):
     announce(home, "job-1")
     for _ in range(2):

@@ -246,6 +246,7 @@ def test_a_key_that_an_answer_repeats_is_not_kept(stores, org, receiver):
     assert tried.response == "x" * 1020 + "****"
 
 
+@pytest.mark.happens("integration.disabled.error")
 def test_410_ends_the_run_and_disables_the_webhook(stores, org, receiver):
     webhook, id_ = send_one(stores, org, receiver, "/410")
 

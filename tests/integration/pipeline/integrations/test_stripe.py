@@ -261,7 +261,19 @@ def prepare_trouble(home, stripe, cause):
     return integrate(home, "STRIPE_TEST", credentials, accountIds=allowed)
 
 
-@pytest.mark.parametrize("cause", ["authentication", "missingaccountmapping", "perform"])
+@pytest.mark.parametrize(
+    "cause",
+    [
+        pytest.param(
+            "authentication", marks=pytest.mark.happens("integration.authentication.error")
+        ),
+        pytest.param(
+            "missingaccountmapping",
+            marks=pytest.mark.happens("integration.missingaccountmapping.error"),
+        ),
+        pytest.param("perform", marks=pytest.mark.happens("integration.perform.error")),
+    ],
+)
 def test_the_end_of_a_run_without_success_is_an_event(home, stripe, cause):
     config = prepare_trouble(home, stripe, cause)
     make_bills(home)
