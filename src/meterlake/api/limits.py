@@ -2,7 +2,11 @@
 
 The buckets lie in a small file that every worker maps into its memory. A set of slots is locked for
 the microseconds that a take needs; the kernel frees the lock of a worker that dies. Which bucket
-gives way when a set is full is the one that was used least recently: by then it is mostly full.
+gives way when a set is full is the one that will be full soonest: it forgets least.
+
+Callers choose what buckets are called, by their addresses and by the e-mail addresses that they
+try. Which set a name belongs to follows from a key that only this file holds, so that nobody can
+choose names that push a certain bucket out.
 """
 
 import fcntl
@@ -11,6 +15,7 @@ import ipaddress
 import math
 import mmap
 import os
+import secrets
 import struct
 import threading
 import time
@@ -25,11 +30,15 @@ from meterlake.stores.files.durable import disk, make_folder
 
 FILE_NAME: Final = "limits.bin"
 _FIVE_MINUTES: Final = 300
-# Name of the bucket (0: free), tokens left, when they were counted.
+# Name of the bucket (0: free), seconds until it is full, when they were counted.
 _SLOT: Final = struct.Struct("<16sdd")
 _SLOTS_IN_SET: Final = 8
 _SET_BYTES: Final = _SLOT.size * _SLOTS_IN_SET
 _SETS: Final = 4096
+# Behind the sets; zeros until the first process drew it.
+_KEY_BYTES: Final = 16
+# What sums of floats may lack.
+_ROUNDED: Final = 1e-6
 # The network that one customer of an access provider gets.
 _IPV6_PREFIX: Final = 64
 
@@ -57,8 +66,21 @@ class Buckets:
         self._lock = threading.Lock()
         with disk():
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.ftruncate(self._handle, _SETS * _SET_BYTES)
-            self._memory = mmap.mmap(self._handle, _SETS * _SET_BYTES)
+            os.ftruncate(self._handle, _SETS * _SET_BYTES + _KEY_BYTES)
+            self._memory = mmap.mmap(self._handle, _SETS * _SET_BYTES + _KEY_BYTES)
+            self._key = self._agree_on_key()
+
+    def _agree_on_key(self) -> bytes:
+        start = _SETS * _SET_BYTES
+        fcntl.lockf(self._handle, fcntl.LOCK_EX, _KEY_BYTES, start)
+        try:
+            if not any(self._memory[start:]):
+                # Of a file of before, nothing could be found any more.
+                self._memory[:start] = bytes(start)
+                self._memory[start:] = secrets.token_bytes(_KEY_BYTES)
+            return self._memory[start:]
+        finally:
+            fcntl.lockf(self._handle, fcntl.LOCK_UN, _KEY_BYTES, start)
 
     def close(self) -> None:
         """Unmap the file."""
@@ -67,7 +89,8 @@ class Buckets:
 
     def take(self, limit: Limit, key: str) -> float:
         """Take a token: 0, or the seconds after which there will be one."""
-        name = hashlib.blake2b(f"{limit.name}\0{key}".encode(), digest_size=16).digest()
+        text = f"{limit.name}\0{key}".encode()
+        name = hashlib.blake2b(text, digest_size=16, key=self._key).digest()
         start = int.from_bytes(name[:4], "little") % _SETS * _SET_BYTES
         with self._lock:
             fcntl.lockf(self._handle, fcntl.LOCK_EX, _SET_BYTES, start)
@@ -78,24 +101,28 @@ class Buckets:
 
     def _take(self, limit: Limit, name: bytes, start: int) -> float:
         now = self._clock()
-        slot, tokens, counted = self._find(name, start, (float(limit.burst), now))
-        # The clock starts anew with the machine: then no time counts as passed.
-        tokens = min(limit.burst, tokens + max(0.0, now - counted) * limit.rate)
-        wait = 0.0 if tokens >= 1 else (1 - tokens) / limit.rate
-        _SLOT.pack_into(self._memory, slot, name, tokens if wait else tokens - 1, now)
+        slot, missing = self._find(name, start, now)
+        tokens = limit.burst - missing * limit.rate
+        wait = 0.0 if tokens >= 1 - _ROUNDED else (1 - tokens) / limit.rate
+        _SLOT.pack_into(
+            self._memory, slot, name, missing if wait else missing + 1 / limit.rate, now
+        )
         return wait
 
-    def _find(self, name: bytes, start: int, full: tuple[float, float]) -> tuple[int, float, float]:
-        """The slot of a bucket with what it holds, or the slot that a new bucket takes."""
-        oldest, victim = math.inf, start
+    def _find(self, name: bytes, start: int, now: float) -> tuple[int, float]:
+        """The slot of a bucket with the seconds until it is full, or that of a new bucket."""
+        least, victim = math.inf, start
         for slot in range(start, start + _SET_BYTES, _SLOT.size):
-            found, tokens, counted = _SLOT.unpack_from(self._memory, slot)
+            found, missing, counted = _SLOT.unpack_from(self._memory, slot)
+            # The clock starts anew with the machine: then no time counts as passed.
+            left = max(0.0, missing - max(0.0, now - counted))
             if found == name:
-                return slot, tokens, counted
-            age = -math.inf if not any(found) else counted
-            if age < oldest:
-                oldest, victim = age, slot
-        return victim, *full
+                return slot, left
+            # Free ones first. What was counted by another clock would never be over.
+            lost = -1.0 if not any(found) else 0.0 if counted > now else left
+            if lost < least:
+                least, victim = lost, slot
+        return victim, 0.0
 
 
 class RateLimits:

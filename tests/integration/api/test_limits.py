@@ -67,16 +67,81 @@ def test_a_clock_that_starts_anew_gives_and_takes_nothing(buckets, seconds):
     assert buckets.take(FIVE, "a") == 0
 
 
-def test_a_full_set_forgets_the_one_that_rested_longest(tmp_path, seconds, monkeypatch):
+@pytest.fixture
+def one_set(tmp_path, seconds, monkeypatch):
+    """Buckets of which there is room for eight."""
     monkeypatch.setattr(module, "_SETS", 1)
-    buckets = Buckets(tmp_path / "limits.bin", seconds)
+    made = Buckets(tmp_path / "one.bin", seconds)
+    yield made
+    made.close()
+
+
+def test_a_full_set_forgets_the_one_that_is_full_soonest(one_set, seconds):
     for name in "abcdefgh":
         for _ in range(5):
-            buckets.take(FIVE, name)
+            one_set.take(FIVE, name)
         seconds.now += 0.001
-    assert buckets.take(FIVE, "i") == 0
+    assert one_set.take(FIVE, "i") == 0
 
-    assert buckets.take(FIVE, "b") > 0
+    assert one_set.take(FIVE, "b") > 0
+    assert one_set.take(FIVE, "a") == 0
+
+
+def test_whoever_used_up_a_bucket_does_not_get_it_back_from_others(one_set, seconds):
+    for _ in range(5):
+        one_set.take(FIVE, "guesses")
+    for number in range(1000):
+        one_set.take(FIVE, f"other {number}")
+        seconds.now += 0.001
+
+    assert one_set.take(FIVE, "guesses") > 0
+
+
+def test_what_another_clock_counted_gives_way_first(one_set, seconds):
+    for name in "abcdefgh":
+        for _ in range(5):
+            one_set.take(FIVE, name)
+    seconds.now = 3.0
+    for _ in range(5):
+        one_set.take(FIVE, "guesses")
+    for number in range(7):
+        one_set.take(FIVE, f"other {number}")
+
+    assert one_set.take(FIVE, "guesses") > 0
+
+
+def _set_of(buckets, key):
+    """Which set a bucket is in, found as an attacker cannot: in the file."""
+    before = bytes(buckets._memory)
+    buckets.take(FIVE, key)
+    after = bytes(buckets._memory)
+    changed = next(i for i in range(len(before)) if before[i] != after[i])
+    return changed // module._SET_BYTES
+
+
+def test_nobody_can_choose_addresses_that_share_a_set_with_another(tmp_path, seconds):
+    """Addresses that meet in one home do not in the next: what is guessed here fails there."""
+    homes = [Buckets(tmp_path / name, seconds) for name in ("one.bin", "two.bin")]
+    names = [f"10.0.{number // 250}.{number % 250}" for number in range(100)]
+    places = [[_set_of(home, name) for name in names] for home in homes]
+    again = Buckets(tmp_path / "one.bin", seconds)
+    try:
+        # 100 sets of 4,096 in two homes: about two hundredths are equal by chance.
+        assert sum(one == two for one, two in zip(*places, strict=True)) < 10
+        # Whoever opens the same file later knows the same buckets.
+        assert again.take(FIVE, names[0]) == 0
+        assert [again.take(FIVE, names[0]) > 0 for _ in range(4)] == [False, False, False, True]
+    finally:
+        for each in (*homes, again):
+            each.close()
+
+
+def test_a_file_of_before_has_nothing_that_stays(tmp_path, seconds):
+    path = tmp_path / "limits.bin"
+    path.write_bytes(b"\x41" * (1 << 20))
+    buckets = Buckets(path, seconds)
+
+    assert not any(buckets._memory[: 1 << 20])
     assert buckets.take(FIVE, "a") == 0
     buckets.close()
 
@@ -107,7 +172,7 @@ def test_processes_share_a_bucket_exactly(tmp_path):
 def test_the_file_is_small_and_belongs_to_its_owner(tmp_path):
     found = (tmp_path / "limits.bin").stat()
 
-    assert found.st_size == 1 << 20
+    assert found.st_size == (1 << 20) + 16
     assert stat.S_IMODE(found.st_mode) == 0o600
     assert found.st_uid == os.geteuid()
 
