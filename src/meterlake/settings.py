@@ -176,6 +176,12 @@ class Settings(BaseSettings):
     upload_bytes: int = Field(
         1 << 30, ge=1, le=1 << 30, description="Uploads: the most that one file may hold."
     )
+    upload_waiting_bytes: int = Field(
+        32 << 30,
+        ge=1,
+        description="Uploads: bytes of an organization's files that are announced or wait to be"
+        " ingested; callers who announce more get 429.",
+    )
     inbox_seconds: float = Field(
         30, ge=1, le=86_400, description="Bucket inboxes: seconds between two looks of the worker."
     )

@@ -240,7 +240,7 @@ async def sign_out(request: Request) -> Response:
     except MeterlakeError as error:
         return failure(error)
     answer = WireResponse({}, headers=_NO_STORE)
-    answer.delete_cookie(pages.SESSION_COOKIE, path=pages.COOKIE_PATH)
+    pages.delete_cookie(request, answer, pages.SESSION_COOKIE)
     return answer
 
 

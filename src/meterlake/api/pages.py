@@ -74,7 +74,20 @@ def set_cookie(
         value,
         max_age=seconds,
         path=COOKIE_PATH,
-        secure=request.url.scheme == "https",
+        secure=_is_secure(request),
         httponly=True,
         samesite="lax",
     )
+
+
+def delete_cookie(request: Request, response: Response, name: str) -> None:
+    """Have the browser forget a cookie; one that is for TLS is forgotten as such only."""
+    response.delete_cookie(
+        name, path=COOKIE_PATH, secure=_is_secure(request), httponly=True, samesite="lax"
+    )
+
+
+def _is_secure(request: Request) -> bool:
+    """Whether people reach the server by TLS, also where a proxy ends it and does not say so."""
+    public = request.app.state.services.stores.settings.public_url or ""
+    return request.url.scheme == "https" or public.startswith("https://")

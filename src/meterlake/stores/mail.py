@@ -5,6 +5,7 @@ often it was tried and when the next try is due: `20261001T000000-<id>~2~2026100
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,10 +19,25 @@ from uuid import uuid4
 from meterlake.stores.files.durable import PRIVATE, disk, make_folder
 
 _STAMP: Final = "%Y%m%dT%H%M%S"
+# What programs that show letters make links of: a dot, or one of its likes, between words, and
+# everything that only addresses have.
+_DOTS: Final = re.compile(r"[.\u2024\u3002\uff0e\uff61](?=[^\W\d_]{2})")
+_ADDRESS: Final = re.compile(r"[/\\@<>]+|:(?=\S)|\bwww\b", re.IGNORECASE)
 _PAUSE_MIN: Final = timedelta(minutes=1)
 _PAUSE_MAX: Final = timedelta(hours=4)
 # After so long nobody tries any more.
 GIVEN_UP_AFTER: Final = timedelta(days=5)
+
+
+def without_links(text: str) -> str:
+    """A text of somebody else as one line of which no program that shows letters makes a link.
+
+    >>> without_links("Ada: https://evil.example/x or evil.example")
+    'Ada: https evil. example x or evil. example'
+    >>> without_links("Dr. J.R.R. Tolkien")
+    'Dr. J.R.R. Tolkien'
+    """
+    return " ".join(_DOTS.sub(". ", _ADDRESS.sub(" ", text)).split())
 
 
 @dataclass(frozen=True, slots=True)

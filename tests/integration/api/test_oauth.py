@@ -392,6 +392,42 @@ def test_a_stored_name_stays_on_its_line_of_the_letter(server):
     assert b"Hello Ada Evil words,\r\n" in newest.read_bytes()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "https://evil.example/x",
+        "evil.example",
+        "www.evil.example",
+        "evil\u3002example",
+        "a@evil.io",
+    ],
+)
+def test_the_name_of_an_invitation_is_no_link_in_its_letter(server, name):
+    before = set((server.settings.home / "outbox").glob("*.eml"))
+    body = {"firstName": f"Sign in at {name} now", "lastName": "L", "email": "n@example.com"}
+    with server.http() as administrator:
+        assert administrator.post("/invitations", json=body).status_code == 200
+
+    [made] = set((server.settings.home / "outbox").glob("*.eml")) - before
+    letter = message_from_bytes(made.read_bytes(), policy=default).get_content()
+    assert "Hello Sign in at " in letter
+    assert name not in letter
+    assert not re.findall(r"\S[.\u3002]\w{2,}", letter)
+
+
+def test_cookies_are_for_tls_where_people_reach_the_server_by_tls(tmp_path):
+    for url, secure in ((None, False), ("http://a.example", False), ("https://a.example", True)):
+        with (
+            served(tmp_path / str(url)[:5] / "home", public_url=url) as running,
+            httpx.Client(base_url=running.url) as client,
+        ):
+            page = client.get("/oauth/authorize", params=asked(running))
+            out = client.post("/oauth/logout")
+        cookies = [each.headers["set-cookie"] for each in (page, out)]
+        assert ["Secure" in each.split("; ") for each in cookies] == [secure, secure]
+        assert "meterlake_session" in cookies[1]
+
+
 def test_an_invited_person_chooses_a_password_and_signs_in(server, http):
     made = server.sdk().users.invitations.create(
         email="grace@example.com", first_name="Grace", last_name="Hopper"

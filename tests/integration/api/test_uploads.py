@@ -6,12 +6,17 @@ import logging
 import socket
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import httpx
+import m3ter
 import pytest
 
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.uploads import announce as announce_file
 from meterlake.pipeline.ingest.uploads import run_upload, settle
+from meterlake.stores import open_stores
 from tests.homes import ACCOUNTS, EGRESS, configure, wire_row
 from tests.served import served
 
@@ -31,6 +36,25 @@ def server(tmp_path_factory):
 def uploads(server):
     with server.sdk() as sdk:
         yield sdk.usage.file_uploads
+
+
+def test_an_organization_announces_no_more_than_may_wait(tmp_path):
+    """What is announced counts until its file has come and was ingested, or can come no more."""
+    most = {"upload_bytes": 1000, "upload_waiting_bytes": 3000}
+    with served(tmp_path / "home", **most) as found, found.sdk() as sdk:
+        other = initialize(found.settings, "Other").org_id
+        files, quiet = sdk.usage.file_uploads, sdk.with_options(max_retries=0).usage.file_uploads
+        for _ in range(3):
+            announce(files, length=1000)
+        with pytest.raises(m3ter.RateLimitError, match="3000 of them are unfinished") as caught:
+            announce(quiet, length=1)
+        assert caught.value.response.headers["retry-after"] == "60"
+        body = {"fileName": "f", "contentType": TYPE, "contentLength": 1000}
+        assert announce_file(found.stores, other, "t", body, found.url)["jobId"]
+
+        with open_stores(found.settings, lambda: datetime.now(UTC) + timedelta(hours=2)) as later:
+            settle(later, found.org_id)
+        assert announce(files, length=1000).job_id
 
 
 def announce(uploads, data=ROWS, name="f.json", length=None, kind=TYPE):

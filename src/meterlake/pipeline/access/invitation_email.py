@@ -6,7 +6,7 @@ from meterlake.model.access import Invitation
 from meterlake.pipeline.access.users import InvitationEmail, renew_password
 from meterlake.pipeline.access.users import invite as invite_person
 from meterlake.stores import Stores
-from meterlake.stores.mail import Outbox
+from meterlake.stores.mail import Outbox, without_links
 from meterlake.stores.state.access.sessions import Purpose
 
 PATH: Final = "/oauth/password"
@@ -56,7 +56,6 @@ def send(stores: Stores, email: InvitationEmail) -> None:
     base = stores.settings.public_url or "https://<the address of your meterlake server>"
     link = f"{base}{PATH}?token={email.token}"
     subject = _SUBJECTS[email.purpose]
-    # Names of older invitations may hold line breaks: a letter says what we say and nothing else.
-    name = " ".join(email.name.split())
-    text = _TEXT.format(name=name, subject=subject, link=link)
+    # Whoever invites chooses the name: a letter says what we say, and leads nowhere else.
+    text = _TEXT.format(name=without_links(email.name), subject=subject, link=link)
     Outbox(stores.home).put(email.email, subject, text, stores.now())

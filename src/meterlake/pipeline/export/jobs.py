@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from meterlake.model.errors import Conflict, Invalid, NotFound
+from meterlake.model.errors import Conflict, Invalid, NotFound, TooManyJobs
 from meterlake.model.export_request import KIND, ExportRequest
 from meterlake.model.exports import AdHocExport, SourceType
 from meterlake.model.period import format_instant
@@ -22,10 +22,13 @@ from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
-from meterlake.stores.state.jobs import JobFilters
+from meterlake.stores.state.jobs import JobFilters, count_jobs
 
 # How long what was exported can be downloaded, from the end of its job.
 KEPT: Final = timedelta(hours=24)
+# Of one organization; another one of that many would begin days later.
+UNFINISHED_MAX: Final = 1_000
+_RETRY_S: Final = 60
 _STATUSES: Final = {
     "PENDING": (JobStatus.PENDING,),
     "RUNNING": (JobStatus.RUNNING,),
@@ -52,6 +55,7 @@ def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str
 
     Raises:
         Invalid: A field or a rule is broken; a meter, an account or a destination does not exist.
+        TooManyJobs: As many jobs as may be are unfinished.
     """
     asked = read(AdHocExport, document)
     with stores.state.reading(org_id) as reader:
@@ -59,6 +63,9 @@ def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str
         if asked.source_type is SourceType.USAGE:
             check_ids(asked, reader, configuration)
         check_ad_hoc(asked, configuration, stores.now())
+        open_ = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
+        if count_jobs(reader.connection, org_id, KIND, open_) >= UNFINISHED_MAX:
+            raise TooManyJobs("export jobs", UNFINISHED_MAX, _RETRY_S)
     request = export_request(asked, asked.start_date, asked.end_date)
     return {"jobId": submit_export(stores, org_id, request, author)}
 

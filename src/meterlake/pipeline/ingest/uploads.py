@@ -30,6 +30,7 @@ from meterlake.pipeline.jobs.file_jobs import (
     expect_file,
     failure,
     key,
+    refuse_too_much,
     signed_url,
 )
 from meterlake.pipeline.jobs.runner import Runner
@@ -59,6 +60,7 @@ def announce(
 
     Raises:
         Invalid: The document breaks a rule, or the object store cannot sign.
+        TooManyJobs: As many files, or as many bytes, as may be are announced or wait.
         Unavailable: State or the home's key cannot be reached.
     """
     request = read(UploadRequest, document)
@@ -67,8 +69,9 @@ def announce(
         raise Invalid("contentLength", request.content_length, f"at most {most} bytes")
     upload = expect_file(stores, org_id, author, request)
     signed = signed_url(stores, upload, base_url)
-    with stores.state.writing_home() as connection:
-        jobs.add(connection, upload)
+    with stores.state.transaction(org_id, author) as transaction:
+        refuse_too_much(transaction, stores, upload.content_length)
+        jobs.add(transaction.connection, upload)
     return {"jobId": upload.id, "url": signed.url, "headers": signed.headers}
 
 

@@ -7,7 +7,7 @@ from meterlake.model.entity import Record
 from meterlake.model.integrations import IntegrationConfig
 from meterlake.pipeline.config.webhook_addresses import PEOPLE
 from meterlake.stores import Stores
-from meterlake.stores.mail import Outbox
+from meterlake.stores.mail import Outbox, without_links
 from meterlake.stores.state import Reader
 from meterlake.stores.state.access.people import users
 from meterlake.stores.state.core.pages import Page
@@ -37,8 +37,9 @@ def write_letters(stores: Stores, reader: Reader, destination_id: str, name: str
     now = stores.now()
     for user in users(reader, Page(_PEOPLE_MAX), ids[:_PEOPLE_MAX])[0]:
         if user.has_access(now):
-            person = " ".join(user.person.first_name.split())
-            text = _TEXT.format(person=person, name=" ".join(name.split()), reason=why)
+            # All three are words of others, the reason those of a receiver.
+            words = {"person": user.person.first_name, "name": name, "reason": why}
+            text = _TEXT.format(**{key: without_links(each) for key, each in words.items()})
             Outbox(stores.home).put(user.person.email, _SUBJECT, text, now)
 
 

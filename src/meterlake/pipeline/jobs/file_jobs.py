@@ -10,7 +10,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from meterlake.model import wire
-from meterlake.model.errors import NotFound
+from meterlake.model.errors import NotFound, TooManyJobs
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.pipeline.events.incidents import AUTHOR
@@ -21,12 +21,15 @@ from meterlake.stores.files.durable import disk
 from meterlake.stores.files.incoming import Ticket, ticket_path
 from meterlake.stores.objects import SignedPut
 from meterlake.stores.state import Job, JobStatus, Transaction
-from meterlake.stores.state.ingest.uploads import Upload
+from meterlake.stores.state.ingest.uploads import Upload, unfinished_files
 
 NEVER_USED: Final = "NotUploaded"
 WRONG_LENGTH: Final = "WrongLength"
 GONE: Final = "FileGone"
 _BLOCK: Final = 1 << 20
+# Of one organization; each is a row that every look of the worker reads.
+UNFINISHED_MAX: Final = 10_000
+_RETRY_S: Final = 60
 
 
 def key(upload: Upload) -> str:
@@ -62,6 +65,20 @@ def expect_file(
         content_length=request.content_length,
         start_until=now + timedelta(seconds=stores.settings.upload_seconds),
     )
+
+
+def refuse_too_much(transaction: Transaction, stores: Stores, more_bytes: int) -> None:
+    """Refuse another file while as much as may be waits; nobody else counts meanwhile.
+
+    Raises:
+        TooManyJobs: As many files, or as many bytes, as may be are announced or wait.
+    """
+    count, waiting = unfinished_files(transaction.connection, transaction.org_id)
+    if count >= UNFINISHED_MAX:
+        raise TooManyJobs("files", UNFINISHED_MAX, _RETRY_S)
+    most = stores.settings.upload_waiting_bytes
+    if count and waiting + more_bytes > most:
+        raise TooManyJobs("bytes of files", most, _RETRY_S)
 
 
 def file_to_make(transaction: Transaction, name: str = "", content_type: str = "") -> Upload:

@@ -25,6 +25,7 @@ from meterlake.pipeline.jobs.file_jobs import (
     expect_file,
     file_to_make,
     key,
+    refuse_too_much,
     remove_files,
     signed_url,
 )
@@ -54,6 +55,7 @@ def announce(
     Raises:
         Invalid: The document breaks a rule, the revision is no draft, or nothing can be signed.
         StaleVersion: The data is not at the version that the document names.
+        TooManyJobs: As many files, or as many bytes, as may be are announced or wait.
         Unavailable: State or the home's key cannot be reached.
     """
     request = read(LookupTableDataUploadRequest, document)
@@ -61,6 +63,7 @@ def announce(
     signed = signed_url(stores, upload, base_url)
     with stores.state.transaction(org_id, author) as transaction:
         revision = draft_at(transaction, at, document)
+        refuse_too_much(transaction, stores, upload.content_length)
         stored.add_job(
             transaction,
             revision.id,
@@ -79,10 +82,12 @@ def write_file(
     Raises:
         Invalid: The document breaks a rule.
         NotFound: The table has no such revision.
+        TooManyJobs: As many files as may be are announced or wait.
     """
     kind = read(LookupTableDataDownloadJobRequest, document).content_type
     with stores.state.transaction(org_id, author) as transaction:
         revision = revision_at(transaction, at)
+        refuse_too_much(transaction, stores, 0)
         file = file_to_make(transaction, f"lookup-{revision.id}{kind.suffix}", kind.value)
         stored.add_job(transaction, revision.id, LookupTableDataJobType.DOWNLOAD, file=file)
     return {"jobId": file.id}

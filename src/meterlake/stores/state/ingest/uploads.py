@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     delete,
+    func,
     insert,
     select,
     update,
@@ -154,6 +155,15 @@ def awaiting(connection: Connection, org_id: str) -> list[Upload]:
 def due(connection: Connection, org_id: str, now: datetime) -> list[Upload]:
     """The jobs whose files are there and that nobody works on, the oldest first."""
     return _oldest_first(connection, org_id, takeable(now))
+
+
+def unfinished_files(connection: Connection, org_id: str) -> tuple[int, int]:
+    """How many files of an organization are announced or wait, of all kinds, and their bytes."""
+    count = select(func.count(), func.coalesce(func.sum(UPLOAD.c.content_length), 0))
+    waits = in_status(JobStatus.AWAITING_FILE, JobStatus.PENDING, JobStatus.RUNNING)
+    query = count.select_from(JOB).join(UPLOAD, UPLOAD.c.id == JOB.c.id)
+    row = connection.execute(query.where(JOB.c.org == org_id, waits)).one()
+    return int(row[0]), int(row[1])
 
 
 def unfinished_uploads(connection: Connection, org_id: str) -> list[Upload]:
