@@ -36,7 +36,6 @@ DOCUMENTS: dict[str, Any] = {
                 {"category": "MEASURE", "code": "gb", "name": "Sent", "unit": "GBy"},
                 {"category": "WHERE", "code": "region", "name": "Region"},
             ],
-            "derivedFields": [],
         }
     ],
     "aggregations": [

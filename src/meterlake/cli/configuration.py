@@ -48,8 +48,8 @@ def apply(
     """Bring the organization to what files say, all or nothing, and show what changed.
 
     YAML or JSON with entities in the shape of the API, referring to each other by code or id.
-    What the files do not mention stays as it is, unless `--prune` is given. Applying twice changes
-    nothing. Problems stand on stderr, one a line, with file and line.
+    Entities that the files do not mention stay as they are, unless `--prune` is given; so do keys
+    of `organizationConfig`. Applying twice changes nothing. Problems stand on stderr, one a line, with file and line.
 
     Example: `meterlake config apply configuration/ --dry-run`
 

@@ -2,7 +2,7 @@
 
 import re
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -83,10 +83,13 @@ class DerivedField(Value):
 class Meter(Entity):
     """A kind of measurement and its fields; without a product it is global."""
 
+    # An update replaces all fields: whoever forgets them would take them away.
+    required_in_requests: ClassVar[tuple[str, ...]] = ("derivedFields",)
+
     name: Name
     code: Code
     data_fields: Annotated[tuple[DataField, ...], Field(min_length=1, max_length=15)]
-    derived_fields: Annotated[tuple[DerivedField, ...], Field(max_length=15)]
+    derived_fields: Annotated[tuple[DerivedField, ...], Field(max_length=15)] = ()
     custom_fields: CustomFieldMap = Field(default_factory=dict)
     product_id: Id | None = None
     group_id: Id | None = None

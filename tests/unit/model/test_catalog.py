@@ -29,7 +29,7 @@ AGGREGATION = {
 
 def test_what_is_required_is_what_the_contract_requires():
     assert required(Product, PRODUCT) == {"code", "name"}
-    assert required(Meter, METER) == {"code", "name", "dataFields", "derivedFields"}
+    assert required(Meter, METER) == {"code", "name", "dataFields"}
     assert required(Aggregation, AGGREGATION) == {
         "name", "meterId", "targetField", "aggregation", "rounding", "quantityPerUnit", "unit",
     }  # fmt: skip
@@ -43,7 +43,6 @@ def test_what_is_required_is_what_the_contract_requires():
         ({"dataFields": [FIELD | {"unit": ""}]}, "dataFields[0].unit"),
         ({"dataFields": [FIELD, {}]}, "dataFields[1].code"),
         ({"dataFields": None}, "dataFields"),
-        ({"derivedFields": None}, "derivedFields"),
         ({"derivedFields": [FIELD]}, "derivedFields[0].calculation"),
         ({"derivedFields": [FIELD | {"calculation": "x" * 5001}]}, "derivedFields[0].calculation"),
         ({"productId": "cloud"}, "productId"),

@@ -96,7 +96,7 @@ def rate(first, second):
             {"dataFields": [{**GB, "code": f"f{n}"} for n in range(16)]},
             "at most 15 entry(ies)",
         ),
-        ("meters", {"derivedFields": None}, "derivedFields is required"),
+        ("meters", {"dataFields": None}, "dataFields is required"),
         (
             "aggregations",
             {"targetField": "mb"},
@@ -221,7 +221,7 @@ def test_a_custom_field_may_be_carried_once_the_organization_has_it():
 
     configuration = after(documents)
 
-    assert refused(added_singleton("customFields"), configuration) == (
+    assert refused(added_singleton("customFields", account={}), configuration) == (
         "new.yaml: customFields.account: 'industry' is not allowed: kept as long as Account 'acme' carries it"
     )
     assert after(added_singleton("customFields", account={"industry": 1}), configuration)

@@ -151,7 +151,8 @@ def apply(
 ) -> list[EntityChange]:
     """Bring an organization to what documents say; what they do not mention stays as it is.
 
-    A field that an entity's document leaves out takes its default. All or nothing.
+    A field that an entity's document leaves out takes its default; of what an organization has
+    exactly once it stays as it is. All or nothing.
 
     Args:
         state: The store.

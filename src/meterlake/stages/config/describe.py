@@ -130,7 +130,10 @@ def _plain(entity: Entity) -> dict[str, Any]:
     return {
         name: document[name]
         for name in names
-        if name not in defaults or document[name] != defaults[name]
+        if name not in defaults
+        or document[name] != defaults[name]
+        # Files change the keys that they have: another organization may have another value.
+        or (resource_of(entity).singleton and document[name] not in ({}, []))
     }
 
 

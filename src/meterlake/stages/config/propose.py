@@ -1,7 +1,8 @@
 """Configuration documents x configuration → the entities as they would be, or all that is wrong.
 
 Documents are what files hold: `{"accounts": [{...}], "organizationConfig": {...}}` with the wire's
-names. References are ids or codes; entities of the same call may refer to each other in any order.
+names. Of what an organization has exactly once they change the keys that they have; null gives a key
+its default. References are ids or codes; entities of the same call may refer to each other in any order.
 An entity is found again by its `id`, its code, or its natural key. An `id` that the organization
 does not know is a label: others may refer to it, and the entity's own id follows from it. A label
 that looks like an id, as an export has it, is the id that the entity gets.
@@ -181,7 +182,10 @@ class _Proposing:
             self.problems.append(each.error(item.place))
 
     def _validate(self, item: _Item) -> None:
-        document = {name: value for name, value in item.document.items() if name != ID}
+        document = {
+            **self._stored(item),
+            **{name: value for name, value in item.document.items() if name != ID},
+        }
         for path, kind in item.resource.refs.items():
             self._resolve(document, path.split("."), kind, item.place)
         try:
@@ -190,6 +194,12 @@ class _Proposing:
             item.broken = True
             for problem in problems(error):
                 self.problems.append(locate_error(item.place, problem))
+
+    def _stored(self, item: _Item) -> dict[str, Any]:
+        """What stays of an entity that its document does not mention: of what there is once, all."""
+        if not item.resource.singleton or item.id not in self.names[item.resource.entity].ids:
+            return {}
+        return self.configuration.get(item.resource.entity, item.id).entity.to_wire()
 
     def _resolve(
         self, value: dict[str, Any], steps: Sequence[str], kind: type[Entity], place: str

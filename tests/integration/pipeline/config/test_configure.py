@@ -1,6 +1,8 @@
 import json
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 
@@ -17,6 +19,7 @@ from meterlake.model.errors import (
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.pricing import Pricing
 from meterlake.model.proposal import Document
+from meterlake.model.resources import CONFIG, RESOURCES
 from meterlake.pipeline.config.configure import (
     ApplyOptions,
     ChangeAction,
@@ -303,3 +306,56 @@ def test_nothing_is_pruned_that_nobody_was_asked_about(state, org):
         )
 
     assert state.configuration(org).versions() == before
+
+
+# -- what an organization has once, and lists that may be empty ---------------------------------
+
+
+def settings_of(state, org):
+    with state.reading(org) as reader:
+        [record] = reader.all(OrganizationConfig)
+    return record.entity
+
+
+@pytest.mark.parametrize("alone", [{}, None])
+def test_the_settings_of_an_organization_change_by_key(state, org, alone):
+    put(state, org, {"timezone": "Europe/Berlin", "daysBeforeBillDue": 12})
+
+    put(state, org, {"weekEpoch": "2024-01-01"})
+    put(state, org, alone)
+
+    found = settings_of(state, org)
+    told = found.timezone, found.days_before_bill_due, found.week_epoch
+    assert told == ("Europe/Berlin", 12, date(2024, 1, 1))
+    put(state, org, {"timezone": None})
+    assert settings_of(state, org).timezone == "UTC"
+    with pytest.raises(Invalid, match="daysBeforeBillDue"):
+        put(state, org, {"daysBeforeBillDue": None})
+
+
+def put(state, org, settings):
+    document = Document("organization.yaml", {"organizationConfig": settings})
+    return apply(state, org, [document], "t")
+
+
+def test_an_export_sets_the_settings_of_another_organization(state, org):
+    exported = export(state, org)
+    other = new_organization(state, code="other")
+    put(state, other, {"timezone": "Europe/Berlin", "weekEpoch": "2024-01-01"})
+
+    apply(state, other, [Document("export.yaml", exported)], "t")
+
+    assert settings_of(state, other) == settings_of(state, org)
+
+
+def test_lists_that_may_be_empty_may_be_left_out():
+    """Whoever writes a file need not know which list somebody thought of as obligatory."""
+    needed = {
+        f"{resource.name}.{name}"
+        for resource in RESOURCES
+        if resource.area == CONFIG
+        for name, field in resource.entity.model_fields.items()
+        if field.is_required() and get_origin(field.annotation) is tuple
+        if not any(getattr(each, "min_length", 0) for each in field.metadata)
+    }
+    assert needed == set()

@@ -83,7 +83,7 @@ def test_a_row_says_type_rule_default_and_meaning():
         ),
         "| `planTemplateId` | text | **required** |  | The code or `id` of an entity of `planTemplates`. |",
         '| `timezone` | text | 1 to 80 characters | `"UTC"` | Where its days and months begin and end. |',
-        "| `daysBeforeBillDue` | whole number | **required**; more than 0; at most 36525 |",
+        "| `daysBeforeBillDue` | whole number | more than 0; at most 36525 |",
         "| `endDate` | instant |  |  | Until when, exclusive; absent for ever. |",
     ):
         assert row in page, row
@@ -144,7 +144,7 @@ def wrong(name, /, **changes):
         wrong("aggregations", quantityPerUnit="1"),
         wrong("aggregations", quantityPerUnit=0),
         wrong("meters", dataFields=[]),
-        wrong("meters", derivedFields=None),
+        wrong("meters", dataFields=None),
         wrong("plans", planTemplateId=5),
         wrong("pricings", startDate="2026-01-01"),
         wrong("pricings", startDate="yesterday"),

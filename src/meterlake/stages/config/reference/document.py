@@ -67,7 +67,10 @@ def _kind(resource: Resource) -> Iterator[str]:
 
 def _identity(resource: Resource) -> str:
     if resource.singleton:
-        return "An organization has exactly one: a map, not a list."
+        return (
+            "An organization has exactly one: a map, not a list.\n"
+            "A file changes the keys that it has. `null` gives a key its default."
+        )
     fields = resource.entity.model_fields
     key = " and ".join(f"`{wire_name(name)}`" for name in resource.key or resource.label_key)
     if "code" in fields and fields["code"].is_required():

@@ -111,6 +111,8 @@ def _entity(schema: Schema, resource: Resource) -> Schema:
     label = {"id": {**_REFERENCE, "maxLength": CODE_MAX, "description": _LABEL}}
     properties = {**({} if resource.singleton else label), **schema["properties"]}
     examples = [wire.to_plain(EXAMPLES[resource.name])]
+    if resource.singleton:  # Keys that a file leaves out stay as they are.
+        schema = {name: value for name, value in schema.items() if name != "required"}
     return {**schema, "properties": properties, "examples": examples}
 
 
