@@ -21,7 +21,7 @@ from meterlake.model.custom_fields import custom_value
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.lookups import LookupTable, LookupTableRevision, LookupTableRevisionFieldType
 from meterlake.model.organization import CustomFields
-from meterlake.model.rules.lookups import active_revision
+from meterlake.model.rules.lookups import readable_revision
 
 CUSTOM_FIELDS: Final = "customFields"
 ACCOUNT: Final = f"{CUSTOM_FIELDS}.account."
@@ -124,13 +124,13 @@ class DerivedScope:
             return {}
         found = {}
         for table in self.configuration.all(LookupTable):
-            revision = active_revision(table, self.configuration)
+            revision = readable_revision(table, self.configuration)
             if revision is not None:
                 found[table.entity.code] = _schema(revision.entity)
         for literal in named:
             code = str(literal.value)
             if code not in found and self.configuration.find(LookupTable, code) is not None:
-                rule = f"lookup table `{code}` has no published revision"
+                rule = f"lookup table `{code}` has no published revision, nor one draft"
                 raise InvalidCalculation(rule, literal.column)
         return found
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from meterlake.model.lookups import LookupTable, LookupTableRevision, LookupTableRevisionState
 from meterlake.model.resources.resource import CODES, IDS, Resource
-from meterlake.model.rules.derived import looked_up_code_stays
+from meterlake.model.rules.derived import calculations_keep_columns, looked_up_code_stays
 from meterlake.model.rules.lookups import only_drafts_change, revision_state, schema_fits
 
 # Neither in configuration files nor an operation of the API: the status has operations of its own.
@@ -29,7 +29,7 @@ ROWS: Final = (
         entity=LookupTableRevision,
         refs={"lookup_table_id": LookupTable},
         key=("lookup_table_id", "name"),
-        rules=(schema_fits, only_drafts_change),
+        rules=(schema_fits, only_drafts_change, calculations_keep_columns),
         computed=revision_state,
         filters=(IDS,),
         page_max=200,

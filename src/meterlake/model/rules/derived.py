@@ -7,7 +7,7 @@ from meterlake.model.catalog import Meter, Product
 from meterlake.model.derived import CUSTOM_FIELDS, DerivedScope
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
-from meterlake.model.lookups import LookupTable
+from meterlake.model.lookups import LookupTable, LookupTableRevision
 from meterlake.model.organization import CustomFields
 from meterlake.model.rules.dependents import changes, check_dependents, display_name
 from meterlake.model.rules.proposed import Proposed
@@ -67,6 +67,15 @@ def lookups_still_hold(
     check_dependents(
         meters_looking_up(table, configuration), calculations_fit, configuration, "status", status
     )
+
+
+def calculations_keep_columns(new: Proposed[LookupTableRevision]) -> None:
+    """The columns and keys of a lookup table that a calculation of a meter reads stay."""
+    if not changes(new, "fields", "keys"):
+        return
+    table = new.configuration.get(LookupTable, new.entity.lookup_table_id)
+    meters = meters_looking_up(table, new.configuration)
+    check_dependents(meters, calculations_fit, new.configuration, "fields", "changed")
 
 
 def looked_up_code_stays(new: Proposed[LookupTable]) -> None:

@@ -97,3 +97,21 @@ def active_revision(
         if state.entity.status is _PUBLISHED:
             return configuration.get(LookupTableRevision, state.entity.revision_id)
     return None
+
+
+def readable_revision(
+    table: Record[LookupTable], configuration: Configuration
+) -> Record[LookupTableRevision] | None:
+    """The revision whose columns calculations are checked against, or None.
+
+    Before the first one is published it is the first draft: so a table and what reads it are
+    configured together. Nothing is looked up before it is published.
+    """
+    found = active_revision(table, configuration)
+    if found is not None:
+        return found
+    revisions = list(configuration.where(LookupTableRevision, "lookup_table_id", table.id))
+    states = [state_of(each.id, configuration) for each in revisions]
+    if any(state is not None and state.status is not _DRAFT for state in states):
+        return None
+    return min(revisions, key=lambda each: (each.created, each.id), default=None)

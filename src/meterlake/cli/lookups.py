@@ -1,0 +1,97 @@
+"""`meterlake lookup`: the data of lookup tables, which calculations of meters read."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options, user_name
+
+LISTED: Final = ("table", "revision", "status", "itemCount=items", "meters")
+Text = Annotated[str | None, Parameter(show_default=False)]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    lookup = App(name="lookup", help="Lookup tables: load their data, publish it, list it.")
+    lookup.command(load)
+    lookup.command(publish)
+    lookup.command(list_, name="list")
+    app.command(lookup)
+
+
+def load(
+    code: str,
+    file: Path,
+    /,
+    *,
+    publish: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    revision: Text = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Load a CSV or JSONL file into a draft of a lookup table: all of its rows, or none.
+
+    What the draft held before is replaced. If there is no draft, a new one is made with the
+    columns of the published one. Configuration files make the table and its first revision.
+
+    Example: `meterlake lookup load regions regions.csv --publish`
+
+    Args:
+        code: The code of the table.
+        file: Ends in .csv, .jsonl or .ndjson; the columns are the fields of the revision.
+        publish: Publish the draft then; calculations read it from now on.
+        revision: The name of the draft, if there are several.
+    """
+    from meterlake.pipeline.ingest.lookup_load import LookupLoad, load_lookup
+
+    wanted = LookupLoad(code, file, revision, publish)
+    with options.open() as (stores, organization):
+        done = load_lookup(stores, organization.id, user_name(), wanted)
+    _report(done, options)
+    if not publish and not options.json:
+        options.output.note(f"Publish it with: meterlake lookup publish {code}")
+
+
+def publish(code: str, /, *, revision: Text = None, options: Options = NO_OPTIONS) -> None:
+    """Publish a draft of a lookup table; the revision published before is archived.
+
+    Example: `meterlake lookup publish regions`
+
+    Args:
+        code: The code of the table.
+        revision: The name of the draft, if there are several.
+    """
+    from meterlake.pipeline.ingest.lookup_load import publish_lookup
+
+    with options.open() as (stores, organization):
+        done = publish_lookup(stores, organization.id, user_name(), code, revision)
+    _report(done, options)
+
+
+def list_(*, options: Options = NO_OPTIONS) -> None:
+    """Show the revisions of all lookup tables, and the meters that read them.
+
+    Example: `meterlake lookup list`
+    """
+    from meterlake.pipeline.ingest.lookup_load import list_lookups
+
+    with options.looked_at() as (stores, organization):
+        found = list_lookups(stores, organization.id)
+    options.output.rows(found, LISTED)
+    if not found:
+        options.output.note("No lookup tables.")
+
+
+def _report(done: dict[str, Any], options: Options) -> None:
+    if options.json:
+        options.output.line(done)
+        return
+    options.output.note(
+        f"{done['itemCount']:,} items in revision {done['revision']!r} of {done['table']!r}:"
+        f" {done['status']}"
+    )
+    if done["status"] == "PUBLISHED" and done["meters"]:
+        options.output.note(
+            f"Read by {', '.join(done['meters'])}. What came in before keeps its values:"
+            " meterlake backfill start re-derive --month last"
+        )

@@ -1,0 +1,204 @@
+"""Load a file into a lookup table in one go, as the URL of an upload and a worker do together."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from meterlake.model.entity import Record
+from meterlake.model.errors import Busy, Conflict, Invalid, NotFound
+from meterlake.model.jobs import JobKind
+from meterlake.model.lookups import (
+    LookupTable,
+    LookupTableDataJobStatus,
+    LookupTableDataJobType,
+    LookupTableDataUploadRequest,
+    LookupTableFileType,
+    LookupTableRevision,
+    LookupTableRevisionStatus,
+)
+from meterlake.model.problems import read, suggest_name
+from meterlake.model.rules.derived import meters_looking_up
+from meterlake.model.rules.lookups import active_revision, revision_state
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.ingest.uploads import note_arrival, run_upload
+from meterlake.pipeline.jobs.file_jobs import expect_file, key
+from meterlake.pipeline.lookups.lookups import At, set_status
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader
+from meterlake.stores.state import lookups as stored
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+
+_TYPES: Final = {
+    ".csv": LookupTableFileType.CSV,
+    ".jsonl": LookupTableFileType.JSONL,
+    ".ndjson": LookupTableFileType.JSONL,
+}
+_DRAFT: Final = LookupTableRevisionStatus.DRAFT.value
+# A worker that took the file has it for so long at most, seen so often.
+_WAIT_S: Final = 600
+_LOOK_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class LookupLoad:
+    """What a file is loaded into.
+
+    Attributes:
+        table: The code of the table.
+        revision: The name of a draft; if None the only draft, or a new one like the published one.
+        publish: Whether the revision is published then.
+    """
+
+    table: str
+    file: Path
+    revision: str | None = None
+    publish: bool = False
+
+
+def load_lookup(stores: Stores, org_id: str, author: str, wanted: LookupLoad) -> dict[str, Any]:
+    """Replace what a draft of a lookup table holds with the rows of a file: all of them or none.
+
+    Raises:
+        NotFound: There is no such table, revision or file.
+        Conflict: The table has no revision yet, or several drafts.
+        Invalid: A row breaks a rule, or the file's name has another ending.
+        Unavailable: State, the disk or the object store failed.
+    """
+    kind = _TYPES.get(wanted.file.suffix.lower())
+    if kind is None:
+        raise Invalid("file name", wanted.file.name, f"ending in {', '.join(_TYPES)}")
+    if not wanted.file.is_file():
+        raise NotFound("file", str(wanted.file))
+    document = {
+        "fileName": wanted.file.name[-100:],
+        "contentType": kind.value,
+        "contentLength": wanted.file.stat().st_size,
+    }
+    upload = expect_file(
+        stores, org_id, author, read(LookupTableDataUploadRequest, document), JobKind.LOOKUP
+    )
+    with stores.state.transaction(org_id, author) as transaction:
+        table = find_table(transaction, wanted.table)
+        draft = _draft(transaction, table, wanted.revision)
+        if draft is None:
+            draft = entities.create_in(transaction, stores, _next(transaction, table, wanted.file))
+        stored.add_job(transaction, draft.id, LookupTableDataJobType.UPLOAD, file=upload)
+    stores.objects.put_file(key(upload), wanted.file)
+    note_arrival(stores, upload, upload.content_length)
+    _run(stores, org_id, draft.id, upload.id)
+    at = At(table.id, draft.id)
+    if wanted.publish:
+        publish = {"status": LookupTableRevisionStatus.PUBLISHED.value}
+        set_status(stores, org_id, author, at, publish)
+    return _describe(stores, org_id, at)
+
+
+def find_table(reader: Reader, code: str) -> Record[LookupTable]:
+    """The lookup table of a code.
+
+    Raises:
+        NotFound: There is none.
+    """
+    found = reader.find(LookupTable, code)
+    if found is None:
+        raise NotFound("lookup table", code, f": {suggest_name(code, reader.codes(LookupTable))}")
+    return found
+
+
+def _draft(
+    reader: Reader, table: Record[LookupTable], name: str | None
+) -> Record[LookupTableRevision] | None:
+    configuration = StoredConfiguration(reader)
+    every = list(configuration.where(LookupTableRevision, "lookup_table_id", table.id))
+    revisions = [each for each in every if name in {None, each.entity.name}]
+    drafts = [each for each in revisions if revision_state(each, configuration)["status"] == _DRAFT]
+    if name is not None and not drafts:
+        raise NotFound("draft of the lookup table", name)
+    if len(drafts) > 1:
+        names = ", ".join(repr(each.entity.name) for each in drafts)
+        raise Conflict(f"table {table.entity.code!r} has several drafts, {names}: name one of them")
+    return drafts[0] if drafts else None
+
+
+def _next(reader: Any, table: Record[LookupTable], file: Path) -> LookupTableRevision:
+    """A new draft of the columns that are published."""
+    active = active_revision(table, StoredConfiguration(reader))
+    if active is None:
+        raise Conflict(
+            f"table {table.entity.code!r} has no revision that says what its columns are: write"
+            " one to `lookupTableRevisions` of the configuration"
+        )
+    name = f"{file.name[:150]} {reader.now:%Y-%m-%d %H:%M:%S}"
+    return active.entity.model_copy(update={"name": name})
+
+
+def _run(stores: Stores, org_id: str, revision_id: str, job_id: str) -> None:
+    """Run the job of the file here, or see how another process ends it.
+
+    Raises:
+        Invalid: It failed.
+        Busy: Another process has it for very long.
+    """
+    until = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            run_upload(stores, org_id, job_id)
+        except Busy:
+            if time.monotonic() > until:
+                raise
+        with stores.state.reading(org_id) as reader:
+            job = stored.job(reader, revision_id, job_id)
+        if job.status is LookupTableDataJobStatus.SUCCEEDED:
+            return
+        if job.status is LookupTableDataJobStatus.FAILED:
+            result = job.file.job.result if job.file else {}
+            reason = str(result.get("failureReason", "failed"))
+            raise Conflict(f"nothing of the file came into the lookup table: {reason}")
+        if time.monotonic() > until:
+            raise Busy("lookup table", "another process has been loading the file for long")
+        time.sleep(_LOOK_S)
+
+
+def _describe(stores: Stores, org_id: str, at: At) -> dict[str, Any]:
+    with stores.state.reading(org_id) as reader:
+        configuration = StoredConfiguration(reader)
+        table = configuration.get(LookupTable, at.table_id)
+        revision = configuration.get(LookupTableRevision, at.revision_id)
+        meters = [each.entity.code for each in meters_looking_up(table, configuration)]
+        return {
+            "table": table.entity.code,
+            "revision": revision.entity.name,
+            **revision_state(revision, configuration),
+            "meters": sorted(meters),
+        }
+
+
+def list_lookups(stores: Stores, org_id: str) -> list[dict[str, Any]]:
+    """Every revision of every lookup table: where it stands, how many items it has, who reads it."""
+    with stores.state.reading(org_id) as reader:
+        found = [
+            At(each.entity.lookup_table_id, each.id) for each in reader.all(LookupTableRevision)
+        ]
+    lines = [_describe(stores, org_id, at) for at in found]
+    return sorted(lines, key=lambda line: (line["table"], line["revision"]))
+
+
+def publish_lookup(
+    stores: Stores, org_id: str, author: str, code: str, revision: str | None = None
+) -> dict[str, Any]:
+    """Publish a draft of a lookup table; the revision published before is archived.
+
+    Raises:
+        NotFound: There is no such table, or no such draft.
+        Conflict: It has several drafts, or none.
+        Invalid: A meter reads what the draft has not.
+    """
+    with stores.state.reading(org_id) as reader:
+        table = find_table(reader, code)
+        draft = _draft(reader, table, revision)
+    if draft is None:
+        raise Conflict(f"table {code!r} has no draft to publish")
+    at = At(table.id, draft.id)
+    set_status(stores, org_id, author, at, {"status": LookupTableRevisionStatus.PUBLISHED.value})
+    return _describe(stores, org_id, at)
