@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from meterlake.cli.amounts import AmountText
-from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from meterlake.cli.output import Output
     from meterlake.model.late_usage import LateUsage
@@ -73,7 +72,7 @@ def late(
     period = None if month is None else str(Month.parse(month))
     with options.open() if apply else options.looked_at() as (stores, organization):
         if apply:
-            _apply(stores, organization.id)
+            _apply(stores, organization.id, options.author(stores, organization.id))
         found, periods = _find_late(stores, organization.id, period, account)
         amounts = AmountText.read(stores, organization.id)
     if options.json:
@@ -127,11 +126,11 @@ def _is_known(late: "Late", known: "Collection[tuple[str, str]]") -> bool:
     return late.closed_by == "bills" and all((late.period, each) in known for each in late.accounts)
 
 
-def _apply(stores: "Stores", org_id: str) -> None:
+def _apply(stores: "Stores", org_id: str, author: str) -> None:
     from meterlake.model.bill_jobs import NO_DAYS, BillOrder
     from meterlake.pipeline.billing.jobs import bill_order
 
-    bill_order(stores, org_id, BillOrder(days=NO_DAYS, late_usage=True), AUTHOR)
+    bill_order(stores, org_id, BillOrder(days=NO_DAYS, late_usage=True), author)
 
 
 def show_late_usage(found: "Sequence[LateUsage]", amounts: AmountText, output: "Output") -> None:
@@ -141,8 +140,13 @@ def show_late_usage(found: "Sequence[LateUsage]", amounts: AmountText, output: "
         *("?billDate=bill date", "?when", "?measurements", "+!bill"),
     )
     output.rows([_row(each, amounts) for each in found], columns, "Late usage of bills")
-    for sentence in _next_steps(found, amounts):
-        output.note(sentence)
+    open_: dict[str, list[LateUsage]] = defaultdict(list)
+    for each in found:
+        if each.is_open:
+            open_[each.status.value].append(each)
+    for status, late in open_.items():
+        output.note(f"{_STATES[status]}: {len(late):,}{_together(late, amounts)}.")
+        _show_steps(status, late, output)
 
 
 def _row(late: "LateUsage", amounts: AmountText) -> dict[str, Any]:
@@ -184,17 +188,6 @@ def _where(late: "LateUsage") -> str:
     return late.reason or ""
 
 
-def _next_steps(found: "Iterable[LateUsage]", amounts: AmountText) -> "Iterator[str]":
-    """What is open, and the next command to type."""
-    open_: dict[str, list[LateUsage]] = defaultdict(list)
-    for each in found:
-        if each.is_open:
-            open_[each.status.value].append(each)
-    for status, late in open_.items():
-        yield f"{_STATES[status]}: {len(late):,}{_together(late, amounts)}."
-        yield from _steps(status, late)
-
-
 def _together(late: "Iterable[LateUsage]", amounts: AmountText) -> str:
     """What differences come to in each currency; nothing of those that nobody has compared yet."""
     sums: dict[str, Decimal] = defaultdict(Decimal)
@@ -205,18 +198,23 @@ def _together(late: "Iterable[LateUsage]", amounts: AmountText) -> str:
     return f", together {text}" if text else ""
 
 
-def _steps(status: str, late: "Sequence[LateUsage]") -> "Iterator[str]":
+def _show_steps(status: str, late: "Sequence[LateUsage]", output: "Output") -> None:
+    """Print the next commands to type."""
     if status == "OPEN":
-        yield "  Next: meterlake late --apply"
+        output.note("Next:")
+        output.command("late --apply")
     if status == "REPORTED":
         # A reason is there only if the bill cannot be made again.
         unlocked = next((each.bill_id for each in late if each.reason is None), None)
         if unlocked is not None:
-            yield f"  To make a bill again that is not locked: meterlake bill --recalculate {unlocked}"
-        yield "  To carry all of it forward: lateUsage: CARRY_FORWARD in organizationConfig,"
-        yield "  then meterlake late --apply"
+            output.note("To make a bill again that is not locked:")
+            output.command(f"bill --recalculate {unlocked}")
+        output.note("To carry all of it forward, change the policy and apply it:")
+        output.command("config apply /dev/stdin", f"echo '{_CARRY_FORWARD}' |")
+        output.command("late --apply")
 
 
+_CARRY_FORWARD: Final = "organizationConfig: {lateUsage: CARRY_FORWARD}"
 _STATES: Final = {
     "OPEN": "To be decided",
     "WAITING": "Waiting for a later bill of their accounts",

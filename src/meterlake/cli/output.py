@@ -104,13 +104,18 @@ class Output:
         told = next_steps.complete(text).translate(CONTROLS)
         sys.stdout.write(wrap_sentence(told, self._width()) + "\n")
 
-    def command(self, words: str) -> None:
+    def command(self, words: str, before: str = "") -> None:
         """Print a command for people to copy, on a line of its own.
 
         Args:
             words: The command and its arguments, without the program's name.
+            before: What gives it its input.
         """
-        self.text(f"  {next_steps.command(words)}")
+        self.text(
+            f"  {before} {next_steps.command(words)}"
+            if before
+            else f"  {next_steps.command(words)}"
+        )
 
     def text(self, text: str) -> None:
         """Print a text for people whose lines are as they should be."""
