@@ -170,7 +170,7 @@ def test_ingest_asks_whose_files_they_are(home: Path, tmp_path: Path) -> None:
     state = ended(ingest, home=home, file=(file,))
 
     assert state.is_failed()
-    assert "no organization" in str(state.message)
+    assert "--org is required: this home has" in str(state.message)
 
 
 def test_bill_aggregates_and_bills_every_organization(home: Path) -> None:

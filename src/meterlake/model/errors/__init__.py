@@ -83,6 +83,10 @@ class Required(Invalid):
     def __init__(self, field: str, value: object = None, rule: str = "required") -> None:
         super().__init__(field, value, rule)
 
+    def __str__(self) -> str:
+        field, _, rule = self.args
+        return self.text.format(field) + ("" if rule == "required" else f": {rule}")
+
 
 class UnknownField(Invalid):
     """A document has a name that means nothing; the rule says which name may be meant."""

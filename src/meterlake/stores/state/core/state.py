@@ -1,7 +1,7 @@
 """State: everything but the measurements, in one database."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, Row, Select, bindparam, func, insert, or
 
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.entity import Configuration, Entity
-from meterlake.model.errors import DuplicateCode, MeterlakeError, NotFound, Unavailable
+from meterlake.model.errors import DuplicateCode, MeterlakeError, NotFound, Required, Unavailable
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk
 from meterlake.stores.secrets import Secrets
@@ -36,6 +36,7 @@ FILE_NAME = "state.sqlite"
 _LOCKED: Final = (
     select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == bindparam("name")).with_for_update()
 )
+_LISTED_MAX: Final = 10
 _SERVER_TIME: Final = select(func.clock_timestamp())
 
 
@@ -257,17 +258,27 @@ class State:
         """One organization by id or by code; the only one if neither is given.
 
         Raises:
-            NotFound: There is none, or there are several and none was named.
+            NotFound: There is no such organization.
+            Required: None is named, and there are several or none.
         """
         if id_or_code is not None and (found := self._named(id_or_code)) is not None:
             return found
         known = self.organizations()
         if id_or_code is None and len(known) == 1:
             return known[0]
-        codes = ", ".join(org.code for org in known) or "none"
-        near = nearest(id_or_code, [org.code for org in known]) if id_or_code else None
+        listed = _listed(known)
+        if id_or_code is None and known:
+            first = known[0].code
+            raise Required(
+                "--org", None, f"this home has {listed}; name one, such as --org {first}"
+            )
+        if id_or_code is None:
+            raise Required(
+                "--org", None, "this home has none; `meterlake init --name NAME` makes one"
+            )
+        near = nearest(id_or_code, [org.code for org in known])
         meant = f"; did you mean {near!r}?" if near else ""
-        raise NotFound("organization", id_or_code or "", f"; this home has: {codes}{meant}")
+        raise NotFound("organization", id_or_code, f"; this home has {listed or 'none'}{meant}")
 
     def _named(self, id_or_code: str) -> Organization | None:
         """The organization of an id or a code, however many others there are."""
@@ -275,6 +286,17 @@ class State:
         with self._database.reading() as connection:
             rows = connection.execute(select(ORGANIZATION).where(same)).all()
         return _organization(rows[0]) if len(rows) == 1 else None
+
+
+def _listed(known: Sequence[Organization]) -> str:
+    """The codes and names of organizations, of the first ones if they are many.
+
+    >>> _listed([Organization("1", "acme", "Acme Inc.", datetime.max)])
+    'acme (Acme Inc.)'
+    """
+    texts = [f"{org.code} ({org.name})" for org in known[:_LISTED_MAX]]
+    more = len(known) - len(texts)
+    return ", ".join(texts) + (f" and {more:,} more" if more else "")
 
 
 def _organizations(connection: Connection) -> Iterator[Organization]:

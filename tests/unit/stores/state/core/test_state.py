@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from meterlake.model.accounts import Account
-from meterlake.model.errors import DuplicateCode, Invalid, NotFound, Unavailable
+from meterlake.model.errors import DuplicateCode, Invalid, NotFound, Required, Unavailable
 from meterlake.settings import Settings
 from meterlake.stores.state import State
 from tests.organizations import Clock, new_organization
@@ -41,10 +41,13 @@ def test_organizations_are_found_by_id_by_code_and_alone(state):
 
     assert state.organization("acme").id == state.organization(acme).id == acme
     assert {each.id for each in state.organizations()} == {acme, bolt}
-    with pytest.raises(NotFound, match="this home has: acme, bolt"):
+    several = (
+        r"--org is required: this home has acme \(.*\), bolt \(.*\); name one, such as --org acme"
+    )
+    with pytest.raises(Required, match=several):
         state.organization()
-    with pytest.raises(NotFound):
-        state.organization("nobody")
+    with pytest.raises(NotFound, match=r"no organization 'bold'; .* did you mean 'bolt'"):
+        state.organization("bold")
 
 
 def test_the_code_of_an_organization_is_its_own(state):
