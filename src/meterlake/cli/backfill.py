@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from cyclopts import App, Parameter
 
@@ -137,16 +137,34 @@ def start(
     ):
         if mode is not None:
             spec = resolve_backfill(stores, organization.id, about.selection(mode))
-            order = Order(spec, user_name(), id, about.file, about.mapping)
+            order = Order(
+                spec,
+                options.author(stores, organization.id, user_name()),
+                id,
+                about.file,
+                about.mapping,
+            )
             found = backfill.start(stores, organization.id, order, progress)
         elif id is not None and about == NOTHING:
-            found = backfill.restart(stores, organization.id, id, user_name(), progress)
+            found = backfill.restart(
+                stores,
+                organization.id,
+                id,
+                options.author(stores, organization.id, user_name()),
+                progress,
+            )
         else:
             raise Required("mode")
         if apply:
-            found = backfill.apply(stores, organization.id, found.id, user_name(), progress)
-        amounts = AmountText.read(stores, organization.id)
-    _show(found, amounts, options)
+            found = backfill.apply(
+                stores,
+                organization.id,
+                found.id,
+                options.author(stores, organization.id, user_name()),
+                progress,
+            )
+        texts = _Texts.read(stores, organization.id, found)
+    _show(found, texts, options)
 
 
 def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -161,8 +179,8 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 
     with options.open() as (stores, organization):
         found = backfill.show(stores, organization.id, id)
-        amounts = AmountText.read(stores, organization.id)
-    _show(found, amounts, options)
+        texts = _Texts.read(stores, organization.id, found)
+    _show(found, texts, options)
 
 
 def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -181,9 +199,15 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
         options.open() as (stores, organization),
         options.output.progress() as progress,
     ):
-        found = backfill.apply(stores, organization.id, id, user_name(), progress)
-        amounts = AmountText.read(stores, organization.id)
-    _show(found, amounts, options)
+        found = backfill.apply(
+            stores,
+            organization.id,
+            id,
+            options.author(stores, organization.id, user_name()),
+            progress,
+        )
+        texts = _Texts.read(stores, organization.id, found)
+    _show(found, texts, options)
 
 
 def drop(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -230,11 +254,14 @@ def list_(
     """
     from meterlake.model.backfill import BackfillStatus
     from meterlake.pipeline import backfill
+    from meterlake.pipeline.access.named_people import with_names
 
     spec = None if status is None else BackfillStatus(status)
     with options.open() as (stores, organization):
         found = backfill.history(stores, organization.id, limit, spec)
-    rows = [each.to_wire() for each in found]
+        rows = [each.to_wire() for each in found]
+        if not options.json:
+            rows = with_names(stores, organization.id, rows, "author")
     for row in rows:
         row["gone"] = row["summary"].get("measurementsGone")
         row["came"] = row["summary"].get("measurementsCame")
@@ -243,24 +270,45 @@ def list_(
 
 def _done(id: str, options: Options, verb: Callable[["Stores", str, str, str], "Backfill"]) -> None:
     with options.open() as (stores, organization):
-        found = verb(stores, organization.id, id, user_name())
-        amounts = AmountText.read(stores, organization.id)
-    _show(found, amounts, options)
+        found = verb(
+            stores, organization.id, id, options.author(stores, organization.id, user_name())
+        )
+        texts = _Texts.read(stores, organization.id, found)
+    _show(found, texts, options)
 
 
-def _show(found: "Backfill", amounts: AmountText, options: Options) -> None:
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """What people read of a backfill: its amounts, and who did what."""
+
+    amounts: AmountText
+    history: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, stores: "Stores", org_id: str, found: "Backfill") -> Self:
+        """The texts of a backfill as they are now."""
+        from meterlake.pipeline.access.named_people import with_names
+
+        history = [each.to_wire() for each in found.history]
+        named = with_names(stores, org_id, history, "author")
+        return cls(AmountText.read(stores, org_id), named)
+
+
+def _show(found: "Backfill", texts: _Texts, options: Options) -> None:
     line = found.to_wire()
     if options.json:
         options.output.line(line)
         return
     summary = line.pop("summary")
-    history = line.pop("history")
+    del line["history"]
+    if texts.history:
+        line["author"] = texts.history[0]["author"]
     shown = {name: value for name, value in line.items() if name != "wanted"}
     counts = {name: value for name, value in summary.items() if isinstance(value, int)}
     options.output.record({**shown, **line["wanted"], **counts})
     bills = summary.get("bills", ())
-    summary["amounts"] = [row for each in bills for row in _amounts(each, amounts)]
-    summary["bills"] = [each | _written(each, each["currency"], amounts) for each in bills]
+    summary["amounts"] = [row for each in bills for row in _amounts(each, texts.amounts)]
+    summary["bills"] = [each | _written(each, each["currency"], texts.amounts) for each in bills]
     for name, columns, title in (
         ("quantities", QUANTITIES, "Quantities before and after"),
         ("bills", BILLS, "Bills as they would come out before and after"),
@@ -269,7 +317,7 @@ def _show(found: "Backfill", amounts: AmountText, options: Options) -> None:
     ):
         if summary.get(name):
             options.output.rows([_flat(each) for each in summary[name]], columns, title)
-    options.output.rows(history, ("action", "at", "author", "detail"), "History")
+    options.output.rows(texts.history, ("action", "at", "author", "detail"), "History")
     for step in found.next_steps():
         options.output.note(step.what)
         options.output.command(step.words)

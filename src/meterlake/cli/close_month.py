@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Options
 from meterlake.model.errors import Conflict, Invalid, Required
 
@@ -118,7 +117,7 @@ def close_month(
     _check_options(expected, decision)
     with options.open() as (stores, organization):
         meant = month_named(stores, organization.id, month)
-        closing = Closing(stores, organization.id, meant, AUTHOR)
+        closing = Closing(stores, organization.id, meant, options.author(stores, organization.id))
         if decision.reopen:
             _reopen(closing, str(decision.reason), options)
             return 0

@@ -78,7 +78,8 @@ def apply(
                 limits=limits_of(stores.settings),
                 addresses=address_policy(stores.settings),
             )
-            verb = partial(configure.apply, stores.state, organization.id, documents, AUTHOR)
+            author = options.author(stores, organization.id)
+            verb = partial(configure.apply, stores.state, organization.id, documents, author)
             if prune and not (yes or dry_run):
                 found = _confirm_deletions(verb(replace(apply_options, dry_run=True)), options)
                 if found is None:

@@ -9,8 +9,6 @@ from meterlake.cli.options import NO_OPTIONS, Limit, Options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Who marked an event, where the API would name a user.
-AUTHOR: Final = "cli"
 _PAGE: Final = 100
 
 
@@ -83,7 +81,10 @@ def action(
     from meterlake.pipeline.events.events import mark_actioned
 
     with options.open() as (stores, organization):
-        done = [mark_actioned(stores, organization.id, AUTHOR, each) for each in ids]
+        done = [
+            mark_actioned(stores, organization.id, options.author(stores, organization.id), each)
+            for each in ids
+        ]
     if options.json:
         for event in done:
             options.output.line(event)

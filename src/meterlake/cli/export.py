@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from meterlake.cli import export_destinations, export_jobs, export_schedules
-from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.export_options import ALL, PLAINLY, FileOptions, Text, UsageOptions
 from meterlake.cli.export_output import show_exported
 from meterlake.cli.options import (
@@ -106,5 +105,5 @@ def _export(request_options: "ExportOptions", options: Options) -> None:
 
     with options.open() as (stores, organization):
         request = resolve_export(stores, organization.id, request_options)
-        exported = write(stores, organization.id, request, AUTHOR)
+        exported = write(stores, organization.id, request, options.author(stores, organization.id))
     show_exported(exported, options.output)

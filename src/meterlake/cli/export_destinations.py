@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.export_options import Text, given_options
 from meterlake.cli.options import NO_OPTIONS, Options
 
@@ -121,7 +120,9 @@ def create(
 
     with options.open() as (stores, organization):
         document = destination_options.document(kind, code)
-        made = create_destination(stores, organization.id, AUTHOR, document)
+        made = create_destination(
+            stores, organization.id, options.author(stores, organization.id), document
+        )
     options.output.record(made)
 
 
@@ -148,7 +149,9 @@ def update(
 
     body = {**destination_options.request_body(), **given_options({"code": code})}
     with options.open() as (stores, organization):
-        updated = update_destination(stores, organization.id, AUTHOR, destination, body)
+        updated = update_destination(
+            stores, organization.id, options.author(stores, organization.id), destination, body
+        )
     options.output.record(updated)
 
 
@@ -184,5 +187,7 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.control import delete_destination
 
     with options.open() as (stores, organization):
-        gone = delete_destination(stores, organization.id, AUTHOR, code)
+        gone = delete_destination(
+            stores, organization.id, options.author(stores, organization.id), code
+        )
     options.output.record(gone)

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.export_options import (
     ALL,
     Flag,
@@ -139,7 +138,9 @@ def create(
     new = {"code": code, "source": source, "enabled": not about.disabled}
     definition = schedule_definition({**new, **_request_body(clock, about, selection)})
     with options.open() as (stores, organization):
-        made = create_schedule(stores, organization.id, AUTHOR, definition)
+        made = create_schedule(
+            stores, organization.id, options.author(stores, organization.id), definition
+        )
         runs = schedules_run(stores, organization.id)
     options.output.record(made)
     _note(options, runs=runs)
@@ -173,7 +174,9 @@ def update(
 
     body = {**_request_body(clock, about, selection), **given_options({"code": code})}
     with options.open() as (stores, organization):
-        updated = update_schedule(stores, organization.id, AUTHOR, schedule, body)
+        updated = update_schedule(
+            stores, organization.id, options.author(stores, organization.id), schedule, body
+        )
         runs = schedules_run(stores, organization.id)
     options.output.record(updated)
     _note(options, runs=runs)
@@ -214,7 +217,7 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.run import run_to_end
 
     with options.open() as (stores, organization):
-        job = run_schedule(stores, organization.id, AUTHOR, code)
+        job = run_schedule(stores, organization.id, options.author(stores, organization.id), code)
         exported = run_to_end(stores, job)
     show_exported(exported, options.output)
 
@@ -230,7 +233,9 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.control import delete_schedule
 
     with options.open() as (stores, organization):
-        gone = delete_schedule(stores, organization.id, AUTHOR, code)
+        gone = delete_schedule(
+            stores, organization.id, options.author(stores, organization.id), code
+        )
     options.output.record(gone)
 
 
@@ -238,7 +243,9 @@ def _enable(code: str, options: Options, *, enabled: bool) -> None:
     from meterlake.pipeline.export.control import enable_schedule, schedules_run
 
     with options.open() as (stores, organization):
-        found = enable_schedule(stores, organization.id, AUTHOR, code, enabled=enabled)
+        found = enable_schedule(
+            stores, organization.id, options.author(stores, organization.id), code, enabled=enabled
+        )
         runs = schedules_run(stores, organization.id)
     options.output.rows([found], LISTED)
     _note(options, runs=runs)

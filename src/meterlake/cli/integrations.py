@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cyclopts import App
 
-from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
@@ -72,7 +71,9 @@ def delete(
 
     with options.open() as (stores, organization):
         choice = MappingChoice(mappings)
-        gone = delete_integration(stores, organization.id, AUTHOR, id, choice)
+        gone = delete_integration(
+            stores, organization.id, options.author(stores, organization.id), id, choice
+        )
     options.output.record({"deleted": gone["id"], "mappings": mappings})
 
 

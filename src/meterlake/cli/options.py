@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from meterlake.stores.state import Organization
 
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
+Person = Annotated[str | None, Parameter(name="--as", env_var="METERLAKE_USER", show_default=False)]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
@@ -88,9 +89,28 @@ class Options(HomeOptions):
 
     Attributes:
         org: Code or id of the organization; not needed when the home has only one.
+        as_: The person of the organization who gives the command, by e-mail address, id, or first and
+            last name: approvals, versions and backfills are theirs.
     """
 
     org: Annotated[str | None, Parameter(show_default=False)] = None
+    as_: Person = None
+
+    def author(self, stores: "Stores", org_id: str, nobody: str = "cli") -> str:
+        """Who gives the command, as what they do says it.
+
+        Args:
+            stores: The home.
+            org_id: The organization.
+            nobody: What is written if nobody is named.
+
+        Raises:
+            NotFound: The organization has no such person.
+            Forbidden: The person's access has ended.
+        """
+        from meterlake.pipeline.access.named_people import author_named
+
+        return nobody if self.as_ is None else author_named(stores, org_id, self.as_)
 
     @contextmanager
     def looked_at(self) -> Iterator[tuple["Stores", "Organization"]]:
@@ -127,6 +147,8 @@ class Options(HomeOptions):
             organization = stores.state.organization(self.org)
             if stores.state.count_organizations() > 1:
                 note_organization(organization.code)
+            # Also a command that only looks says that there is no such person.
+            self.author(stores, organization.id)
             try:
                 yield stores, organization
             except (NotFound, Invalid) as error:
@@ -185,6 +207,9 @@ class OrganizationOptions(FanOutOptions):
 
         if self.org is not None:
             raise Invalid("--org", self.org, "absent beside --all-orgs")
+        if self.as_ is not None:
+            rule = "absent beside --all-orgs: a person is a user of one organization"
+            raise Invalid("--as", self.as_, rule)
         with open_stores(self.settings()) as stores:
             resume_collection()
             yield stores

@@ -145,16 +145,19 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         id: The row's id, as `rejected list` shows it.
     """
+    from meterlake.pipeline.access.named_people import with_names
     from meterlake.pipeline.ingest.rejected_rows import show_rejected
 
     with options.looked_at() as (stores, organization):
         found = show_rejected(stores, organization.id, id)
+        if not options.json and "decisions" in found:
+            named = with_names(stores, organization.id, found["decisions"], "author")
+            found["decisions"] = named
     if options.json:
         options.output.line(found)
         return
-    history = found.pop("history")
+    history, decisions = found.pop("history"), found.pop("decisions", [])
     options.output.record(found)
-    decisions = found.pop("decisions", [])
     columns = ("at", "?name=file", "?row", "requeued", "?edited", "reason", "detail")
     options.output.rows([_outcome(each) for each in history], columns, "What became of it")
     if decisions:
@@ -289,7 +292,13 @@ def dismiss(
 
     choice = _choice(ids, which)
     with options.open() as (stores, organization):
-        done = dismiss(stores, organization.id, choice, because, user_name())
+        done = dismiss(
+            stores,
+            organization.id,
+            choice,
+            because,
+            options.author(stores, organization.id, user_name()),
+        )
         if not done.rows + done.settled:
             _check_named(stores, organization.id, which)
     if options.json:
@@ -312,7 +321,9 @@ def reopen(*ids: Ids, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) 
 
     choice = _choice(ids, which)
     with options.open() as (stores, organization):
-        done = reopen(stores, organization.id, choice, user_name())
+        done = reopen(
+            stores, organization.id, choice, options.author(stores, organization.id, user_name())
+        )
         if not done.rows + done.settled:
             _check_named(stores, organization.id, which)
     if options.json:

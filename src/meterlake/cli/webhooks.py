@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def ping(
 
     with options.open() as (stores, organization):
         id_ = _find_webhook(stores, organization.id, webhook)
-        run = ping_webhook(stores, organization.id, AUTHOR, id_)
+        run = ping_webhook(stores, organization.id, options.author(stores, organization.id), id_)
         found = _await_end(stores, organization.id, run["id"], wait)
     tries = found.pop("tries")
     options.output.record({**found, "tries": tries} if options.json else found)
@@ -83,13 +82,19 @@ def replay(
         if run is not None:
             if {webhook, since, status} != {None}:
                 raise Invalid("--run", run, "given alone: it is one run of one webhook")
-            options.output.record(replay_run(stores, organization.id, AUTHOR, run))
+            options.output.record(
+                replay_run(stores, organization.id, options.author(stores, organization.id), run)
+            )
             return
         if webhook is None or since is None:
             raise Required("--run" if webhook is None else "--since")
         id_ = _find_webhook(stores, organization.id, webhook)
         given = (_instant(since), _statuses(status))
-        options.output.record(replay_webhook(stores, organization.id, AUTHOR, id_, *given))
+        options.output.record(
+            replay_webhook(
+                stores, organization.id, options.author(stores, organization.id), id_, *given
+            )
+        )
 
 
 def _find_webhook(stores: "Stores", org_id: str, name: str) -> str:

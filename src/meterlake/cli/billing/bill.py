@@ -130,7 +130,8 @@ def bill(
         order = _order(choice, approve=approve)
         if choice.account:
             order = of_accounts(stores, organization.id, order, choice.account)
-        result = bill_order(stores, organization.id, order, AUTHOR)
+        author = options.author(stores, organization.id)
+        result = bill_order(stores, organization.id, order, author)
         found = _review(stores, organization.id, choice.month, result) if approve else []
         amounts = AmountText.read(stores, organization.id)
     show_bills(result, amounts, options.output)

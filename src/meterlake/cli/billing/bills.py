@@ -22,6 +22,17 @@ _LINE_COLUMNS: Final = (
     *("number=line", "description", "quantity", "amount"),
     *("?type", "?product", "?period", "+!id"),
 )
+_HEADER: Final = {
+    **{name: name for name in ("id", "account", "invoice")},
+    "billDate": "bill date",
+    "due": "due",
+    "period": "period",
+    "status": "status",
+    "approvedBy": "approved by",
+    "locked": "locked",
+    "lockedBy": "locked by",
+    "total": "total",
+}
 # A bill as people name it, and the month that belongs to the code of an account.
 BillName = Annotated[str, Parameter(name="BILL", required=True)]
 BillMonth = Annotated[str | None, Parameter(name="MONTH", show_default=False)]
@@ -107,6 +118,7 @@ def show(bill: BillName, month: BillMonth = None, /, *, options: Options = NO_OP
 
 def show_bill(stores: "Stores", org_id: str, id: str, options: Options) -> None:
     """Print a bill with its lines."""
+    from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.pipeline.billing.bills import get_bill
 
     found, amounts = get_bill(stores, org_id, id), AmountText.read(stores, org_id)
@@ -115,8 +127,13 @@ def show_bill(stores: "Stores", org_id: str, id: str, options: Options) -> None:
         output.line(found)
         return
     row = _row(found, amounts)
-    names = ("id", "account", "invoice", "billDate", "due", "period", "status", "locked", "total")
-    output.record({name: row[name] for name in names if row.get(name) is not None})
+    people = [found[name] for name in ("approvedBy", "lockedBy") if found.get(name)]
+    row |= {
+        name: names_of_authors(stores, org_id, people).get(found[name], found[name])
+        for name in ("approvedBy", "lockedBy")
+        if found.get(name)
+    }
+    output.record({text: row[name] for name, text in _HEADER.items() if row.get(name) is not None})
     lines = [_line(each, found["currency"], amounts) for each in found["lineItems"]]
     output.rows(lines, _LINE_COLUMNS, "Lines", empty="It has no lines.")
     output.note("Where a number comes from, and the bill as its customer gets it:")

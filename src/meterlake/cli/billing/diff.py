@@ -15,6 +15,8 @@ from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meterlake.cli.output import Output
     from meterlake.model.bill_differences import BillDiff, ComparedContent, DifferencePart
     from meterlake.pipeline.billing.differences.ends import DiffChoice
@@ -66,14 +68,20 @@ def diff(  # noqa: PLR0913 - a command has as many options as it has
         against: Compare with what the bill would be now.
         lines: Show what each cause does to each line.
     """
+    from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.pipeline.billing.differences.diff import diff_bill
 
     choice = _choice(from_, to, against)
     with options.open() as (stores, organization):
         id_ = bill_named(stores, organization.id, bill, month)
         found = diff_bill(stores, organization.id, id_, choice)
+        causes = (part.causes[-1] for part in found.parts)
+        authors = {each.author for each in causes if each.author is not None}
         text = _DiffText(
-            found, AmountText.read(stores, organization.id), _again(found.bill_id, choice)
+            found,
+            AmountText.read(stores, organization.id),
+            _again(found.bill_id, choice),
+            names_of_authors(stores, organization.id, authors),
         )
     text.show(options.output, lines=lines)
     return 0 if found.is_explained else 1
@@ -91,15 +99,24 @@ def versions(bill: BillName, month: BillMonth = None, /, *, options: Options = N
             bill that was deleted, its whole id.
         month: With the code of an account: the month of the bill's last day, such as 2026-10.
     """
+    from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.pipeline.billing.differences.ends import list_bill_versions
 
     with options.open() as (stores, organization):
         id_ = bill_named(stores, organization.id, bill, month)
         found = list_bill_versions(stores, organization.id, id_)
         amounts = AmountText.read(stores, organization.id)
+        names = names_of_authors(stores, organization.id, {each["modifiedBy"] for each in found})
     columns = ("version", "total", "modified=made", "modifiedBy=by", "?replaced", "?code")
     if not options.json:
-        found = [each | {"total": amounts.money(each["total"], each["currency"])} for each in found]
+        found = [
+            each
+            | {
+                "total": amounts.money(each["total"], each["currency"]),
+                "modifiedBy": names.get(each["modifiedBy"], each["modifiedBy"]),
+            }
+            for each in found
+        ]
     options.output.rows(found, columns)
     if len(found) > 1:
         options.output.note(f"Why do they differ? `meterlake bill diff {id_}`")
@@ -136,11 +153,13 @@ class _DiffText:
 
     Attributes:
         again: The command that finds it.
+        names: What people call authors.
     """
 
     found: "BillDiff"
     amounts: AmountText
     again: str
+    names: "Mapping[str, str]"
 
     def show(self, output: "Output", *, lines: bool) -> None:
         """Print it, and what has no known cause as an error."""
@@ -195,7 +214,7 @@ class _DiffText:
             "name": part.name,
             "what": cause.detail,
             "version": " → ".join(versions_),
-            "who": cause.author or "",
+            "who": self.names.get(cause.author or "", cause.author or ""),
             "when": "" if cause.at is None else _second(cause.at),
             "lines": header or "",
             "amount": self.amounts.money(part.amount, part.currency, sign=True),

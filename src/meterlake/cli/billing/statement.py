@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
-from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.controls import CONTROLS
 from meterlake.cli.files import write_file
 from meterlake.cli.options import NO_OPTIONS, Options
@@ -46,7 +45,9 @@ def statement(
     with options.open() as (stores, organization):
         id_ = bill_named(stores, organization.id, bill, month)
         order = StatementOrder(id_, csv=wanted is StatementFormat.CSV)
-        file = ensure_statement(stores, organization.id, AUTHOR, order)[wanted]
+        file = ensure_statement(
+            stores, organization.id, options.author(stores, organization.id), order
+        )[wanted]
         data = read_file(stores, file)
     if to is None:
         _print(data)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, or_, select, update
 
 from meterlake.model import wire
 from meterlake.model.access import PermissionStatement
@@ -97,6 +97,17 @@ def users(reader: Reader, page: Page, ids: Sequence[str] = ()) -> tuple[list[Use
         query = query.where(PERSON.c.id.in_(ids))
     rows, token = read(reader.connection, query, MEMBERSHIP.c.created, PERSON.c.id, page)
     return [_user(row) for row in rows], token
+
+
+def users_named(reader: Reader, name: str) -> list[User]:
+    """The users of an id, of an address, or of a first and a last name."""
+    table = PERSON.c
+    full = func.lower(table.first_name + " " + table.last_name)
+    query = _users(reader).where(
+        or_(table.id == name, table.email == canonical(name), full == name.strip().lower())
+    )
+    found = [_user(row) for row in reader.connection.execute(query.order_by(table.email))]
+    return [each for each in found if each.person.email == canonical(name)] or found
 
 
 def memberships(connection: Connection, person_id: str) -> list[tuple[str, datetime | None]]:
