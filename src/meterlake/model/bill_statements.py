@@ -28,7 +28,7 @@ class StatementFormat(StrEnum):
 class StatementStatus(StrEnum):
     """Whether a file shows its bill as it is.
 
-    A file is STALE if its bill was calculated after the file was made. It is INVALIDATED if a
+    A file is STALE if its bill has another content since the file was made. It is INVALIDATED if a
     later job made another file of the bill, or if the bill was deleted.
     """
 

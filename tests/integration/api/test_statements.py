@@ -17,7 +17,7 @@ from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.statements.files import forget_files
 from meterlake.pipeline.statements.round import run_waiting
 from meterlake.pipeline.statements.statement_job_source import StatementJobSource
-from tests.bills import price_egress, subscribe
+from tests.bills import price_egress, subscribe, use
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.people import allow, deny
@@ -351,11 +351,17 @@ def test_a_later_job_takes_the_place_of_an_earlier_one(server, sdk, bills):
     assert sorted(each.rpartition(".")[2] for each in files) == ["csv", "json"]
 
 
-def test_a_statement_is_stale_once_its_bill_was_calculated_again(server, sdk, bills):
+def test_a_statement_is_stale_once_its_bill_has_changed(server, sdk, bills):
     jobs = sdk.statements.statement_jobs
     made = jobs.create(bill_id=bills["acme"])
     assert work(server) == []
 
+    # A calculation that changes nothing, and an approval, leave it as it is.
+    bill(server.stores, server.org_id, SEPTEMBER, approve=True)
+
+    assert jobs.retrieve(made.id).json_statement_status == "LATEST"
+    assert sdk.bills.retrieve(bills["acme"]).statement_stale is False
+    use(Home(server.stores, server.org_id, Clock()), ("4", "acme", 1))
     bill(server.stores, server.org_id, SEPTEMBER)
 
     assert jobs.retrieve(made.id).json_statement_status == "STALE"

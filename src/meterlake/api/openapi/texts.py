@@ -128,7 +128,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Get a statement job",
         (
             "A complete job has links to its files while its bill has them. A file is `STALE` if the"
-            " bill was calculated after it, and `INVALIDATED` if a later job made another one."
+            " bill has changed since, and `INVALIDATED` if a later job made another one."
         ),
     ),
     "CancelStatementJob": (

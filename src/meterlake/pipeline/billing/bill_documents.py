@@ -83,7 +83,7 @@ def bill_response(
         **bill.to_wire(),
         "locked": bill.locked or bill.content.ends_until(closed_until),
         **bill.life_to_wire(),
-        **_statements(bill, statements),
+        **_statements(statements),
     }
     hidden = {_OWN, *(() if total else (_TOTAL,))}
     found = {name: value for name, value in shown.items() if value is not None}
@@ -95,10 +95,9 @@ def bill_response(
     return {name: value for name, value in found.items() if name not in hidden}
 
 
-def _statements(bill: StoredBill, files: Files) -> dict[str, bool]:
+def _statements(files: Files) -> dict[str, bool]:
     """Which statements it has, and whether one of them shows the bill as it was before."""
-    calculated = bill.calculated or bill.created
-    statuses = {each.status(calculated) for each in files.values()}
+    statuses = {each.status for each in files.values()}
     return {
         **{f"{each}StatementGenerated": each in files for each in StatementFormat},
         "statementStale": StatementStatus.STALE in statuses,

@@ -44,7 +44,6 @@ from meterlake.stores.state.billing.bill_statements import (
     NO_FILES,
     Files,
     StatementFile,
-    calculation_times,
     put_statement,
     statement_files,
 )
@@ -141,8 +140,10 @@ def _expect(reader: Reader, field: str, order: StatementOrder) -> None:
     Raises:
         Invalid: One does not.
     """
-    if not calculation_times(reader, [order.bill_id]):
-        raise Invalid(field, order.bill_id, "the id of an existing Bill")
+    try:
+        bills.get(reader, order.bill_id)
+    except NotFound:
+        raise Invalid(field, order.bill_id, "the id of an existing Bill") from None
     for number, id_ in enumerate(order.meter_ids):
         try:
             reader.get(Meter, id_)
@@ -213,7 +214,7 @@ def get_job(stores: Stores, org_id: str, id: str) -> StatementJobView:
 
 def _views(reader: Reader, jobs: Sequence[Job]) -> list[StatementJobView]:
     ids = {StatementOrder.from_wire(each.parameters).bill_id for each in jobs}
-    files, times = statement_files(reader, ids), calculation_times(reader, ids)
+    files = statement_files(reader, ids)
     found = []
     for job in jobs:
         bill_id = StatementOrder.from_wire(job.parameters).bill_id
@@ -221,7 +222,7 @@ def _views(reader: Reader, jobs: Sequence[Job]) -> list[StatementJobView]:
         downloads = {
             format_: file_download(file) for format_, file in own.items() if file.job_id == job.id
         }
-        found.append(StatementJobView(job_document(job, own, times.get(bill_id)), downloads))
+        found.append(StatementJobView(job_document(job, own), downloads))
     return found
 
 

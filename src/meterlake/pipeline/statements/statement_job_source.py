@@ -9,7 +9,6 @@ from meterlake.pipeline.events.scheduled import CurrentEntity
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bill_statements import (
     NO_FILES,
-    calculation_times,
     statement_files,
 )
 from meterlake.stores.state.billing.statement_jobs import job_document
@@ -36,10 +35,9 @@ class StatementJobSource:
             jobs += map(job_of, reader.connection.execute(query))
         bill_ids = {each.id: StatementOrder.from_wire(each.parameters).bill_id for each in jobs}
         files = statement_files(reader, set(bill_ids.values()))
-        times = calculation_times(reader, set(bill_ids.values()))
         found: dict[str, CurrentEntity] = {}
         for job in jobs:
             bill_id = bill_ids[job.id]
-            document = job_document(job, files.get(bill_id, NO_FILES), times.get(bill_id))
+            document = job_document(job, files.get(bill_id, NO_FILES))
             found[job.id] = CurrentEntity("StatementJob", None, document)
         return found

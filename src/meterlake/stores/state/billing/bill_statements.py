@@ -6,13 +6,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from meterlake.model.bill_statements import StatementFormat, StatementStatus
 from meterlake.stores.state.billing.statement_tables import BILL_STATEMENT, STATEMENT_JOB
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BILL
+from meterlake.stores.state.core.tables import BILL_VERSION
 from meterlake.stores.state.core.transaction import Transaction
 
 
@@ -25,6 +25,7 @@ class StatementFile:
         calculated: When the bill was calculated that it shows.
         filtered: Whether it has the usage of some meters only.
         outdated: Whether the bill's lines changed since without a calculation.
+        written: When the bill got the content that it has now; None if nobody asked State.
     """
 
     bill_id: str
@@ -37,14 +38,12 @@ class StatementFile:
     made: datetime
     filtered: bool = False
     outdated: bool = False
+    written: datetime | None = None
 
-    def status(self, calculated: datetime) -> StatementStatus:
-        """How it stands.
-
-        Args:
-            calculated: When its bill was calculated last.
-        """
-        stale = self.outdated or calculated > self.calculated
+    @property
+    def status(self) -> StatementStatus:
+        """How it stands: a calculation that changed nothing leaves it as it is."""
+        stale = self.outdated or (self.written is not None and self.written > self.calculated)
         return StatementStatus.STALE if stale else StatementStatus.LATEST
 
 
@@ -55,9 +54,17 @@ NO_FILES: Final[Files] = MappingProxyType({})
 def statement_files(reader: Reader, bill_ids: Collection[str]) -> Mapping[str, Files]:
     """The files of bills by their ids and formats; a bill without any is absent."""
     found: dict[str, dict[StatementFormat, StatementFile]] = {}
-    table = BILL_STATEMENT.c
+    table, former = BILL_STATEMENT.c, BILL_VERSION.c
+    replaced = (
+        select(func.max(former.replaced))
+        .where(former.bill_id == table.bill_id)
+        .correlate(BILL_STATEMENT)
+        .scalar_subquery()
+    )
     for some in chunks_of(bill_ids):
-        query = select(BILL_STATEMENT).where(table.org == reader.org_id, table.bill_id.in_(some))
+        query = select(BILL_STATEMENT, replaced.label("written")).where(
+            table.org == reader.org_id, table.bill_id.in_(some)
+        )
         for row in reader.connection.execute(query):
             file = _file_of(row)
             found.setdefault(row.bill_id, {})[file.format] = file
@@ -72,7 +79,7 @@ def _file_of(row: Any) -> StatementFile:
 def put_statement(transaction: Transaction, file: StatementFile) -> None:
     """Have a file take the place of the one of its format that the bill has."""
     _delete(transaction, file.bill_id, file.format)
-    row = {name: getattr(file, name) for name in StatementFile.__slots__}
+    row = {name: getattr(file, name) for name in StatementFile.__slots__ if name != "written"}
     row |= {"org": transaction.org_id, "format": file.format.value}
     transaction.connection.execute(insert(BILL_STATEMENT), row)
 
@@ -93,17 +100,6 @@ def mark_statements_outdated(transaction: Transaction, bill_id: str) -> None:
     """Note that the lines of a bill have changed without a calculation."""
     mine = update(BILL_STATEMENT).where(BILL_STATEMENT.c.bill_id == bill_id)
     transaction.connection.execute(mine.values(outdated=True))
-
-
-def calculation_times(reader: Reader, bill_ids: Collection[str]) -> dict[str, datetime]:
-    """When bills were calculated last, by id; those that are deleted are absent."""
-    found: dict[str, datetime] = {}
-    for some in chunks_of(bill_ids):
-        query = select(BILL.c.id, BILL.c.calculated, BILL.c.created).where(
-            BILL.c.org == reader.org_id, BILL.c.id.in_(some)
-        )
-        found |= {row.id: row.calculated or row.created for row in reader.connection.execute(query)}
-    return found
 
 
 def note_bill(transaction: Transaction, job_id: str, bill_id: str) -> None:

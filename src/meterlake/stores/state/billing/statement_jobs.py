@@ -1,7 +1,6 @@
 """Jobs that make statements, as State writes them down: asked for, or due when a bill is approved."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import literal, select
@@ -18,7 +17,6 @@ from meterlake.model.events import Event, change, data
 from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
 from meterlake.stores.state.billing.bill_statements import (
     Files,
-    calculation_times,
     note_bill,
     statement_files,
 )
@@ -68,13 +66,12 @@ def submit_statement(
     return job
 
 
-def job_document(job: Job, files: Files, calculated: datetime | None) -> dict[str, Any]:
+def job_document(job: Job, files: Files) -> dict[str, Any]:
     """A job as the API and its events show it, without links.
 
     Args:
         job: The job.
         files: The statements that its bill has.
-        calculated: When its bill was calculated last; None if there is no such bill.
     """
     order = StatementOrder.from_wire(job.parameters)
     found: dict[str, Any] = {
@@ -91,15 +88,15 @@ def job_document(job: Job, files: Files, calculated: datetime | None) -> dict[st
     }
     if job.status is JobStatus.COMPLETE:
         for format_ in order.formats:
-            status = _status(job, files.get(format_), calculated)
+            status = _status(job, files.get(format_))
             found[f"{format_}StatementStatus"] = status.value
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _status(job: Job, file: Any, calculated: datetime | None) -> StatementStatus:
-    if file is None or calculated is None or file.job_id != job.id:
+def _status(job: Job, file: Any) -> StatementStatus:
+    if file is None or file.job_id != job.id:
         return StatementStatus.INVALIDATED
-    found: StatementStatus = file.status(calculated)
+    found: StatementStatus = file.status
     return found
 
 
@@ -107,9 +104,8 @@ def note_job_event(transaction: Transaction, job: Job, before: Job | None) -> No
     """Note the event of a job that is new (no `before`) or has changed."""
     bill_id = job.parameters["billId"]
     files = statement_files(transaction, [bill_id]).get(bill_id, {})
-    calculated = calculation_times(transaction, [bill_id]).get(bill_id)
-    old = None if before is None else job_document(before, files, calculated)
-    new = job_document(job, files, calculated)
+    old = None if before is None else job_document(before, files)
+    new = job_document(job, files)
     event = Event(change(EVENTS, new, old), "StatementJob", job.id, data(new, old))
     events.write(
         transaction.connection, transaction.org_id, transaction.now, transaction.new_id, event
@@ -136,12 +132,12 @@ def order_statements(transaction: Transaction, bills: Collection[ApprovedBill]) 
     if not due:
         return 0
     ids = [order.bill_id for order in due]
-    files, times = statement_files(transaction, ids), calculation_times(transaction, ids)
+    files = statement_files(transaction, ids)
     waiting = _waiting_orders(transaction, ids)
     missing = [
         order
         for order in due
-        if not _is_made(order, files.get(order.bill_id, {}), times[order.bill_id])
+        if not _is_made(order, files.get(order.bill_id, {}))
         and not any(_covers(each, order) for each in waiting.get(order.bill_id, ()))
     ]
     for order in missing:
@@ -173,11 +169,11 @@ def _own_modes(reader: Reader, account_ids: Iterable[str]) -> dict[str, Statemen
     return found
 
 
-def _is_made(order: StatementOrder, files: Files, calculated: datetime) -> bool:
+def _is_made(order: StatementOrder, files: Files) -> bool:
     """Whether a bill has all that is to be made, as the bill is now."""
     for format_ in order.formats:
         file = files.get(format_)
-        if file is None or file.filtered or file.status(calculated) is StatementStatus.STALE:
+        if file is None or file.filtered or file.status is StatementStatus.STALE:
             return False
     return True
 
@@ -210,5 +206,4 @@ def _waiting_orders(
 def current_files(reader: Reader, order: StatementOrder) -> Files | None:
     """The files of a bill if it has all that an order asks for, as the bill is now; None if not."""
     files = statement_files(reader, [order.bill_id]).get(order.bill_id, {})
-    calculated = calculation_times(reader, [order.bill_id])[order.bill_id]
-    return files if _is_made(order, files, calculated) else None
+    return files if _is_made(order, files) else None
