@@ -140,6 +140,25 @@ def test_a_balance_in_another_currency_pays_what_it_is_worth(world):
     assert drawn.amount == -30.05
 
 
+def test_what_a_bill_drew_before_it_was_made_again_is_not_listed(world):
+    account = used(world)
+    balance = world.balance(account, 45)
+    transactions = world.sdk.balances.transactions
+    world.bill(account, "2026-02-01")
+    for amount in (10, 15):
+        transactions.create(balance.id, amount=amount)
+        world.bill(account, "2026-02-01")
+
+    [drawn] = transactions.list(balance.id, entity_type="BILL")
+    assert drawn.amount == -70
+    listed = list(transactions.list(balance.id, page_size=1))
+    assert sum(each.amount for each in listed) == world.amount(balance) == 0
+    assert sorted(each.amount for each in listed) == [-70, 10, 15, 45]
+    world.sdk.bills.delete(world.bills(account)["2026-02-01"].id)
+    assert list(transactions.list(balance.id, entity_type="BILL")) == []
+    assert world.amount(balance) == 70
+
+
 ORDERS = {
     ("PREPAYMENT", "BALANCE"): [("COMMITMENT_CONSUMED", -80), ("BALANCE_CONSUMED", -20)],
     ("BALANCE", "PREPAYMENT"): [("BALANCE_CONSUMED", -60), ("COMMITMENT_CONSUMED", -40)],

@@ -152,7 +152,7 @@ def _entries(balance: Balance, booked: Iterable[Booked]) -> list[Entry]:
 def list_transactions(
     stores: Stores, org_id: str, balance_id: str, wanted: Mapping[str, str], page: Page
 ) -> Document:
-    """One page of a balance's transactions, the newest first.
+    """One page of a balance's transactions, the newest first, without those that were taken back.
 
     Args:
         stores: The home.
@@ -168,7 +168,8 @@ def list_transactions(
     columns = {TRANSACTION_FILTERS[name]: value for name, value in wanted.items()}
     with stores.state.reading(org_id) as reader:
         reader.get(Balance, balance_id)
-        found = latest(reader, balance_id, columns, position_of(page.token) or None, page.size + 1)
+        before = position_of(page.token) or None
+        found = latest(reader, balance_id, columns, before, page.size + 1, standing=True)
     listed = found[: page.size]
     token = position_token(listed[-1].sequence) if len(found) > page.size else None
     return envelope([each.to_wire() for each in listed], token)

@@ -36,7 +36,7 @@ from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Posting, Po
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.period import format_instant
 from meterlake.model.picklists import TransactionType
-from meterlake.stores.state.billing.ledger import NewPosting, post
+from meterlake.stores.state.billing.ledger import NewPosting, is_standing, post
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.json_columns import instant_text, member_text
 from meterlake.stores.state.core.past import stream_rows
@@ -201,6 +201,8 @@ def latest(
     where: Mapping[str, str],
     before: int | None,
     count: int,
+    *,
+    standing: bool = False,
 ) -> list[Booked]:
     """The newest transactions of a balance.
 
@@ -210,8 +212,11 @@ def latest(
         where: Columns and the values that they must have.
         before: Only those with a lower sequence number.
         count: How many at most.
+        standing: Leave out what was taken back, and what takes it back.
     """
     query = _all(reader, balance_id)
+    if standing:
+        query = query.where(POSTING.c.kind != PostingKind.REVERSAL.value, is_standing())
     for name, value in where.items():
         column = _COMPUTED[name] if name in _COMPUTED else BALANCE_NOTE.c[name]
         query = query.where(column == value)
