@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +49,7 @@ from meterlake.stages.report.content import (
 from meterlake.stages.report.rollups import LATEST, LATEST_OF_ALL, rollup_of
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably
+from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bill_totals import read_month_totals
@@ -179,11 +180,22 @@ def _gather(
         meters=[
             Freshness(each.name, row[0], _aware(row[2]), _aware(row[3])) for each, row in known
         ],
-        rejected=connection.execute(_REJECTED.format(most=ROWS_MAX)).fetchall(),
+        rejected=_rejected(connection, month, zone(timezone)),
         days=_days(connection, span if month else None),
         totals=list(_totals(connection, month, quantity_units)),
         billed=billed,
     )
+
+
+def _rejected(
+    connection: duckdb.DuckDBPyConnection, month: Month | None, tz: tzinfo
+) -> list[tuple[str, int]]:
+    """The rows that wait to be mended, by reason; of a month those that a review of it counts."""
+    if month is None:
+        return connection.execute(_REJECTED.format(most=ROWS_MAX)).fetchall()
+    began = month.period(tz).start
+    counts = count_open(connection, month.first, month.after - timedelta(days=1), began)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:ROWS_MAX]
 
 
 def _billed(reader: Reader, currencies: Currencies, month: Month | None) -> Iterator[BilledMonth]:

@@ -157,7 +157,10 @@ def rejected_chart(report: Report) -> Chart:
     rows = [[reason, number_text(count)] for reason, count in report.rejected]
     more = {"yaxis": {"autorange": "reversed"}, "showlegend": False}
     height = max(140, 60 + 26 * len(rows))
-    note = "Rows that wait to be mended, whenever they came; meterlake rejected list shows them."
+    which = "whenever they came"
+    if report.month is not None:
+        which = f"whose text names a day of {report.month}, or none and came since it began"
+    note = f"Rows that wait to be mended, {which}; meterlake rejected list shows them."
     heads = ["Reason", "Rows"]
     return Chart("rejected", "Rejected", note, [trace], heads, rows, False, height, more)
 

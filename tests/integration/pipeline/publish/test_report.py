@@ -26,6 +26,7 @@ from meterlake.stores.state.billing.bills import of_period
 from tests.bills import a_home_to_bill
 from tests.databases import copy_home
 from tests.doubles.homes import Clock, Home, furnish, make_home
+from tests.homes import HEADER, csv_row
 from tests.statement_world import SEPTEMBER
 
 pytest_plugins = ["tests.doubles.fixtures"]
@@ -103,6 +104,22 @@ def test_a_month_is_one_of_the_organizations_calendar(home):
     assert found.usage[0].steps == ["2026-10-01", "2026-10-15"]
     assert found.first is not None
     assert found.first.isoformat() == "2026-09-30T22:00:00+00:00"
+
+
+def test_a_month_has_the_rejected_rows_of_its_days(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        rows = [
+            csv_row(f"of {month}", "x", ts=f"2026-{month}-03T10:00:00Z") for month in ("09", "10")
+        ]
+        home.ingest("bad.csv", HEADER + "".join(rows))
+
+        counts = {
+            month: sum(
+                count for _, count in gather_report(home.stores, home.org_id, month).rejected
+            )
+            for month in (None, Month(2026, 9), Month(2026, 10), Month(2026, 8))
+        }
+    assert list(counts.values()) == [2, 1, 1, 0]
 
 
 def test_gauges_are_not_added_up(crowded):
