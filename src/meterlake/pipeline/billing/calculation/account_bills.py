@@ -11,6 +11,7 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.entity import Record
+from meterlake.model.errors import Unavailable
 from meterlake.model.ledger import Movement
 from meterlake.model.unbilled import Unpriced
 from meterlake.pipeline.billing.bill_keys import identity_of
@@ -143,8 +144,10 @@ class BillCalculation:
             if account_ids is None or each.account.id in account_ids
         )
         while some := list(islice(accounts, _READ_TOGETHER)):
-            read = self._read(some, keeper)
-            for account_terms in some:
+            for account_terms, read in self._read_in_parts(some, keeper, isolated=isolated):
+                if isinstance(read, Failure):
+                    yield AccountBills(account_terms.account, {}, {}, made=(read,))
+                    continue
                 ledger = self._ledger(account_terms, read)
                 stored = read.stored.get(account_terms.account.id, ())
                 found = AccountBills(account_terms.account, ledger.read, ledger.credits)
@@ -154,6 +157,27 @@ class BillCalculation:
                 made = tuple(make(account_terms, ledger))
                 inputs = keeper.digest_of(account_terms, ledger, made)
                 yield replace(found, made=made, inputs=inputs)
+
+    def _read_in_parts(
+        self, accounts: Sequence[AccountTerms], keeper: BillKeeper, *, isolated: bool
+    ) -> Iterator[tuple[AccountTerms, _AccountState | Failure]]:
+        """What State has of accounts; of one with a row that cannot be read, why."""
+        try:
+            read = self._read(accounts, keeper)
+        except (Unavailable, MemoryError):
+            raise
+        except Exception as error:
+            if not isolated:
+                raise
+            if len(accounts) == 1:
+                yield accounts[0], unexpected_failure(accounts[0].account, error)
+                return
+        else:
+            yield from ((each, read) for each in accounts)
+            return
+        middle = len(accounts) // 2
+        for some in (accounts[:middle], accounts[middle:]):
+            yield from self._read_in_parts(some, keeper, isolated=True)
 
     def _ledger(self, account_terms: AccountTerms, read: _AccountState) -> AccountLedger:
         sources = account_terms.sources

@@ -157,7 +157,9 @@ class _Families:
         query = select(ENTITY.c.code, ENTITY.c.id, parent).where(
             ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
         )
-        found = sorted(reader.connection.execute(query).tuples())
+        rows = reader.connection.execute(query).tuples()
+        # One whose row is damaged has no code.
+        found = sorted(rows, key=lambda row: (row[0] or row[1], row[1]))
         self.ids = [id_ for _, id_, _ in found]
         self._related: dict[str, list[str]] = defaultdict(list)
         for _, id_, parent_id in found:

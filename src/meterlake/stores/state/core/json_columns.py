@@ -25,7 +25,8 @@ class member_value(FunctionElement[Any]):  # noqa: N801
 @compiles(member_text, "sqlite")
 def _text_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
     column, name = (compiler.process(each, **kwargs) for each in element.clauses)
-    return f"CAST(({column} ->> {name}) AS TEXT)"
+    # A row that is damaged says nothing; else it would fail every statement that meets it.
+    return f"CASE WHEN json_valid({column}) THEN CAST(({column} ->> {name}) AS TEXT) END"
 
 
 @compiles(member_text, "postgresql")
@@ -37,7 +38,7 @@ def _text_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
 @compiles(member_value, "sqlite")
 def _value_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
     column, name = (compiler.process(each, **kwargs) for each in element.clauses)
-    return f"({column} ->> {name})"
+    return f"CASE WHEN json_valid({column}) THEN ({column} ->> {name}) END"
 
 
 @compiles(member_value, "postgresql")

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, select
 
 from meterlake.model import wire
 from meterlake.model.entity import Configuration, E, Entity, Record
-from meterlake.model.errors import NotFound
+from meterlake.model.errors import Invalid, MeterlakeError, NotFound
 from meterlake.model.resources import BY_KIND
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_HISTORY, ENTITY_REFERENCE
 
@@ -17,6 +17,8 @@ from meterlake.stores.state.core.tables import ENTITY, ENTITY_HISTORY, ENTITY_RE
 _ONE: Final = select(ENTITY).where(
     ENTITY.c.org == bindparam("org"), ENTITY.c.kind == bindparam("kind")
 )
+# Characters of what is wrong with a damaged row.
+_SHOWN_MAX: Final = 200
 _BY_ID: Final = _ONE.where(ENTITY.c.id == bindparam("name"))
 _BY_CODE: Final = _ONE.where(ENTITY.c.code == bindparam("name"))
 _AT_VERSION: Final = select(ENTITY_HISTORY.c.body).where(
@@ -197,9 +199,26 @@ def versions_at(org_id: str, at: datetime) -> Select[Any]:
     )
 
 
+class DamagedRow(MeterlakeError):
+    """A row of State cannot be read: somebody or something altered it behind our back."""
+
+    text = "the row of {0} {1}, version {2}, in State is damaged: {3}"
+
+    def __init__(self, kind: str, id: str, version: int, why: str) -> None:
+        super().__init__(kind, id, version, why)
+
+
 def record_of(row: Row[Any]) -> Record[Any]:
-    """A row of the entity table, or of its history, as a record."""
-    entity = BY_KIND[row.kind].entity.from_wire(wire.loads(row.body))
+    """A row of the entity table, or of its history, as a record.
+
+    Raises:
+        DamagedRow: It is not what anybody wrote.
+    """
+    try:
+        entity = BY_KIND[row.kind].entity.from_wire(wire.loads(row.body))
+    except (Invalid, ValueError) as error:
+        why = " ".join(str(error).split())[:_SHOWN_MAX]
+        raise DamagedRow(row.kind, row.id, row.version, why) from None
     return Record(
         id=row.id,
         version=row.version,

@@ -242,7 +242,9 @@ class _Views(TemporaryViews):
         if self._moments:
             other = f"SELECT x.body FROM {_MOMENTS} x WHERE x.what = h.kind AND x.id = h.id"
             body = f"coalesce(({other}), h.body)"
-        code = "body ->> 'code'" if self._is_sqlite else "h.body::jsonb ->> 'code'"
+        # A damaged row is called by its id; it must not fail those of all others.
+        read = "CASE WHEN json_valid(h.body) THEN h.body ->> 'code' ELSE h.id END"
+        code = read if self._is_sqlite else "h.body::jsonb ->> 'code'"
         named = {"code": f"({code})", "modified": "h.valid_from", "modified_by": "h.author"}
         held = self._where_held("h", self.number_of("h", "kind", "id"))
         return (

@@ -1,0 +1,94 @@
+"""One damaged row of State: it fails the bill of its own account, by name, and no other one."""
+
+import logging
+
+import pytest
+from sqlalchemy import text
+
+from meterlake.model.period import Month
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from tests.bills import a_home_to_bill
+
+SEPTEMBER = Month(2026, 9)
+BROKEN = "{broken"
+OF_ACME = "(SELECT id FROM bill WHERE account_id = :acme)"
+PLAN_OF_ACME = (
+    "kind = 'AccountPlan' AND id IN (SELECT id FROM entity_reference WHERE target_id = :acme)"
+)
+# What is damaged, and what the finding about the bill has in its text.
+DAMAGES = {
+    "bill body": ("UPDATE bill SET body = :broken WHERE account_id = :acme", BROKEN),
+    "bill pins": ("UPDATE bill SET pins = :broken WHERE account_id = :acme", BROKEN),
+    "bill frequency": ("UPDATE bill SET frequency = :broken WHERE account_id = :acme", BROKEN),
+    "line body": (f"UPDATE bill_line SET body = :broken WHERE bill_id IN {OF_ACME}", BROKEN),
+    "line pins": (f"UPDATE bill_line SET pins = :broken WHERE bill_id IN {OF_ACME}", BROKEN),
+    "plan of the account": (
+        f"UPDATE entity_history SET body = :broken WHERE {PLAN_OF_ACME}",
+        "the row of AccountPlan",
+    ),
+    "account": (
+        "UPDATE entity_history SET body = :broken WHERE kind = 'Account' AND id = :acme",
+        "the row of Account",
+    ),
+    "account without a code": (
+        "UPDATE entity_history SET body = '{}' WHERE kind = 'Account' AND id = :acme",
+        "the row of Account",
+    ),
+}
+
+
+@pytest.fixture
+def home(tmp_path):
+    with a_home_to_bill(tmp_path) as opened:
+        bill(opened.stores, opened.org_id, SEPTEMBER)
+        yield opened
+
+
+def id_of(home, code):
+    [id_] = [id_ for id_, each in home.account_codes().items() if each == code]
+    return id_
+
+
+def damage(home, statement):
+    values = {"acme": id_of(home, "acme"), "broken": BROKEN}
+    used = {name: value for name, value in values.items() if f":{name}" in statement}
+    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+        assert transaction.connection.execute(text(statement), used).rowcount >= 1
+
+
+def bills_of(home, code):
+    with home.stores.state.reading(home.org_id) as reader:
+        query = text("SELECT id FROM bill WHERE account_id = :account")
+        return set(reader.connection.execute(query, {"account": id_of(home, code)}).scalars())
+
+
+@pytest.mark.parametrize(("statement", "said"), DAMAGES.values(), ids=DAMAGES)
+def test_verify_names_the_bill_of_the_damaged_row_alone(home, statement, said):
+    damage(home, statement)
+
+    found = verify_bills(home.stores, home.org_id, VerifyChoice())
+
+    of_bills = [each for each in found.differences if each.bill_id is not None]
+    assert {each.bill_id for each in of_bills} == bills_of(home, "acme")
+    assert any(said in str(each.calculated) + str(each.stored) for each in of_bills)
+    assert found.verified == 2
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE bill SET total = :broken WHERE account_id = :acme",
+        "UPDATE bill SET status = :broken WHERE account_id = :acme",
+    ],
+    ids=["total", "status"],
+)
+def test_billing_fails_the_account_of_the_damaged_row_alone(home, statement, caplog):
+    caplog.set_level(logging.CRITICAL)
+    damage(home, statement)
+
+    result = bill(home.stores, home.org_id, SEPTEMBER)
+
+    [failure] = result.failures
+    assert failure.account_code == "acme"
+    assert [each.account_code for each in result.bills] == ["bolt"]
