@@ -27,6 +27,7 @@ class Received:
     body: bytes
     time: float
     data: Any = None
+    method: str = "POST"
 
     @property
     def id(self) -> str:
@@ -65,7 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Received(self.path, headers, self.rfile.read(length), time.time())
+        body, now = self.rfile.read(length), time.time()
+        request = Received(self.path, headers, body, now, method=self.command)
         self.receiver.received.append(request)
         self.request_received = request
         answer = self.receiver.answers.get(self.path) or _ANSWERS[self.path]
@@ -73,6 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
             respond(self, answer, b"" if answer == 204 else b"ok")
         else:
             answer(self)
+
+    do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

@@ -60,6 +60,7 @@ class FakeStripe:
     customers: set[str] = field(default_factory=lambda: {"cus_1", "cus_2"})
     products: dict[str, str] = field(default_factory=dict)
     pages: int = 0
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def url(self) -> str:
@@ -222,7 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse()
             asked = urlsplit(self.path)
             form |= parse_qsl(asked.query)
-            found = self.stripe.answer(self.command, asked.path, form, key)
+            with self.stripe.turn:
+                found = self.stripe.answer(self.command, asked.path, form, key)
         except StripeRefusal as refusal:
             more = {"Idempotent-Replayed": "true"} if refusal.is_repeated else {}
             self._respond(refusal.status, {"error": refusal.error}, **more)

@@ -30,6 +30,14 @@ GROUP: Final = "meterlake.connectors"
 BILL: Final = "Bill"
 NOTIFICATION: Final = "Notification"
 _DATA: Final = "configData"
+EXTERNAL_ID: Final = "{externalId}"
+BILL_ID: Final = "{billId}"
+PLACEHOLDERS: Final = (EXTERNAL_ID, BILL_ID)
+# A body that nobody takes for a bill.
+DELETE_TEMPLATE: Final = (
+    '{"type": "billing.bill.deleted", "externalId": {{ externalId | tojson }},'
+    ' "bill": {{ bill | tojson }}}'
+)
 _log: Final = logging.getLogger("meterlake.integrations")
 
 
@@ -53,6 +61,20 @@ def _url(url: str) -> str:
         Endpoint.of(url)
     except Invalid as error:
         raise PydanticCustomError("rule", "{rule}", {"rule": error.args[2]}) from None
+    return url
+
+
+def _url_of_deletion(url: str) -> str:
+    """An address whose path may have the ids of a bill: nobody else chooses its host."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    for name in PLACEHOLDERS:
+        path = path.replace(name, "id")
+    if set("{}") & {*host, *path}:
+        named = " and ".join(PLACEHOLDERS)
+        rule = f"an address with at most {named} in its path"
+        raise PydanticCustomError("rule", "{rule}", {"rule": rule})
+    _url(f"{scheme}{mark}{host}{slash}{path}")
     return url
 
 
@@ -93,6 +115,15 @@ class HttpMethod(StrEnum):
     PUT = "PUT"
 
 
+class DeleteMethod(StrEnum):
+    """How a bill is taken back."""
+
+    POST = "POST"
+    PUT = "PUT"
+    PATCH = "PATCH"
+    DELETE = "DELETE"
+
+
 class HttpOptions(BillOptions):
     """What the destination `HTTP` has to know."""
 
@@ -112,6 +143,19 @@ class HttpOptions(BillOptions):
         None, description="Where the answer has the id of what was made: `data.id`."
     )
     url_path: LongText | None = Field(None, description="Where the answer has its address.")
+    delete_url: Annotated[LongText, AfterValidator(_url_of_deletion)] | None = Field(
+        None,
+        description="Where a bill that was sent is taken back when it is deleted; `{externalId}`"
+        " and `{billId}` in it stand for its ids. Without it that is the `url`.",
+    )
+    delete_method: DeleteMethod | None = Field(
+        None, description="How it is taken back: DELETE with a `deleteUrl`, else the `method`."
+    )
+    delete_template: Annotated[Text, AfterValidator(check_template)] = Field(
+        DELETE_TEMPLATE,
+        max_length=TEMPLATE_MAX,
+        description="The JSON body of that, a template with `bill`, `account` and `externalId`.",
+    )
 
 
 class SplitBy(StrEnum):

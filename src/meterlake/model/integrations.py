@@ -76,6 +76,14 @@ class RunStatus(StrEnum):
     RATE_LIMIT_RETRY = "RATE_LIMIT_RETRY"
 
 
+class RunAction(StrEnum):
+    """What a run does with its entity in the other system."""
+
+    SEND = "SEND"
+    # It was sent, and is deleted here: it is taken back there.
+    DELETE = "DELETE"
+
+
 class SignedRequestCredentials(Value):
     """What requests to a webhook are signed with."""
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from meterlake.model.entity import Value
 from meterlake.model.envelope import Envelope
 from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
-from meterlake.model.integrations import RunStatus
+from meterlake.model.integrations import RunAction, RunStatus
 
 
 class EventResponse(Value):
@@ -131,6 +131,7 @@ class IntegrationRunResponse(Envelope):
     entity_type: Annotated[Text, Field(min_length=1)]
     entity_id: Annotated[Text, Field(min_length=1)]
     status: RunStatus
+    action: RunAction | None = None
     destination: Text
     dt_started: Instant | None = None
     dt_completed: Instant | None = None

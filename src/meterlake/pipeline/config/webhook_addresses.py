@@ -147,6 +147,8 @@ def _addresses(config: IntegrationConfig) -> Iterator[tuple[str, str]]:
     options, credentials = system_of(config.destination).options, config.credentials
     if issubclass(options, HttpOptions):
         yield "configData.url", config.config_data["url"]
+        if config.config_data.get("deleteUrl") is not None:
+            yield "configData.deleteUrl", config.config_data["deleteUrl"]
     if credentials is not None and credentials.token_url is not None:
         yield "credentials.tokenUrl", credentials.token_url
 

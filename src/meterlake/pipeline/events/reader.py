@@ -6,7 +6,7 @@ and the moments of scheduled events. Of two readers the one that is second finds
 and writes nothing; one that dies leaves everything for the next.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from meterlake.model.entity import Record
 from meterlake.model.events import INTEGRATION, NOTIFICATION, Event, data, follows_from_another
 from meterlake.model.failpoint import mark_step
 from meterlake.model.ids import derived_id
-from meterlake.model.integrations import IntegrationConfig
+from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunAction
 from meterlake.model.notifications import NotificationConfiguration
 from meterlake.model.period import format_instant
 from meterlake.pipeline.events.events import event_document
@@ -25,6 +25,8 @@ from meterlake.stages.events.hand_over import NO_SYSTEMS, Integrations, Systems
 from meterlake.stages.events.match import ActiveNotifications, NotificationFailure
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.billing.bill_versions import keys_of
+from meterlake.stores.state.core.stored_configuration import field_equals
 from meterlake.stores.state.events import events
 from meterlake.stores.state.events.events import StoredEvent
 from meterlake.stores.state.events.log import (
@@ -34,6 +36,7 @@ from meterlake.stores.state.events.log import (
     read_position,
     write_position,
 )
+from meterlake.stores.state.integrations.handed_over import configs_that_took
 from meterlake.stores.state.integrations.runs import NewRuns, RunContent
 
 AUTHOR: Final = "notifications"
@@ -55,6 +58,10 @@ class _Batch:
     fired: list[tuple[StoredEvent, _Notification]] = field(default_factory=list)
     failed: list[tuple[StoredEvent, NotificationFailure]] = field(default_factory=list)
     bills: list[tuple[StoredEvent, Record[IntegrationConfig]]] = field(default_factory=list)
+    # By the ids of bills: what they are, who has been told of them, and where they have names.
+    subjects: dict[str, str] = field(default_factory=dict)
+    takers: dict[str, set[str]] = field(default_factory=dict)
+    mapped: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def audible(self) -> list[LogEntry]:
@@ -130,23 +137,55 @@ def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> None
         names |= hand_over.BILL_EVENTS
     entries = [each for each in batch.audible if each.name in names]
     stored = read_events(reader, [each.id for each in entries])
+    if integrations.takes_bills:
+        _read_bills(reader, batch, [each.event for each in stored.values()])
     for entry in entries:
         event = stored[entry.id]
         found = notifications.match(event.event.name, event.event.data, event.written)
         batch.fired += [(event, each) for each in found.fired]
         batch.failed += [(event, each) for each in found.failed]
-        batch.bills += [(event, each) for each in _takers(event, integrations)]
+        batch.bills += [(event, each) for each in _takers(event, integrations, batch)]
         if batch.is_full:
             batch.end_at(entry)
             return
 
 
-def _takers(stored: StoredEvent, integrations: Integrations) -> Iterator[Record[IntegrationConfig]]:
-    event = stored.event
-    if event.name in hand_over.BILL_EVENTS and event.resource_id is not None:
-        yield from integrations.of_bill(
-            event.resource_id, event.account_id, event.data, stored.written
-        )
+def _read_bills(reader: Reader, batch: _Batch, events: Sequence[Event]) -> None:
+    """Read what the bills of events are, and which integrations have sent those that are deleted."""
+    ids = {(each.name, each.resource_id or "") for each in events}
+    bills = {id_ for name, id_ in ids if name in hand_over.BILL_EVENTS}
+    batch.subjects |= {id_: key.identity for id_, key in keys_of(reader, bills).items()}
+    deleted = {id_ for name, id_ in ids if name == hand_over.BILL_DELETED}
+    batch.takers |= configs_that_took(reader, deleted)
+    batch.mapped |= {id_: _systems_of(reader, id_) for id_ in deleted}
+
+
+def _systems_of(reader: Reader, bill_id: str) -> set[str]:
+    """The systems in which a bill has a name for all integrations."""
+    found = reader.matching(
+        ExternalMapping, field_equals(reader, ExternalMapping, "m3ter_id", bill_id)
+    )
+    scopes = [each.entity.scope() for each in found]
+    return {
+        str(system)
+        for kind, _, system, _, config in scopes
+        if (kind, config) == (hand_over.BILL, None)
+    }
+
+
+def _takers(
+    stored: StoredEvent, integrations: Integrations, batch: _Batch
+) -> Iterator[Record[IntegrationConfig]]:
+    event, id_ = stored.event, stored.event.resource_id
+    if event.name not in hand_over.BILL_EVENTS or id_ is None:
+        return
+    takers = batch.takers.setdefault(id_, set())
+    if event.name == hand_over.BILL_DELETED:
+        yield from integrations.of_deleted_bill(takers, batch.mapped.get(id_, ()))
+        return
+    for each in integrations.of_bill(id_, event.account_id, event.data, stored.written):
+        takers.add(each.id)
+        yield each
 
 
 def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) -> None:
@@ -164,7 +203,7 @@ def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) 
         for derived, base, rule in fired
         for config in integrations.of_notification(rule.id, base.written)
     ]
-    runs += [_bill_run(stored, config) for stored, config in batch.bills]
+    runs += [_bill_run(stored, config, batch.subjects) for stored, config in batch.bills]
     note_changes(transaction, batch.entries)
     NewRuns(connection, org_id, now, transaction.new_id).add(runs)
     write_position(transaction, batch.entries[-1].seq)
@@ -257,10 +296,14 @@ def _body(derived: StoredEvent, base: StoredEvent) -> str:
     return wire.dumps(body).decode()
 
 
-def _bill_run(stored: StoredEvent, config: Record[IntegrationConfig]) -> RunContent:
+def _bill_run(
+    stored: StoredEvent, config: Record[IntegrationConfig], subjects: Mapping[str, str]
+) -> RunContent:
+    """The run that sends a version of a bill, or takes back a bill that is deleted."""
     event = stored.event
     bill_id = str(event.resource_id)
     version = (event.data.get("newDto") or {}).get("version")
+    is_deleted = event.name == hand_over.BILL_DELETED
     return RunContent(
         entity_type=hand_over.BILL,
         entity_id=bill_id,
@@ -270,5 +313,7 @@ def _bill_run(stored: StoredEvent, config: Record[IntegrationConfig]) -> RunCont
         config_version=config.version,
         account_id=event.account_id,
         event_id=stored.id,
-        run_key=f"{config.id} {bill_id} {version}",
+        run_key=f"{config.id} {bill_id} {'deleted' if is_deleted else version}",
+        action=(RunAction.DELETE if is_deleted else RunAction.SEND).value,
+        subject=subjects.get(bill_id),
     )

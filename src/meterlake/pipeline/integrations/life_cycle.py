@@ -10,6 +10,7 @@ from meterlake.model.integrations import (
     WebhookDestination,
 )
 from meterlake.pipeline.config.entities import Document, delete_in, entity_document
+from meterlake.pipeline.integrations.replay import repeat_deletions
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.core.pages import Page
@@ -33,6 +34,8 @@ class MappingChoice(StrEnum):
 def enable_integration(stores: Stores, org_id: str, author: str, id: str) -> Document:
     """Let an integration run again, as if nothing had failed; runs that ended meanwhile stay ended.
 
+    Bills that were deleted meanwhile are taken back now.
+
     A webhook that failures switched off is switched on with it, one that people did is not.
 
     Raises:
@@ -44,6 +47,7 @@ def enable_integration(stores: Stores, org_id: str, author: str, id: str) -> Doc
         if webhook_id is not None:
             _restore_webhook(transaction, webhook_id)
         forget_health(transaction.connection, org_id, id)
+        repeat_deletions(transaction, id)
         return entity_document(record, transaction)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Row, literal, select, tuple_
 
 from meterlake.model import wire
 from meterlake.model.errors import Conflict
-from meterlake.model.integrations import RunStatus, WebhookDestination
+from meterlake.model.integrations import RunAction, RunStatus, WebhookDestination
 from meterlake.model.period import format_instant
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations.runs import run_document
@@ -67,6 +67,21 @@ def replay_run(stores: Stores, org_id: str, author: str, id: str) -> Document:
         if run.job.status in {JobStatus.PENDING, JobStatus.RUNNING}:
             raise Conflict(f"the run {id} has not ended: it is {run.status.value}")
         return _add(transaction, _repeat(run.id, run.content))
+
+
+def repeat_deletions(transaction: Transaction, config_id: str) -> None:
+    """Take back what an integration was to take back while it was disabled."""
+    column, again = INTEGRATION_RUN.c, INTEGRATION_RUN.alias("again")
+    repeated = select(again.c.id).where(again.c.replayed_from == column.id)
+    query = select(INTEGRATION_RUN).where(
+        column.org == transaction.org_id,
+        column.config_id == config_id,
+        column.action == RunAction.DELETE.value,
+        column.status == RunStatus.DISABLED.value,
+        ~repeated.where(again.c.org == column.org).correlate(INTEGRATION_RUN).exists(),
+    )
+    rows = transaction.connection.execute(query.order_by(column.created, column.id))
+    _new_runs(transaction).add([_repeat(row.id, _content_of(row)) for row in rows])
 
 
 def replay_webhook(

@@ -112,6 +112,7 @@ def run_document(run: IntegrationRun) -> Document:
         "entityType": content.entity_type,
         "entityId": content.entity_id,
         "status": run.status.value,
+        "action": content.action,
         "destination": content.destination,
         "destinationId": content.destination_id,
         "dtStarted": job.started,

@@ -10,7 +10,8 @@ from meterlake.model.integrations import IntegrationConfig
 
 BILL: Final = "Bill"
 NOTIFICATION: Final = "Notification"
-BILL_EVENTS: Final = frozenset({"billing.bill.created", "billing.bill.updated"})
+BILL_DELETED: Final = "billing.bill.deleted"
+BILL_EVENTS: Final = frozenset({"billing.bill.created", "billing.bill.updated", BILL_DELETED})
 # Members of the configuration of an integration of bills.
 ON_APPROVAL: Final = "sendBillsOnApproval"
 ALLOWED: Final = "accountIds"
@@ -51,6 +52,19 @@ class Integrations:
             if not _is_about(each, id, written) or not _takes_account(config, account_id):
                 continue
             if config.get(ON_APPROVAL) is not True or _is_approval(data):
+                yield each
+
+    def of_deleted_bill(
+        self, config_ids: Collection[str], mapped: Collection[str]
+    ) -> Iterator[Integration]:
+        """Those that take back a bill which is deleted: it does not matter what they take by now.
+
+        Args:
+            config_ids: The integrations that sent it.
+            mapped: The systems in which it has a name for all integrations: one that sent it is gone.
+        """
+        for each in self._by_type[BILL]:
+            if each.id in config_ids or each.entity.destination.upper() in mapped:
                 yield each
 
 

@@ -18,7 +18,7 @@ from meterlake.model.events import fields_of
 from meterlake.model.integration_systems import SplitBy
 from meterlake.model.integrations import IntegrationConfig, RunStatus
 from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
-from meterlake.pipeline.integrations.connectors.stripe_invoices import stripe_client
+from meterlake.pipeline.integrations.connectors.stripe_calls import stripe_client
 from meterlake.stores.processes import free_port
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.stored_bills import LineContent
@@ -286,18 +286,6 @@ def test_the_end_of_a_run_without_success_is_an_event(home, stripe, cause):
     assert (event["integrationConfigId"], event["integrationRunId"]) == (config["id"], run.id)
     assert (event["accountId"], event["entityType"]) == (account_id(home, "acme"), "Bill")
     assert event.get("externalTable") == ("Customer" if "mapping" in cause else None)
-
-
-def test_a_bill_that_is_gone_is_the_event_of_a_validation(home):
-    integrate_stripe(home)
-    make_bills(home)
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
-        for each in bills.of_period(transaction, "2026-09"):
-            bills.remove(transaction, each.id)
-    [run] = send_bills(home)
-
-    [event] = events_of(home, "integration.validation.error")
-    assert (event["entityId"], event["integrationRunId"]) == (run.content.entity_id, run.id)
 
 
 @pytest.fixture

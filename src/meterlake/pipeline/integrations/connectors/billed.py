@@ -1,10 +1,11 @@
 """What connectors of bills read and write: the bill, its account, credentials and mappings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.entity import Record
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.integration_systems import system_of
@@ -12,26 +13,41 @@ from meterlake.model.integrations import ExternalMapping, IntegrationConfig, Int
 from meterlake.model.rules.integrations import find_shared
 from meterlake.model.secrets import with_secrets
 from meterlake.pipeline.billing.bill_documents import bill_response
-from meterlake.pipeline.config.entities import create_in
-from meterlake.pipeline.integrations.connectors.connector import Failed, FailureKind, Outgoing
+from meterlake.pipeline.config.entities import create_in, delete_in
+from meterlake.pipeline.integrations.connectors.connector import (
+    Exchange,
+    Failed,
+    FailureKind,
+    Outgoing,
+    Sent,
+)
+from meterlake.stages.events.hand_over import ON_APPROVAL
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bill_versions import last_version
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration, field_equals
+from meterlake.stores.state.events.log import read_events
+from meterlake.stores.state.integrations.handed_over import may_be_there, other_ids
+from meterlake.stores.state.integrations.runs import RunContent
 
 AUTHOR: Final = "INTEGRATIONS"
 
 
 @dataclass(frozen=True, slots=True)
 class SentBill:
-    """A bill as a connector sends it.
+    """A bill as a connector sends it, or takes it back.
 
     Attributes:
-        document: As the API shows it, with its lines.
+        document: As the API shows it, with its lines; of a deleted bill, as it was last.
         account: As the API shows it.
         options: What the configuration says, read.
         credentials: With their secrets readable; None if there are none.
         mappings: What the account and the bill are called there: by entity and id.
+        is_deleted: Whether the bill is no more.
+        is_wanted: Whether it is to be sent as it is now.
+        may_be_there: Whether it may have been sent before.
+        other_ids: The ids under which it was sent before it was deleted and made again.
     """
 
     stored: StoredBill
@@ -41,10 +57,33 @@ class SentBill:
     options: Any
     credentials: IntegrationCredentials | None
     mappings: Mapping[tuple[str, str], str]
+    is_deleted: bool = False
+    is_wanted: bool = True
+    may_be_there: bool = True
+    other_ids: Sequence[str] = ()
 
     def mapped(self, entity: str, id: str | None) -> str | None:
         """What an entity is called there."""
         return self.mappings.get((entity, id or ""))
+
+    @property
+    def reason_not_to_send(self) -> Sent | None:
+        """What becomes of a run that has nothing to send any more."""
+        if self.is_deleted:
+            return nothing_sent("the bill is deleted")
+        return None if self.is_wanted else nothing_sent("the bill waits for another approval")
+
+    @property
+    def reason_not_to_take_back(self) -> Sent | None:
+        """What becomes of a run that has nothing to take back."""
+        if not self.is_deleted:
+            return nothing_sent("the bill is there")
+        return None if self.may_be_there else nothing_sent("the bill never was")
+
+
+def nothing_sent(why: str) -> Sent:
+    """The end of a run that has nothing to do."""
+    return Sent(exchange=Exchange(request=f"nothing is sent: {why}"))
 
 
 def read_bill(outgoing: Outgoing) -> SentBill | Failed:
@@ -54,8 +93,7 @@ def read_bill(outgoing: Outgoing) -> SentBill | Failed:
         return Failed(kind=FailureKind.INVALID, error="the run has no configuration")
     with outgoing.stores.state.reading(outgoing.org_id) as reader:
         try:
-            stored = bills.get(reader, content.entity_id)
-            account = reader.get(Account, stored.content.key.account_id)
+            stored, is_deleted = _read_stored(reader, content.entity_id)
             options = system_of(config.entity.destination).read_options(config.entity.config_data)
         except (NotFound, Invalid) as error:
             return Failed(kind=FailureKind.INVALID, error=str(error))
@@ -64,15 +102,87 @@ def read_bill(outgoing: Outgoing) -> SentBill | Failed:
         if credentials is None and shared is not None:
             missing = f"no integration to the same host has the credentials {shared} any more"
             return Failed(kind=FailureKind.UNAUTHENTICATED, error=missing)
+        approved = config.entity.config_data.get(ON_APPROVAL) is not True
+        # Of a deleted bill, another one may have taken its place: that one stands for itself.
+        others = [] if is_deleted else other_ids(reader, content)
+        document = bill_response(stored, None)
+        mappings = _read_mappings(reader, config, stored, others)
+        was_sent = may_be_there(reader, outgoing.run_id, content)
         return SentBill(
             stored=stored,
-            document=bill_response(stored, None),
-            account=account.to_wire(),
+            document=document | (_read_last(reader, content) if is_deleted else {}),
+            account=_read_account(reader, stored.content.key.account_id),
             config=config,
             options=options,
             credentials=credentials,
-            mappings=_read_mappings(reader, config, stored),
+            mappings=mappings,
+            is_deleted=is_deleted,
+            is_wanted=approved or stored.status is BillStatus.APPROVED,
+            may_be_there=was_sent or ("Bill", stored.id) in mappings,
+            other_ids=others,
         )
+
+
+def _read_stored(reader: Reader, id: str) -> tuple[StoredBill, bool]:
+    """A bill, or what a deleted one said last; whether it is deleted.
+
+    Raises:
+        NotFound: There never was such a bill.
+    """
+    try:
+        return bills.get(reader, id), False
+    except NotFound:
+        last = last_version(reader, id)
+    stored = StoredBill(
+        id=id,
+        version=last.version,
+        status=BillStatus.PENDING,
+        locked=False,
+        content=last.content,
+        created=last.modified,
+        created_by=last.modified_by,
+        modified=last.modified,
+        modified_by=last.modified_by,
+    )
+    return stored, True
+
+
+def _read_last(reader: Reader, content: RunContent) -> dict[str, Any]:
+    """What the event says of the bill that was deleted, as long as it is kept: its number, status."""
+    event = read_events(reader, [content.event_id] if content.event_id else [])
+    found = [each.event.data.get("oldDto") or {} for each in event.values()]
+    return dict(found[0]) if content.is_deletion and found else {}
+
+
+def _read_account(reader: Reader, id: str) -> dict[str, Any]:
+    try:
+        return reader.get(Account, id).to_wire()
+    except NotFound:
+        return {"id": id}  # It was deleted after its bill.
+
+
+def forget_mapping(outgoing: Outgoing, entity: str, ids: Sequence[str], table: str) -> None:
+    """Remove what entities are called there that are deleted here."""
+    config = outgoing.config
+    assert config is not None
+    with outgoing.stores.state.transaction(outgoing.org_id, AUTHOR) as transaction:
+        for id_ in ids:
+            for record in _mappings_of(transaction, config, entity, id_, table):
+                delete_in(transaction, record)
+
+
+def owner_of(outgoing: Outgoing, entity: str, table: str, external_id: str) -> str | None:
+    """The entity that is called so there, as the integration itself wrote it."""
+    config = outgoing.config
+    assert config is not None
+    with outgoing.stores.state.reading(outgoing.org_id) as reader:
+        known = field_equals(reader, ExternalMapping, "external_id", external_id)
+        scope = (config.entity.destination.upper(), table.upper(), config.id)
+        for each in reader.matching(ExternalMapping, known):
+            kind, id_, *there = each.entity.scope()
+            if kind == entity and tuple(there) == scope:
+                return id_
+    return None
 
 
 def write_mapping(outgoing: Outgoing, entity: str, id: str, table: str, external_id: str) -> None:
@@ -109,11 +219,12 @@ def _read_credentials(
 
 
 def _read_mappings(
-    reader: Reader, config: Record[IntegrationConfig], bill: StoredBill
+    reader: Reader, config: Record[IntegrationConfig], bill: StoredBill, others: Sequence[str]
 ) -> dict[tuple[str, str], str]:
     """What the account and the bill are there; nothing else is read, however many mappings there are."""
     tables = system_of(config.entity.destination).tables
-    needed = (("Account", bill.content.key.account_id), ("Bill", bill.id))
+    bill_ids = (("Bill", id_) for id_ in (bill.id, *others))
+    needed = (("Account", bill.content.key.account_id), *bill_ids)
     found = {
         (entity, id_): _mappings_of(reader, config, entity, id_, tables.get(entity))
         for entity, id_ in needed

@@ -226,6 +226,19 @@ class BatchConnector(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesBack(Protocol):
+    """A connector that takes back what it sent of a bill that is deleted."""
+
+    async def take_back(self, outgoing: Outgoing) -> Outcome:
+        """Have the other system be as if the bill had never been sent.
+
+        It may come again after it succeeded, and for a bill of which nothing arrived. What cannot
+        be taken back is a failure whose text names it.
+        """
+        ...
+
+
 def batch_of(connector: Connector) -> int:
     """How many runs a connector takes at a time: one, unless it says more."""
     return connector.batch if isinstance(connector, BatchConnector) else 1
@@ -237,13 +250,25 @@ async def send_together(connector: Connector, outgoings: Sequence[Outgoing]) -> 
     Raises:
         TypeError: What comes back are not as many outcomes: a connector may be somebody else's.
     """
-    if isinstance(connector, BatchConnector):
-        outcomes = list(await connector.send_many(outgoings))
+    sent = [each for each in outgoings if not each.content.is_deletion]
+    if isinstance(connector, BatchConnector) and sent:
+        outcomes = list(await connector.send_many(sent))
     else:
-        outcomes = [await connector.send(each) for each in outgoings]
-    if len(outcomes) != len(outgoings):
-        raise TypeError(f"{len(outcomes)} outcomes of {len(outgoings)} tries")
-    for each in outcomes:
-        if not isinstance(each, Sent | Failed):
-            raise TypeError(f"{type(each).__name__} is no outcome")
+        outcomes = [await connector.send(each) for each in sent]
+    if len(outcomes) != len(sent):
+        raise TypeError(f"{len(outcomes)} outcomes of {len(sent)} tries")
+    for number, each in enumerate(outgoings):
+        if each.content.is_deletion:
+            outcomes.insert(number, await _take_back(connector, each))
+    for outcome in outcomes:
+        if not isinstance(outcome, Sent | Failed):
+            raise TypeError(f"{type(outcome).__name__} is no outcome")
     return outcomes
+
+
+async def _take_back(connector: Connector, outgoing: Outgoing) -> Outcome:
+    if isinstance(connector, TakesBack):
+        return await connector.take_back(outgoing)
+    name, bill = connector.declaration.display_name, outgoing.content.entity_id
+    error = f"{name} takes nothing back: remove bill {bill} there by hand"
+    return Failed(kind=FailureKind.REJECTED, error=error)

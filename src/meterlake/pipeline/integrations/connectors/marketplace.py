@@ -53,6 +53,10 @@ class MarketplaceConnector:
         [outcome] = await self.send_many([outgoing])
         return outcome
 
+    async def take_back(self, outgoing: Outgoing) -> Outcome:
+        """Settle what the account owes without a bill that is deleted."""
+        return await self.send(outgoing)
+
     async def send_many(self, outgoings: Sequence[Outgoing]) -> list[Outcome]:
         """The same for several bills, in as few calls as possible."""
         return await asyncio.to_thread(_report, outgoings)
@@ -94,7 +98,8 @@ def _report_accounts(outgoings: Sequence[Outgoing]) -> _Outcomes:
         first = wanted[0].outgoing
         with first.stores.state.transaction(first.org_id, AUTHOR) as transaction:
             for each in wanted:
-                planned = plan_record(transaction, each.record, each.outgoing.time)
+                is_sent = each.bill.reason_not_to_send is None
+                planned = plan_record(transaction, each.record, each.outgoing.time, is_sent=is_sent)
                 if isinstance(planned, Unsettled):
                     outcomes[each.outgoing.run_id] = _describe_rest(planned)
                 elif planned.accepted:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from meterlake.model.errors import Conflict, Invalid, Unavailable
 from meterlake.model.integrations import IntegrationCredentials
 from meterlake.pipeline.integrations.connectors.connector import FailureKind
-from meterlake.pipeline.integrations.connectors.stripe_invoices import read_error, stripe_client
+from meterlake.pipeline.integrations.connectors.stripe_calls import read_error, stripe_client
 from meterlake.settings import Settings
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """The connector of webhooks: signed requests as Standard Webhooks 1.0 has them."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cache, lru_cache
@@ -17,6 +16,12 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outgoing,
     Sent,
 )
+from meterlake.pipeline.integrations.connectors.echoes import (
+    MASK,
+    Echoes,
+    secrets_of,
+    storable,
+)
 from meterlake.pipeline.integrations.http_client import Answer, Headers
 from meterlake.pipeline.integrations.signing import SIGNATURE, signature_headers
 from meterlake.stores.secrets import Secrets
@@ -24,12 +29,9 @@ from meterlake.stores.secrets import Secrets
 # m3ter's credentials are a pair; the key says which secret a receiver is to verify with.
 KEY_HEADER: Final = "meterlake-api-key"
 _MASKED: Final = frozenset({KEY_HEADER, SIGNATURE, "authorization"})
-_MASK: Final = "********"
 # So much of an answer is kept.
 _KEPT: Final = 1 << 10
 _REST_MAX: Final = timedelta(days=1)
-# What is shorter stands in answers by chance, too.
-_SECRET_MIN: Final = 6
 
 
 class WebhookConnector:
@@ -54,32 +56,26 @@ class WebhookConnector:
         except Unavailable as error:
             nothing = Exchange(request=request)
             return Failed(kind=FailureKind.UNAVAILABLE, error=str(error), exchange=nothing)
-        return read_answer(answer, request, [webhook.entity.credentials.api_key])
+        signing = (_decrypt(outgoing.stores.secrets, each) for each in outgoing.secrets)
+        echoes = Echoes([*secrets_of(None, webhook.entity), *signing])
+        return read_answer(answer, request, echoes)
 
 
-def read_answer(answer: Answer, request: str, secrets: Iterable[str] = ()) -> Outcome:
+def read_answer(answer: Answer, request: str, echoes: Echoes) -> Outcome:
     """What an answer of HTTP means to a system that takes or refuses requests by their status.
 
     Args:
         answer: What came back.
         request: As people may read it.
-        secrets: What the answer may repeat of the request, and nobody may read.
+        echoes: What the answer may repeat of the request, and nobody may read.
     """
-    body = _without(secrets, answer.body)[:_KEPT]
-    text = body.decode(errors="replace").replace("\0", "\ufffd")
-    exchange = Exchange(request=request, status_code=answer.status, response=text)
+    text = echoes.mask(answer.body.decode(errors="replace"))
+    exchange = Exchange(request=request, status_code=answer.status, response=storable(text, _KEPT))
     if answer.status in range(200, 300):
         return Sent(exchange=exchange)
     rest = _retry_after(answer.headers.get("retry-after"))
     error = f"the receiver answered {answer.status}"
     return Failed(kind=_kind(answer.status), error=error, exchange=exchange, retry_after=rest)
-
-
-def _without(secrets: Iterable[str], body: bytes) -> bytes:
-    for each in secrets:
-        if len(each) >= _SECRET_MIN:
-            body = body.replace(each.encode(), _MASK.encode())
-    return body
 
 
 def _kind(status: int) -> FailureKind:
@@ -112,7 +108,7 @@ def _headers(outgoing: Outgoing, body: bytes) -> Headers:
 
 def describe_request(method: str, url: str, headers: Headers) -> str:
     """The head of a request as people may read it."""
-    shown = (f"{name}: {_MASK if name.lower() in _MASKED else value}" for name, value in headers)
+    shown = (f"{name}: {MASK if name.lower() in _MASKED else value}" for name, value in headers)
     return "\n".join((f"{method} {url}", *shown))
 
 

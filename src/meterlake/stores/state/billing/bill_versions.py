@@ -136,6 +136,26 @@ def get_version(reader: Reader, bill_id: str, version: int) -> BillVersion:
     return _version_of(row, bill_id, row.version, lines_of_row, replaced=replaced)
 
 
+def last_version(reader: Reader, bill_id: str) -> BillVersion:
+    """What a deleted bill said last, with its lines.
+
+    Raises:
+        NotFound: There never was such a bill.
+    """
+    return get_version(reader, bill_id, list_versions(reader, bill_id)[-1].version)
+
+
+def keys_of(reader: Reader, bill_ids: Iterable[str]) -> dict[str, BillKey]:
+    """The keys of bills, also of deleted ones, by id."""
+    found: dict[str, BillKey] = {}
+    for ids in chunks_of(set(bill_ids)):
+        for table, id_ in ((BILL_VERSION, BILL_VERSION.c.bill_id), (BILL, BILL.c.id)):
+            query = select(id_.label("bill_id"), *(table.c[name] for name in BillKey.COLUMNS))
+            rows = reader.connection.execute(query.where(id_.in_(ids)).distinct())
+            found |= {row.bill_id: BillKey.of_row(row) for row in rows}
+    return found
+
+
 def _now(reader: Reader, bill_id: str) -> Any:
     return select(BILL).where(BILL.c.org == reader.org_id, BILL.c.id == bill_id)
 

@@ -38,6 +38,11 @@ class BillKey:
     grouping_key: str = ""
 
     @property
+    def identity(self) -> str:
+        """The key as one text, by which a bill is known that is deleted and made again."""
+        return " ".join(str(getattr(self, name)) for name in self.COLUMNS)
+
+    @property
     def rank(self) -> BillRank:
         """Where it stands among the bills of its account."""
         return BillRank.of(self.bill_date, self.frequency, self.interval, self.grouping_key)

@@ -67,17 +67,24 @@ class Unsettled:
 
 
 def plan_record(
-    transaction: Transaction, wanted: MarketplaceRecord, now: datetime
+    transaction: Transaction, wanted: MarketplaceRecord, now: datetime, *, is_sent: bool = True
 ) -> MarketplaceRecord | Unsettled:
     """Write down what a run is to report: what its account owes beyond what was reported.
 
     A record that the same run wrote down earlier, and whose answer nobody knows, is sent as it was:
     marketplaces take the same record twice as one.
+
+    Args:
+        transaction: Where records are written.
+        wanted: What the run is about.
+        now: When it is reported.
+        is_sent: Whether the bill counts from now on; false of a bill that is deleted, or waits.
     """
     known = _record_of_run(transaction, wanted.run_key) or _repeated(transaction, wanted, now)
     if known is not None:
         return replace(known, is_doubtful=True)
-    _add_bill(transaction, wanted)
+    if is_sent:
+        _add_bill(transaction, wanted)
     cents = _owed(transaction, wanted) - _reported(transaction, wanted)
     if cents <= 0:
         return Unsettled(cents, is_pending=_has_pending(transaction, wanted, now))

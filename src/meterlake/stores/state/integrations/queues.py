@@ -57,12 +57,16 @@ ORDER BY run.queue
 _NOW: Final = bindparam("now", type_=InstantText)
 _RUN, _OTHER = INTEGRATION_RUN.c, INTEGRATION_RUN.alias("other").c
 # Another run of the same bill is sent, or comes first: two at once would make two invoices of it.
+# A bill that was deleted and made again is the same one; the old one is taken back first.
 _WAITS_FOR_OTHER: Final = exists().where(
-    *(_OTHER[name] == _RUN[name] for name in ("org", "entity_type", "entity_id", "queue")),
+    *(_OTHER[name] == _RUN[name] for name in ("org", "entity_type", "subject", "queue")),
     _OTHER.id != _RUN.id,
     or_(
         and_(_OTHER.status == RunStatus.STARTED.value, _OTHER.due > _NOW),
-        and_(_OTHER.due <= _NOW, tuple_(_OTHER.due, _OTHER.id) < tuple_(_RUN.due, _RUN.id)),
+        and_(
+            _OTHER.due <= _NOW,
+            tuple_(_OTHER.due, _OTHER.action, _OTHER.id) < tuple_(_RUN.due, _RUN.action, _RUN.id),
+        ),
     ),
 )
 _NEXT: Final = (

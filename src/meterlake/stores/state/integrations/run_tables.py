@@ -46,6 +46,10 @@ INTEGRATION_RUN: Final = Table(
     Column("rule_version", Integer),
     Column("parent_id", String(36)),
     Column("replayed_from", String(36)),
+    # What is done there: SEND, or DELETE of what was sent and is deleted here.
+    Column("action", String(20), nullable=False, server_default="SEND"),
+    # What the entity is, whatever its id: of a bill its account, date, period and key.
+    Column("subject", String(200)),
     # The exact text that is sent, where it does not depend on the time of the try.
     Column("body", Text),
     Column("external_id", Text),
@@ -57,6 +61,7 @@ INTEGRATION_RUN: Final = Table(
     Column("due", InstantText),
     Index("integration_run_key", "org", "run_key", unique=True),
     Index("integration_run_entity", "org", "entity_type", "entity_id", "created", "id"),
+    Index("integration_run_subject", "org", "subject"),
     Index("integration_run_destination", "org", "destination_id", "created", "id"),
     Index("integration_run_config", "org", "config_id", "created", "id"),
     Index(

@@ -8,7 +8,8 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select, tuple_
 
 from meterlake.model.errors import NotFound
-from meterlake.model.integrations import RunStatus
+from meterlake.model.integration_systems import BILL
+from meterlake.model.integrations import RunAction, RunStatus
 from meterlake.model.jobs import JobKind
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.pages import Page, read
@@ -43,6 +44,8 @@ class RunContent:
         parent_id: The run that it is a part of.
         replayed_from: The run that it repeats.
         body: The exact text that is sent; None if it is made at the time.
+        action: What is done there, a `RunAction`.
+        subject: What the entity is, whatever its id; None if that is its id.
     """
 
     entity_type: str
@@ -58,6 +61,13 @@ class RunContent:
     parent_id: str | None = None
     replayed_from: str | None = None
     body: str | None = None
+    action: str = RunAction.SEND.value
+    subject: str | None = None
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether it takes back what was sent."""
+        return self.action == RunAction.DELETE.value
 
     @property
     def queue(self) -> str:
@@ -185,6 +195,9 @@ class NewRuns:
     def _run_row(self, id: str, content: RunContent) -> dict[str, Any]:
         facts = {name: getattr(content, name) for name in RunContent.__slots__}
         made = {"id": id, "org": self.org_id, "created": self.now}
+        if content.entity_type == BILL:
+            # Runs of one bill wait for each other.
+            made["subject"] = content.subject or content.entity_id
         waits = {"status": RunStatus.WAITING.value, "queue": content.queue, "due": self.now}
         return {**facts, **made, **waits}
 

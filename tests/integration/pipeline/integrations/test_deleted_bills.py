@@ -1,0 +1,376 @@
+"""Bills that end after they were handed over: taken back once, by whoever has them, whatever comes between."""
+
+import json
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.errors import Invalid
+from meterlake.model.integration_systems import BILL, IntegrationSystem
+from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
+from meterlake.pipeline.billing.bills import delete_bill, set_status
+from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Written
+from meterlake.pipeline.integrations.connectors.connector import Sent
+from meterlake.pipeline.integrations.connectors.registry import connectors
+from meterlake.pipeline.integrations.life_cycle import (
+    delete_integration,
+    disable_integration,
+    enable_integration,
+)
+from meterlake.stores.state.billing.stored_bills import LineContent
+from tests.deliveries import runs_of, tries
+from tests.doubles.receivers import respond, running_receiver
+from tests.doubles.stripe import KEY, running_stripe
+from tests.homes import open_home
+from tests.sent_bills import (
+    account_id,
+    all_tries,
+    create,
+    home_with_bills,
+    integrate,
+    make_runs,
+    put_bill,
+    send_bills,
+)
+
+CREDENTIALS = {"type": "STRIPE_SIGNED_REQUEST", "apiKey": KEY}
+DELETED = ("DELETE", RunStatus.COMPLETE)
+SENT = ("SEND", RunStatus.COMPLETE)
+
+
+@pytest.fixture
+def stripe():
+    with running_stripe() as found:
+        yield found
+
+
+@pytest.fixture
+def receiver():
+    with running_receiver() as found:
+        found.answers["/bills"] = lambda handler: respond(handler, 200, b'{"id": "inv/1"}')
+        yield found
+
+
+@pytest.fixture
+def home(tmp_path, stripe):
+    with home_with_bills(tmp_path) as made:
+        org_id, clock = made.org_id, made.clock
+    with open_home(
+        tmp_path / "home", org_id, clock, stripe_url=stripe.url, webhook_allow=("127.0.0.1",)
+    ) as opened:
+        yield opened
+
+
+def to_stripe(home, **data):
+    names = {"externalSystem": "STRIPE_TEST", "externalTable": "Customer"}
+    facts = {"m3terEntity": "Account", "m3terId": account_id(home, "acme"), "externalId": "cus_1"}
+    create(home, "externalMappings", **names, **facts)
+    return integrate(home, "STRIPE_TEST", CREDENTIALS, **data)
+
+
+def put(home, cents=700):
+    amount = Decimal(cents) / 100
+    lines = [LineContent("usage", {"convertedSubtotal": amount}, {})] if cents else []
+    id_ = put_bill(home, account_id(home, "acme"), 1, amount, lines)
+    make_runs(home)
+    return id_
+
+
+def delete(home, id_):
+    delete_bill(home.stores, home.org_id, "test", id_)
+    make_runs(home)
+
+
+def ends(runs):
+    """What runs did and how they ended, the first one first."""
+    found = sorted(runs, key=lambda run: (run.created, run.content.action == "DELETE"))
+    return [(each.content.action, each.status) for each in found]
+
+
+def notes(home):
+    return [
+        tries(home.stores, home.org_id, each.id)[-1].request
+        for each in runs_of(home.stores, home.org_id, entity_type="Bill")
+    ]
+
+
+def mapped(home):
+    with home.stores.state.reading(home.org_id) as reader:
+        found = [each.entity for each in reader.all(ExternalMapping)]
+    return [each.external_id for each in found if each.m3ter_entity == "Bill"]
+
+
+def test_a_bill_that_is_deleted_before_it_is_sent_is_sent_nowhere(home, stripe):
+    to_stripe(home)
+    delete(home, put(home))
+
+    assert ends(send_bills(home)) == [SENT, DELETED]
+    assert stripe.invoices == {}
+    assert sorted(notes(home)) == [
+        "nothing is sent: the bill is deleted",
+        "nothing is sent: the bill never was",
+    ]
+
+
+def test_a_bill_that_is_made_and_deleted_in_one_reading_of_the_log_is_the_same(home, stripe):
+    to_stripe(home)
+    id_ = put_bill(home, account_id(home, "acme"), 1, 0)
+    delete(home, id_)
+
+    assert ends(send_bills(home)) == [SENT, DELETED]
+    assert stripe.invoices == {}
+
+
+def test_a_deletion_waits_for_the_run_that_is_sending_the_bill(home, stripe):
+    """Whoever sends it dies; its invoice is found all the same, by what it carries."""
+    to_stripe(home)
+    id_ = put(home)
+    books = Bookkeeping(home.stores, connectors(), timedelta())
+    [claimed] = books.turn(Written(), lambda due, *_: dict.fromkeys(due, 9))
+    facts = {"customer": "cus_1", "currency": "usd", "auto_advance": "false"}
+    stripe.answer("POST", "/v1/invoices", {**facts, "metadata[meterlake_bill]": id_}, "unheard")
+    delete(home, id_)
+    assert {each.status for each in send_bills(home)} == {RunStatus.STARTED, RunStatus.WAITING}
+
+    home.clock.time += timedelta(minutes=2)
+    assert ends(send_bills(home)) == [SENT, DELETED]
+    assert claimed.run.content.entity_id == id_
+    assert stripe.live() == []
+
+
+@pytest.mark.parametrize("change", [{"accountIds": ["bolt"]}, {"restrictedAccountIds": ["acme"]}])
+def test_whoever_has_a_bill_takes_it_back_whatever_it_takes_by_now(home, stripe, change):
+    config = to_stripe(home)
+    id_ = put(home)
+    send_bills(home)
+    data = {name: [account_id(home, each) for each in codes] for name, codes in change.items()}
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        before = transaction.get(IntegrationConfig, config["id"])
+        changed = before.entity.model_copy(update={"config_data": data})
+        transaction.update(config["id"], before.version, changed)
+    delete(home, id_)
+
+    assert ends(send_bills(home)) == [SENT, DELETED]
+    assert stripe.live() == []
+    assert mapped(home) == []
+
+
+def test_who_was_disabled_takes_back_when_it_is_enabled_once(home, stripe):
+    config = to_stripe(home)
+    id_ = put(home)
+    send_bills(home)
+    disable_integration(home.stores, home.org_id, "test", config["id"])
+    delete(home, id_)
+    assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.DISABLED)]
+    assert len(stripe.live()) == 1
+
+    for _ in range(2):
+        home.clock.time += timedelta(minutes=1)
+        enable_integration(home.stores, home.org_id, "test", config["id"])
+        assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.DISABLED), DELETED]
+    assert stripe.live() == []
+
+
+def test_an_integration_that_follows_another_takes_its_bills_back(home, stripe):
+    """The one that sent it is deleted, and left what the bill is called there to all of the system."""
+    config = to_stripe(home)
+    id_ = put(home)
+    send_bills(home)
+    delete_integration(home.stores, home.org_id, "test", config["id"])
+    integrate(home, "STRIPE_TEST", CREDENTIALS)
+    delete(home, id_)
+
+    assert ends(send_bills(home)) == [SENT, DELETED]
+    assert (stripe.live(), mapped(home)) == ([], [])
+
+
+def test_a_bill_of_nothing_that_comes_to_something_is_charged(home, stripe):
+    """Its invoice of nothing was paid from the beginning."""
+    to_stripe(home)
+    put(home, 0)
+    send_bills(home)
+    put(home, 700)
+    runs = send_bills(home)
+
+    assert {each.status for each in runs} == {RunStatus.COMPLETE}
+    assert [(each["status"], each["total"]) for each in stripe.live()] == [
+        ("paid", 0),
+        ("open", 700),
+    ]
+
+
+def test_a_draft_that_nobody_heard_of_beside_an_invoice_of_nothing_goes(home, stripe):
+    to_stripe(home)
+    put(home, 0)
+    send_bills(home)
+    put(home, 700)
+    stripe.broken = 1
+    send_bills(home)
+    put(home, 1300)
+    home.clock.time += timedelta(hours=1)
+    send_bills(home)
+
+    assert [(each["status"], each["total"]) for each in stripe.live()] == [
+        ("paid", 0),
+        ("open", 1300),
+    ]
+
+
+def test_a_bill_that_comes_to_nothing_owes_nothing(home, stripe):
+    to_stripe(home)
+    put(home, 700)
+    send_bills(home)
+    put(home, 0)
+    send_bills(home)
+
+    assert [(each["status"], each["total"]) for each in stripe.live()] == [("paid", 0)]
+
+
+def test_a_bill_that_changes_after_its_approval_is_not_sent_unapproved(home, stripe):
+    to_stripe(home, sendBillsOnApproval=True)
+    id_ = put(home)
+    set_status(home.stores, home.org_id, "test", id_, BillStatus.APPROVED)
+    put(home, 900)
+
+    assert ends(send_bills(home)) == [SENT]
+    assert stripe.invoices == {}
+    assert notes(home) == ["nothing is sent: the bill waits for another approval"]
+    set_status(home.stores, home.org_id, "test", id_, BillStatus.APPROVED)
+    make_runs(home)
+    send_bills(home)
+    assert [each["total"] for each in stripe.live()] == [900]
+
+
+def test_an_invoice_that_is_paid_while_it_is_voided_is_refused_by_its_name(home, stripe):
+    to_stripe(home)
+    id_ = put(home)
+    send_bills(home)
+    real = stripe.answer
+
+    def answer(method, path, form, key):
+        if path.endswith("/void"):
+            stripe.invoices["in_1"]["status"] = "paid"
+        return real(method, path, form, key)
+
+    stripe.answer = answer
+    delete(home, id_)
+
+    assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.INVOICE_ALREADY_PAID)]
+
+
+def test_an_invoice_that_was_voided_by_hand_is_taken_back_already(home, stripe):
+    to_stripe(home)
+    id_ = put(home)
+    send_bills(home)
+    stripe.invoices["in_1"]["status"] = "void"
+    delete(home, id_)
+
+    assert ends(send_bills(home)) == [SENT, DELETED]
+
+
+def test_a_receiver_of_which_nobody_asked_anything_is_told_nothing(home, receiver):
+    integrate(home, "HTTP", url=receiver.url("/bills"))
+    delete(home, put(home))
+
+    assert ends(send_bills(home)) == [SENT, DELETED]
+    assert receiver.received == []
+
+
+def test_a_receiver_that_did_not_answer_is_told(home, receiver):
+    """Nobody knows whether it has the bill."""
+    integrate(home, "HTTP", url=receiver.url("/bills"))
+    receiver.answers["/bills"] = 500
+    id_ = put(home)
+    send_bills(home)
+    receiver.answers["/bills"] = 200
+    delete(home, id_)
+    home.clock.time += timedelta(hours=1)
+
+    assert ends(send_bills(home)) == [SENT, DELETED]
+    said = [json.loads(each.body).get("type") for each in receiver.received]
+    assert said == [None, "billing.bill.deleted"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [(200, RunStatus.COMPLETE), (404, RunStatus.COMPLETE), (410, RunStatus.COMPLETE)],
+)
+def test_an_address_of_its_own_takes_a_bill_back(home, receiver, answer, status):
+    url = receiver.url("/bills/{externalId}?bill={billId}")
+    integrate(home, "HTTP", url=receiver.url("/bills"), idPath="id", deleteUrl=url)
+    id_ = put(home)
+    send_bills(home)
+    path = f"/bills/inv%2F1?bill={id_}"
+    receiver.answers[path] = answer
+    delete(home, id_)
+
+    assert ends(send_bills(home))[-1] == ("DELETE", status)
+    assert [each.method for each in receiver.of(path)] == ["DELETE"]
+    assert mapped(home) == []
+
+
+def test_an_address_without_a_place_for_ids_answers_for_itself(home, receiver):
+    """Where bills are sent to, 404 does not say that the bill is gone."""
+    integrate(home, "HTTP", url=receiver.url("/bills"), deleteMethod="PUT")
+    id_ = put(home)
+    send_bills(home)
+    receiver.answers["/bills"] = 404
+    delete(home, id_)
+
+    assert ends(send_bills(home))[-1] == ("DELETE", RunStatus.AWAITING_RETRY)
+    assert receiver.received[-1].method == "PUT"
+
+
+def test_a_body_of_its_own_tells_of_a_deletion(home, receiver):
+    template = '{"void": {{ externalId | tojson }}, "of": {{ account.code | tojson }}}'
+    integrate(home, "HTTP", url=receiver.url("/bills"), idPath="id", deleteTemplate=template)
+    id_ = put(home)
+    send_bills(home)
+    delete(home, id_)
+    send_bills(home)
+
+    assert json.loads(receiver.received[-1].body) == {"void": "inv/1", "of": "acme"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://{externalId}.x.test/",
+        "{externalId}",
+        "https://x.test/{other}",
+        "https://x.test/{externalId",
+        "ftp://x.test/{billId}",
+        "http://169.254.169.254/{billId}",
+    ],
+)
+def test_an_address_that_an_answer_could_choose_is_refused(home, url):
+    with pytest.raises(Invalid, match=r"configData\.deleteUrl"):
+        integrate(home, "HTTP", url="https://x.test", deleteUrl=url)
+
+
+class Ledger:
+    """A connector of somebody else, which knows nothing of deletions."""
+
+    declaration = IntegrationSystem(name="HTTP", display_name="Their Ledger", entity_types=(BILL,))
+    concurrency = 1
+
+    async def send(self, _):
+        return Sent()
+
+
+def test_a_connector_that_takes_nothing_back_says_so_by_name(home, receiver):
+    integrate(home, "HTTP", url=receiver.url("/bills"))
+    id_ = put(home)
+    send_bills(home, known={"HTTP": Ledger()})
+    delete(home, id_)
+
+    [run] = [
+        each for each in send_bills(home, known={"HTTP": Ledger()}) if each.content.is_deletion
+    ]
+    assert (run.status, run.job.error) == (
+        RunStatus.ERROR,
+        f"Their Ledger takes nothing back: remove bill {id_} there by hand",
+    )
+    assert id_ in all_tries(home)
