@@ -382,7 +382,6 @@ def test_a_url_of_another_store_is_waited_for_longer(remote):
     assert job(remote, made["jobId"])["failureReason"].startswith("NotUploaded: ")
 
 
-@pytest.mark.slow
 def test_a_store_that_checks_signatures_takes_what_was_announced_once(new_place, tmp_path):
     place = new_place("radosgw")
     with a_home(tmp_path, objects=place.url, s3_endpoint=place.server) as home:
@@ -395,7 +394,6 @@ def test_a_store_that_checks_signatures_takes_what_was_announced_once(new_place,
         assert [receipt.accepted for receipt in work(home)] == [2]
 
 
-@pytest.mark.slow
 def test_a_url_that_a_store_signed_opens_one_key_to_one_method_for_its_time(new_place, tmp_path):
     place = new_place("radosgw")
     with a_home(tmp_path, objects=place.url, s3_endpoint=place.server, upload_seconds=2) as home:
