@@ -326,3 +326,18 @@ def priced(flights, more):
     each = "2.50" if flights <= 1000 else "2.25" if flights <= 4000 else "2.00"
     amount = flights * (Decimal(each) + Decimal(more))
     return amount.quantize(CENT, ROUND_HALF_UP)
+
+
+def test_a_raised_standing_charge_raises_each_month_of_a_year_alike(flights):
+    """199.00 a month become 298.50: 99.50 more on each bill of the year, and nothing else."""
+    stores, org_id, _, expected = flights
+    [template] = export(stores.state, org_id)["planTemplates"]
+    raised = {**template, "standingCharge": Decimal("298.50")}
+    changes, _ = year_priced_anew(stores, org_id, {"planTemplates": [raised]})
+    found = [each for each in changes if each.difference]
+
+    assert {each.key.line_item_type for each in found} == {"STANDING_CHARGE"}
+    assert {each.difference for each in found} == {Decimal("99.50")}
+    months = {(each.key.month, each.key.account) for each in found}
+    assert months >= {(str(month), carrier) for month, carrier in expected}
+    assert {month for month, _ in months} == {str(month) for month in MONTHS}

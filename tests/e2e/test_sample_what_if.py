@@ -1,4 +1,8 @@
-"""A year of the sample priced anew: as it was without a difference, with another price by hand."""
+"""The sample priced anew: as it was without a difference, with another price by hand.
+
+It has usage of one month, and charges in advance of two. A whole year is priced anew in
+`test_flights.py`, with all flights of 2013.
+"""
 
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -16,7 +20,7 @@ from meterlake.stores import open_stores
 
 pytestmark = pytest.mark.slow
 
-YEAR = (Month(2025, 11), Month(2026, 10))
+MONTHS = (Month(2026, 9), Month(2026, 10))
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +36,12 @@ def sample(tmp_path_factory):
 
 def priced_anew(sample, document):
     stores, org_id = sample
-    choice = WhatIfChoice(*YEAR, [Document("c", document)], by_month=True)
+    choice = WhatIfChoice(*MONTHS, [Document("c", document)], by_month=True)
     with compare_history(stores, org_id, choice) as found:
         return list(found.changes()), found.summary
 
 
-def test_a_year_priced_anew_as_it_was_has_no_differences(sample):
+def test_months_priced_anew_as_they_were_have_no_differences(sample):
     stores, org_id = sample
     whole = export(stores.state, org_id)
     renamed = {"products": [each | {"name": f"{each['name']}!"} for each in whole["products"]]}
@@ -49,7 +53,7 @@ def test_a_year_priced_anew_as_it_was_has_no_differences(sample):
         assert len({each.key.account for each in changes}) > 20
 
 
-def test_raised_standing_charges_raise_a_year_in_proportion(sample):
+def test_raised_standing_charges_raise_bills_in_proportion(sample):
     """Half as much again: each line by half of what it was, rounded as it is."""
     stores, org_id = sample
     whole = export(stores.state, org_id)
