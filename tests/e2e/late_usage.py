@@ -9,7 +9,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.pipeline.backfill import lifecycle
 from meterlake.pipeline.billing import run as billing
-from meterlake.pipeline.billing.jobs import bill, run_bill_job, submit_order
+from meterlake.pipeline.billing.jobs import bill, bill_order, run_bill_job, submit_order
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.schedule import order_of_run
 from meterlake.stores.state.billing import bills
@@ -50,6 +50,17 @@ def carrying(home: Home) -> None:
 def recalculating(home: Home) -> None:
     """The same with the policy to make bills again."""
     prepared(home, "RECALCULATE")
+
+
+def changing_policy(home: Home) -> None:
+    """What was carried of a bill that is made again by another policy, with more that came late."""
+    carrying(home)
+    with home.stores.state.reading(home.org_id) as reader:
+        [record] = reader.all(OrganizationConfig)
+    bill_order(home.stores, home.org_id, order_of_run(record.entity, _DAY))
+    settings = {"daysBeforeBillDue": 14, "lateUsage": "RECALCULATE"}
+    configure(home.stores, home.org_id, organizationConfig=settings)
+    use(home, ("7", "acme", 2))
 
 
 def scheduled(home: Home) -> dict[str, Any]:

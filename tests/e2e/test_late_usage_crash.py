@@ -10,7 +10,9 @@ from tests.homes import new_home, open_home
 
 pytestmark = IN_S3_TOO
 WORKS = {"CARRY_FORWARD": late_usage.carrying, "RECALCULATE": late_usage.recalculating}
+CHANGED = "CHANGED"
 ALL = pytest.mark.parametrize("policy", WORKS)
+DECISIONS = pytest.mark.parametrize("policy", [*WORKS, CHANGED])
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +21,7 @@ def lives(lake_location, tmp_path_factory):  # noqa: ARG001
     folder = tmp_path_factory.mktemp("late")
     with zygote() as processes:
         found = {}
-        for policy, prepare in WORKS.items():
+        for policy, prepare in {**WORKS, CHANGED: late_usage.changing_policy}.items():
             path = folder / policy / "template"
             org_id = new_home(path)
             with open_home(path, org_id) as home:
@@ -32,7 +34,8 @@ def lives(lake_location, tmp_path_factory):  # noqa: ARG001
 def test_the_work_meets_every_step_of_late_usage(lives):
     reached = {name for each in lives.values() for name in each.undisturbed["reached"]}
 
-    assert marked("pipeline/billing/late_usage/apply.py") <= reached
+    for module in ("apply", "taking_back"):
+        assert marked(f"pipeline/billing/late_usage/{module}.py") <= reached
     assert lives["CARRY_FORWARD"].undisturbed["reached"].count("late.decided") == 2
     carried = lives["CARRY_FORWARD"].undisturbed["state"]
     # 1 more and 7 less of acme, and 5 more of bolt; October has 3 and 31 of acme.
@@ -48,9 +51,18 @@ def test_the_work_meets_every_step_of_late_usage(lives):
         ["RECALCULATED", "5"],
     ]
 
+    changed = lives[CHANGED].undisturbed["state"]
+    # 6 less was carried; then the bill is made again with that and with 2 more: 4 less.
+    assert changed["late"] == [
+        ["acme", "CARRIED", "-6", 1],
+        ["acme", "CARRIED", "6", 1],
+        ["acme", "RECALCULATED", "-4", 0],
+        ["bolt", "CARRIED", "5", 1],
+    ]
+
 
 @pytest.mark.slow
-@ALL
+@DECISIONS
 def test_no_death_around_a_decision_loses_or_repeats_a_cent(lives, policy):
     assert lives[policy].broken(lives[policy].every_step("late.")) == []
 

@@ -1,6 +1,6 @@
 """Late usage: what came, or went, after the bill of its period was made, and what was done about it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -80,6 +80,11 @@ class LateSource(NamedTuple):
             datetime.fromisoformat(found["firstReceived"]),
             datetime.fromisoformat(found["lastReceived"]),
         )
+
+
+def is_correction(sources: Collection[LateSource]) -> bool:
+    """Whether nothing came late: memos carry what the bill itself has by now, or has lost."""
+    return bool(sources) and all(each.kind is LateSourceKind.BILL for each in sources)
 
 
 def merge_sources(old: Iterable[LateSource], new: Iterable[LateSource]) -> tuple[LateSource, ...]:
@@ -168,6 +173,11 @@ class LateUsage:
     def is_open(self) -> bool:
         """Whether something may still be done about it."""
         return self.status in UNDECIDED
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether it takes memos back of which the bill itself has what they carry."""
+        return is_correction(self.sources)
 
     @property
     def measurements(self) -> int | None:

@@ -1,6 +1,7 @@
 """`meterlake late`: what people read of late usage, and what programs do."""
 
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -129,6 +130,26 @@ def test_the_policy_is_applied_and_what_was_done_is_listed(tmp_path, capsys):
         assert "waits" in capsys.readouterr().out
         assert run(["late", "--month", "2026-08", "--account", "bolt", *at]) == 0
         assert "Nothing came late" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_command_that_is_printed_puts_late_usage_onto_its_bill(tmp_path, capsys):
+    with a_home_to_bill(tmp_path) as home:
+        at = ["--home", str(home.stores.home)]
+        assert run(["bill", "--month", "2026-08", *at]) == 0
+        assert run(["bill", "--month", "2026-09", *at]) == 0
+        use(home, ("late", "acme", 1))
+        capsys.readouterr()
+        assert run(["late", "--apply", *at]) == 0
+        [command] = re.findall("meterlake (bill --recalculate .*)", capsys.readouterr().out)
+        # It names the home by itself.
+        assert run(command.split()) == 0
+        capsys.readouterr()
+        assert run(["late", *at]) == 0
+
+    out = capsys.readouterr().out
+    assert "version 2 of the bill" in out
+    assert "On no bill" not in out
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ from meterlake.pipeline.billing.bill_job_documents import (
     job_document,
 )
 from meterlake.pipeline.billing.bucket_tasks import TaskBuckets
-from meterlake.pipeline.billing.late_usage.apply import apply_late_policy
+from meterlake.pipeline.billing.late_usage.apply import apply_late_policy, settle_late_usage
 from meterlake.pipeline.billing.run import (
     BillResult,
     BillRun,
@@ -377,6 +377,10 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
         run = BillRun(stores, job.org_id, selections[0], job.author or SYSTEM, watch=watch)
         results.append(BillResult(selections[0].days, job.id, job.snapshot))
         apply_late_policy(run, results[-1], order.chosen_accounts)
+    elif selections:
+        run = BillRun(stores, job.org_id, selections[0], job.author or SYSTEM, watch=watch)
+        made = BillResult(selections[0].days, job.id, job.snapshot)
+        settle_late_usage(run, made, order.chosen_accounts)
     watch.end()
     merged = merge_results(job.id, job.snapshot, results)
     if order.makes_bills and not order.bill_ids:

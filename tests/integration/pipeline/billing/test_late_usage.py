@@ -7,105 +7,54 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.bill_jobs import NO_DAYS, BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.late_usage import LateUsageStatus
 from meterlake.model.memos import CreditLineItem, DebitLineItem
-from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
-from meterlake.pipeline.backfill import lifecycle
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.late_usage.apply import _Application
 from meterlake.pipeline.billing.late_usage.policy import LateRules
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, list_memos
 from meterlake.pipeline.billing.run import BillResult, BillRun
-from meterlake.pipeline.billing.schedule import order_of_run
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import open_stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.late_usage.late_bills import late_bills_by_id
-from meterlake.stores.state.billing.late_usage.lists import list_late_usage, undecided_late_usage
+from meterlake.stores.state.billing.late_usage.lists import undecided_late_usage
 from meterlake.stores.state.billing.memo_lines import line_id
 from meterlake.stores.state.core.pages import Page
-from tests.bills import a_home_to_bill, use
+from tests.bills import use
 from tests.homes import HEADER, configure, csv_row
+from tests.late_bills import (
+    NOVEMBER,
+    OCTOBER,
+    SEPTEMBER,
+    apply_now,
+    choose,
+    closed_september,
+    decided,
+    lates,
+    lock,
+    memos,
+    remove,
+    retract,
+    revert,
+    schedule,
+    stored,
+    totals,
+)
 
 pytestmark = pytest.mark.usefixtures("home_database")
-
-SEPTEMBER, OCTOBER, NOVEMBER = "2026-10-01", "2026-11-01", "2026-12-01"
 
 
 @pytest.fixture
 def home(tmp_path):
     """A home in which September is billed, and closed, and October is open: it is 2 October."""
-    with a_home_to_bill(tmp_path) as home:
-        schedule(home)
-        home.clock.time = datetime(2026, 10, 2, tzinfo=UTC)
+    with closed_september(tmp_path) as home:
         yield home
-
-
-def choose(home, policy):
-    configure(
-        home.stores,
-        home.org_id,
-        organizationConfig={"daysBeforeBillDue": 14, "lateUsage": policy},
-    )
-
-
-def schedule(home):
-    """What scheduled billing does, a minute later."""
-    home.clock.advance(minutes=1)
-    with home.stores.state.reading(home.org_id) as reader:
-        [record] = reader.all(OrganizationConfig)
-    return bill_order(home.stores, home.org_id, order_of_run(record.entity, home.clock()))
-
-
-def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
-        found = bills.of_period(reader)
-    return {
-        (each.content.body["accountCode"], str(each.content.key.bill_date)): each for each in found
-    }
-
-
-def totals(home, account="acme"):
-    return {
-        day: each.content.total for (code, day), each in stored(home).items() if code == account
-    }
-
-
-def memos(home, day, account="acme"):
-    """The memos on a bill: type, amount, and whether they name the line that they are about."""
-    found = []
-    for line in stored(home)[account, day].content.lines:
-        if line.body["lineItemType"].endswith("MEMO"):
-            about = line.body.get("referencedLineItemId") is not None
-            found.append((line.body["lineItemType"], line.body["convertedSubtotal"], about))
-    return found
-
-
-def lates(home):
-    with home.stores.state.reading(home.org_id) as reader:
-        found, _ = list_late_usage(reader, Page(100))
-    return found
-
-
-def decided(home):
-    """What became of late usage, the oldest first: account, period, status, difference."""
-    return [
-        (each.account_code, each.period, each.status.value, each.difference)
-        for each in reversed(lates(home))
-    ]
-
-
-def lock(home, account, day):
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
-        id_ = stored(home)[account, day].id
-        bills.set_status(transaction, id_, BillStatus.APPROVED)
-        bills.lock(transaction, id_)
 
 
 @pytest.mark.slow
@@ -187,24 +136,6 @@ def test_an_unlocked_bill_is_made_again_and_a_locked_one_reported(home):
     by_account = {each.account_code: each for each in lates(home)}
     assert by_account["acme"].new_version == 2
     assert by_account["bolt"].reason == "the bill is locked"
-
-
-def retract(home, name):
-    """Withdraw a file; what the backfill is called."""
-    [(identity,)] = home.query(f"SELECT identity FROM lake.source WHERE name = '{name}'")
-    spec = BackfillSpec(Mode.RETRACT, reason="a test", source=identity)
-    made = lifecycle.start(home.stores, home.org_id, lifecycle.Order(spec, "ann"))
-    lifecycle.apply(home.stores, home.org_id, made.id, "ann")
-    return made.id
-
-
-def revert(home, backfill_id):
-    lifecycle.revert(home.stores, home.org_id, backfill_id, "ann")
-
-
-def remove(home, account, day):
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
-        bills.remove(transaction, stored(home)[account, day].id)
 
 
 @pytest.mark.slow
@@ -318,8 +249,7 @@ def test_what_was_carried_is_taken_back_if_the_bill_itself_gets_it(home, policy)
     schedule(home)
     choose(home, policy)
     bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
-    assert totals(home) == {SEPTEMBER: Decimal("74.5"), OCTOBER: 32}
-
+    assert totals(home) == {SEPTEMBER: Decimal("74.5"), OCTOBER: 31}
     schedule(home)
     schedule(home)
 
@@ -409,11 +339,6 @@ def test_usage_of_the_open_period_is_billed_as_ever(home):
 
     assert decided(home) == []
     assert totals(home)[OCTOBER] == 32
-
-
-def apply_now(home):
-    """A job that does nothing but apply the policy."""
-    bill_order(home.stores, home.org_id, BillOrder(days=NO_DAYS, late_usage=True))
 
 
 def apply_elsewhere(home):

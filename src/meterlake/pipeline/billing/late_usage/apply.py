@@ -1,24 +1,18 @@
 """The policy of late usage as a job applies it.
 
-Three steps, each of which whoever goes on may take again: what came late is found and written down;
-unlocked bills are made again, if that is the policy; then one transaction for each bill decides
-what becomes of the rest. It reads what memos carry already, so a difference is carried once,
+Four steps, each of which whoever goes on may take again: what came late is found and written down;
+unlocked bills are made again, if that is the policy; memos of what bills have themselves by now are
+taken back; then one transaction for each bill decides what becomes of the rest. It reads what memos carry already, so a difference is carried once,
 whatever is killed when.
 """
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from meterlake.model.failpoint import mark_step
-from meterlake.model.late_usage import (
-    LateSource,
-    LateSourceKind,
-    LateUsage,
-    LateUsageStatus,
-    merge_sources,
-)
+from meterlake.model.late_usage import LateUsage, LateUsageStatus
 from meterlake.model.organization import LateUsagePolicy
 from meterlake.pipeline.billing.batches import END_THE_RUN
 from meterlake.pipeline.billing.calculation.failures import unexpected_reason
@@ -26,10 +20,10 @@ from meterlake.pipeline.billing.late_usage.comparison import LateComparison, com
 from meterlake.pipeline.billing.late_usage.decision import store_decision
 from meterlake.pipeline.billing.late_usage.findings import LateSearch, find_late_usage
 from meterlake.pipeline.billing.late_usage.policy import LateRules
+from meterlake.pipeline.billing.late_usage.taking_back import AUTHOR, take_back_memos
 from meterlake.pipeline.billing.run import BillResult, BillRun, make_bills_again
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.late_usage.decisions import changed_since_carried
-from meterlake.stores.state.billing.late_usage.findings import LateFinding, note_late_usage
+from meterlake.stores.state.billing.late_usage.findings import note_late_usage
 from meterlake.stores.state.billing.late_usage.late_bills import (
     LateBill,
     late_bills_by_id,
@@ -37,7 +31,6 @@ from meterlake.stores.state.billing.late_usage.late_bills import (
 )
 from meterlake.stores.state.billing.late_usage.lists import undecided_late_usage
 
-AUTHOR: Final = "late usage"
 _log: Final = logging.getLogger("meterlake.worker")
 # Bills that are compared together.
 _COMPARED: Final = 1000
@@ -59,6 +52,25 @@ def apply_late_policy(
     _Application(run, LateRules.read(run, result), account_ids).apply()
 
 
+def settle_late_usage(
+    run: BillRun, result: BillResult, account_ids: Collection[str] | None = None
+) -> None:
+    """Close the late usage that bills have since a job calculated them, and take its memos back.
+
+    That follows from the bills, not from the policy: so every job that makes bills does it.
+
+    Args:
+        run: Of the job that does it.
+        result: Of the job; its snapshot says what the bills have.
+        account_ids: Only bills of these accounts; of all if None.
+
+    Raises:
+        Unavailable: A store failed; run it again.
+    """
+    take_back_memos(run, account_ids)
+    _Application(run, LateRules.read(run, result), account_ids).close_billed()
+
+
 @dataclass(frozen=True, slots=True)
 class _Application:
     run: BillRun
@@ -78,6 +90,7 @@ class _Application:
         if self.rules.policy is LateUsagePolicy.RECALCULATE:
             self._make_again()
             mark_step("late.made_again")
+        take_back_memos(self.run, self.account_ids)
         self._decide_all()
 
     def _note_findings(self) -> None:
@@ -85,28 +98,10 @@ class _Application:
         search = LateSearch(
             run.stores, run.org_id, self.snapshot, self.rules.closed_on, self.account_ids
         )
-        findings: dict[str, LateFinding] = {}
-        for each in (*find_late_usage(search), *self._find_changed()):
-            known = findings.get(each.bill.id)
-            if known is not None:
-                each = replace(known, sources=merge_sources(known.sources, each.sources))  # noqa: PLW2901
-            findings[each.bill.id] = each
-        if findings:
+        if findings := find_late_usage(search):
             with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
                 run.watch.store(transaction, 0)
-                note_late_usage(transaction, list(findings.values()))
-
-    def _find_changed(self) -> list[LateFinding]:
-        """Bills that were made again after memos carried something of them."""
-        run, now = self.run, self.run.stores.now()
-        with run.stores.state.reading(run.org_id) as reader:
-            changed = changed_since_carried(reader, self.account_ids)
-        found = []
-        for bill, until in changed:
-            name = f"the bill itself, version {bill.content_version}"
-            source = LateSource(LateSourceKind.BILL, bill.id, name, None, now, now)
-            found.append(LateFinding(bill, until, until, [source]))
-        return found
+                note_late_usage(transaction, findings)
 
     def _make_again(self) -> None:
         """Make the unlocked bills of late usage again."""
@@ -117,6 +112,20 @@ class _Application:
         if ids:
             make_bills_again(self.run, ids, self.rules.result)
             self.again.update(ids)
+
+    def close_billed(self) -> None:
+        """Decide late usage of which the job has made the bill."""
+        with self.run.stores.state.reading(self.run.org_id) as reader:
+            late = undecided_late_usage(reader, self.account_ids)
+            found = late_bills_by_id(reader, {each.bill_id for each in late})
+        read = {id_: each.snapshot or 0 for id_, each in found.items()}
+        billed = [
+            each
+            for each in late
+            if not each.is_correction
+            and read.get(each.bill_id, 0) >= max(each.until, self.snapshot)
+        ]
+        self._decide_some(billed, found)
 
     def _decide_all(self) -> None:
         """Decide what is due, and then what could not be, because memos came onto its bill."""
@@ -133,7 +142,9 @@ class _Application:
             late = [
                 each
                 for each in undecided_late_usage(reader, self.account_ids)
-                if each.until <= self.snapshot and (ids is None or each.id in ids)
+                if each.until <= self.snapshot
+                and not each.is_correction
+                and (ids is None or each.id in ids)
             ]
             found = late_bills_by_id(reader, {each.bill_id for each in late})
             chosen = [each for each in late if self._is_due(reader, each, found.get(each.bill_id))]
@@ -146,9 +157,10 @@ class _Application:
         """Whether there is something to decide, or to decide anew."""
         if late.status in {LateUsageStatus.OPEN, LateUsageStatus.FAILED} or bill is None:
             return True
-        if bill.content_version != late.bill_version:
+        # One that came out the same may have read what is late, or that it went.
+        if bill.content_version != late.bill_version or (bill.snapshot or 0) >= late.until:
             return True
-        carries = self.rules.carries(late)
+        carries = self.rules.carries
         if late.status is LateUsageStatus.WAITING and carries:
             return next_pending_bill(reader, bill.key, self.rules.closed_until) is not None
         # Of what waits or is reported under another policy, something else becomes.

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final, Self
 
-from meterlake.model.late_usage import LateSourceKind, LateUsage
 from meterlake.model.lock_date import is_closed
 from meterlake.model.organization import LateUsagePolicy, OrganizationConfig
 from meterlake.model.period import local_date, zone
@@ -46,17 +45,13 @@ class LateRules:
         """Whether a bill never changes."""
         return is_closed(bill.key.bill_date, self.closed_until, locked=bill.locked)
 
-    def carries(self, late: LateUsage) -> bool:
+    @property
+    def carries(self) -> bool:
         """Whether late usage goes onto a later bill."""
-        return self.policy is LateUsagePolicy.CARRY_FORWARD or is_of_bill(late)
+        return self.policy is LateUsagePolicy.CARRY_FORWARD
 
     def find_refusal(self, account_id: str) -> str | None:
         """Why a bill of an account could not be made again."""
         return next(
             (each.reason for each in self.result.failures if each.account_id == account_id), None
         )
-
-
-def is_of_bill(late: LateUsage) -> bool:
-    """Whether a bill was made again of which memos had carried something."""
-    return any(each.kind is LateSourceKind.BILL for each in late.sources)

@@ -31,7 +31,7 @@ from meterlake.stores.state.billing.bill_statements import (
 )
 from meterlake.stores.state.billing.bill_versions import keep_versions
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
-from meterlake.stores.state.billing.late_usage.decisions import release_memos
+from meterlake.stores.state.billing.late_usage.carried import release_memos
 from meterlake.stores.state.billing.ledger import repost
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines

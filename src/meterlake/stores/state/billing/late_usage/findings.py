@@ -4,9 +4,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Row, func, insert, or_, select, update
 
-from meterlake.model.late_usage import LateSource, LateUsageStatus, merge_sources
+from meterlake.model.late_usage import (
+    LateSource,
+    LateUsageStatus,
+    is_correction,
+    merge_sources,
+)
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill
 from meterlake.stores.state.billing.late_usage.rows import (
     read_undecided_rows,
@@ -17,6 +22,7 @@ from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.transaction import Transaction
 
 
@@ -36,12 +42,20 @@ class LateFinding:
 
 
 def looked_until(reader: Reader, bill_ids: Collection[str]) -> dict[str, int]:
-    """Until which snapshot late usage of bills was looked for; only those that had some."""
+    """Until which snapshot late usage of the calculations of bills was looked for, if they had some."""
     found: dict[str, int] = {}
     for ids in chunks_of(bill_ids):
         query = (
             select(LATE_USAGE.c.bill_id, func.max(LATE_USAGE.c.until))
-            .where(LATE_USAGE.c.org == reader.org_id, LATE_USAGE.c.bill_id.in_(ids))
+            .join(BILL, BILL.c.id == LATE_USAGE.c.bill_id)
+            .where(
+                LATE_USAGE.c.org == reader.org_id,
+                LATE_USAGE.c.bill_id.in_(ids),
+                or_(
+                    LATE_USAGE.c.ledger_at.is_(None),
+                    LATE_USAGE.c.ledger_at == func.coalesce(BILL.c.ledger_at, 0),
+                ),
+            )
             .group_by(LATE_USAGE.c.bill_id)
         )
         found |= {id_: int(until) for id_, until in reader.connection.execute(query)}
@@ -64,21 +78,24 @@ def note_late_usage(transaction: Transaction, findings: Sequence[LateFinding]) -
     known = looked_until(transaction, [each.bill.id for each in findings])
     new = [each for each in findings if known.get(each.bill.id, each.since) <= each.since]
     undecided = {
-        row.bill_id: row for row in read_undecided_rows(transaction, [each.bill.id for each in new])
+        row.bill_id: row
+        for row in read_undecided_rows(transaction, [each.bill.id for each in new])
+        if not is_correction(sources_from_text(row.sources))
     }
     for each in new:
         row = undecided.get(each.bill.id)
         if row is None:
-            _insert(transaction, each)
+            insert_finding(transaction, each)
         else:
             _extend(transaction, row, each)
     return len(new)
 
 
-def _insert(transaction: Transaction, finding: LateFinding) -> None:
-    bill, key = finding.bill, finding.bill.key
+def insert_finding(transaction: Transaction, finding: LateFinding) -> str:
+    """Write down what was found, beside what is there; the id of the row."""
+    bill, key, id_ = finding.bill, finding.bill.key, transaction.new_id()
     row = {
-        "id": transaction.new_id(),
+        "id": id_,
         "org": transaction.org_id,
         "bill_id": bill.id,
         **{name: getattr(key, name) for name in BillKey.COLUMNS},
@@ -88,15 +105,18 @@ def _insert(transaction: Transaction, finding: LateFinding) -> None:
         "until": finding.until,
         "status": LateUsageStatus.OPEN.value,
         "bill_version": bill.content_version,
+        "ledger_at": bill.ledger_at,
         "sources": sources_to_text(finding.sources),
         "found": transaction.now,
     }
     transaction.connection.execute(insert(LATE_USAGE), row)
+    return id_
 
 
 def _extend(transaction: Transaction, row: Row[Any], finding: LateFinding) -> None:
     values = {
         "until": finding.until,
+        "ledger_at": finding.bill.ledger_at,
         "status": LateUsageStatus.OPEN.value,
         "sources": sources_to_text(merge_sources(sources_from_text(row.sources), finding.sources)),
     }

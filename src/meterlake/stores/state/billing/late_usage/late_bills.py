@@ -20,7 +20,7 @@ _BILL_COLUMNS: Final = (
     *("content_version", "calculation_id", "ledger_at", "calculated"),
 )
 # A job that a bill came out of unchanged has read more than what the bill was made from.
-_READ_UNTIL: Final = case((JOB.c.snapshot > BILL.c.snapshot, JOB.c.snapshot), else_=BILL.c.snapshot)
+READ_UNTIL: Final = case((JOB.c.snapshot > BILL.c.snapshot, JOB.c.snapshot), else_=BILL.c.snapshot)
 
 
 class LateBill(NamedTuple):
@@ -60,7 +60,7 @@ def read_late_bills(reader: Reader, *conditions: Any) -> list[LateBill]:
     starts = member_text(BILL.c.body, literal("startDateTimeUTC")).label("starts")
     ends = member_text(BILL.c.body, literal("endDateTimeUTC")).label("ends")
     query = (
-        select(*columns, starts, ends, _READ_UNTIL.label("read_until"))
+        select(*columns, starts, ends, READ_UNTIL.label("read_until"))
         .outerjoin(JOB, JOB.c.id == BILL.c.job_id)
         .where(BILL.c.org == reader.org_id, *conditions)
     )
@@ -80,7 +80,7 @@ def _late_bill_of(row: Any) -> LateBill:
 
 def oldest_calculated(reader: Reader, before: int) -> list[OldestBill]:
     """The periods with bills that were calculated last from a snapshot before another one."""
-    oldest = func.min(_READ_UNTIL)
+    oldest = func.min(READ_UNTIL)
     query = (
         select(BILL.c.period, BILL.c.frequency, oldest)
         .outerjoin(JOB, JOB.c.id == BILL.c.job_id)

@@ -37,6 +37,12 @@ def find_late_usage(reader: Reader, id: str) -> LateUsage | None:
     return found[0] if found else None
 
 
+def find_correction(reader: Reader, bill_id: str) -> LateUsage | None:
+    """What takes memos of a bill back, as long as it is undecided."""
+    found = from_rows(reader, list(read_undecided_rows(reader, [bill_id])))
+    return next((each for each in found if each.is_correction), None)
+
+
 def _read(reader: Reader, *conditions: Any) -> list[LateUsage]:
     query = select(LATE_USAGE).where(LATE_USAGE.c.org == reader.org_id, *conditions)
     order = (LATE_USAGE.c.bill_date, LATE_USAGE.c.found, LATE_USAGE.c.id)

@@ -43,7 +43,7 @@ def from_rows(reader: Reader, rows: Sequence[Row[Any]]) -> list[LateUsage]:
         query = select(LATE_USAGE_LINE).where(table.late_usage_id.in_(ids))
         query = query.order_by(table.late_usage_id, table.position)
         for row in reader.connection.execute(query):
-            lines[row.late_usage_id].append(_line_of(row))
+            lines[row.late_usage_id].append(line_from_row(row))
     return [_late_usage_of(row, lines[row.id]) for row in rows]
 
 
@@ -77,7 +77,8 @@ def line_to_row(id: str, position: int, line: LateLine) -> dict[str, Any]:
     return {**line._asdict(), **amounts, "late_usage_id": id, "position": position}
 
 
-def _line_of(row: Row[Any]) -> LateLine:
+def line_from_row(row: Row[Any]) -> LateLine:
+    """A line of late usage of its row."""
     columns = row._asdict()
     found = {name: columns[name] for name in LateLine._fields}
     for name in ("amount", "memo_amount"):

@@ -31,6 +31,8 @@ LATE_USAGE: Final = Table(
     Column("reason", Text),
     Column("found", InstantText, nullable=False),
     Column("decided", InstantText),
+    # The last transaction of the ledger that the calculation of the bill has; None if nobody knows.
+    Column("ledger_at", BigInteger),
     Index("late_usage_bill", "org", "bill_id"),
     Index("late_usage_account", "org", "account_id", "bill_date"),
     Index("late_usage_status", "org", "status"),
@@ -50,5 +52,8 @@ LATE_USAGE_LINE: Final = Table(
     Column("memo_id", String(36)),
     Column("memo_amount", Text),
     Column("memo_currency", String(80)),
+    # The late usage whose memos take this one back, and those with it; then it counts no more.
+    Column("taken_back", String(36)),
     Index("late_usage_line_memo", "memo_bill_id"),
+    Index("late_usage_line_taken_back", "taken_back"),
 )

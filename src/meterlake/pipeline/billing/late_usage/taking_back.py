@@ -1,0 +1,167 @@
+"""Takes memos of late usage back of which the bill itself has by now what they carry.
+
+A bill that is calculated again has all usage that is known, or comes out without what was
+retracted. What memos had carried of it would be charged twice: opposite memos follow, whatever the
+policy for late usage is.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from decimal import Decimal
+from typing import Final
+
+from meterlake.model.failpoint import mark_step
+from meterlake.model.late_usage import (
+    LateLine,
+    LateSource,
+    LateSourceKind,
+    LateUsage,
+    LateUsageStatus,
+    total_of,
+)
+from meterlake.model.money import ZERO, exact
+from meterlake.pipeline.billing.late_usage.carrying import CarriedAmount, carry_to_next_bill
+from meterlake.pipeline.billing.run import BillRun
+from meterlake.stages.bill.late_usage import ChargedLine, LineDifference, charged_lines
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.late_usage.carried import (
+    CarriedLine,
+    find_superseded,
+    mark_taken_back,
+    superseded_lines,
+)
+from meterlake.stores.state.billing.late_usage.decisions import LateDecision, decide_late_usage
+from meterlake.stores.state.billing.late_usage.findings import LateFinding, insert_finding
+from meterlake.stores.state.billing.late_usage.late_bills import LateBill, late_bills_by_id
+from meterlake.stores.state.billing.late_usage.lists import (
+    find_correction,
+    find_late_usage,
+    undecided_late_usage,
+)
+from meterlake.stores.state.billing.memo_lines import MemoLine, line_id, memo_lines
+from meterlake.stores.state.core.transaction import Transaction
+
+AUTHOR: Final = "late usage"
+
+
+def take_back_memos(run: BillRun, account_ids: Collection[str] | None = None) -> None:
+    """Take back what memos carry of bills that were calculated again since.
+
+    Args:
+        run: Of the job that does it.
+        account_ids: Only bills of these accounts; of all if None.
+
+    Raises:
+        Unavailable: A store failed; run it again.
+    """
+    with run.stores.state.reading(run.org_id) as reader:
+        waiting = undecided_late_usage(reader, account_ids)
+        ids = [
+            *find_superseded(reader, account_ids),
+            *(each.bill_id for each in waiting if each.is_correction),
+        ]
+    for id_ in dict.fromkeys(ids):
+        with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
+            run.watch.store(transaction, 0)
+            _take_back(transaction, id_)
+        mark_step("late.taken_back")
+
+
+def _take_back(transaction: Transaction, bill_id: str) -> None:
+    """Take back what memos carry of one bill and the bill has itself."""
+    late = find_correction(transaction, bill_id)
+    bill = late_bills_by_id(transaction, [bill_id]).get(bill_id)
+    if bill is None:
+        if late is not None:
+            _close(transaction, late, reason="the bill was deleted")
+        return
+    carried = superseded_lines(transaction, bill)
+    amounts = list(_amounts_of(transaction, bill, carried))
+    if not amounts:
+        if carried:
+            mark_taken_back(transaction, carried, carried[0].late_usage_id)
+        if late is not None:
+            _close(transaction, late)
+        return
+    late = late or _note(transaction, bill)
+    made = carry_to_next_bill(transaction, bill, amounts)
+    decision = LateDecision(
+        status=made.status,
+        until=bill.snapshot or 0,
+        bill_version=bill.content_version,
+        ledger_at=bill.ledger_at,
+        difference=total_of(made.lines),
+        lines=made.lines,
+        reason=made.reason,
+    )
+    decide_late_usage(transaction, late, decision)
+    if made.status is LateUsageStatus.CARRIED:
+        mark_taken_back(transaction, carried, late.id)
+
+
+def _note(transaction: Transaction, bill: LateBill) -> LateUsage:
+    """Write down that memos of a bill are to be taken back."""
+    name = f"the bill itself, version {bill.content_version}"
+    now, snapshot = transaction.now, bill.snapshot or 0
+    source = LateSource(LateSourceKind.BILL, bill.id, name, None, now, now)
+    id_ = insert_finding(transaction, LateFinding(bill, snapshot, snapshot, [source]))
+    noted = find_late_usage(transaction, id_)
+    assert noted is not None
+    return noted
+
+
+def _close(transaction: Transaction, late: LateUsage, reason: str | None = None) -> None:
+    """Nothing is to be taken back any more."""
+    decision = LateDecision(
+        status=LateUsageStatus.UNCHANGED,
+        until=late.until,
+        bill_version=late.bill_version,
+        ledger_at=None,
+        difference=None if reason else ZERO,
+        reason=reason,
+    )
+    decide_late_usage(transaction, late, decision)
+
+
+def _amounts_of(
+    transaction: Transaction, bill: LateBill, carried: Sequence[CarriedLine]
+) -> Iterator[CarriedAmount]:
+    """What memos charge by now, line by line and with the opposite sign; what comes to 0 is left out.
+
+    A memo that a person has changed is taken back as it stands. One that was deleted charges nothing.
+    """
+    there = _read_memos(transaction, carried)
+    by_key: dict[str, list[tuple[LateLine, MemoLine]]] = defaultdict(list)
+    for each in carried:
+        if each.line.memo_id in there:
+            by_key[each.line.key].append((each.line, there[each.line.memo_id]))
+    stored = bills.get(transaction, bill.id).content.lines
+    billed = charged_lines((each.key, each.body) for each in stored)
+    for key, lines in by_key.items():
+        amounts: dict[str, Decimal] = defaultdict(lambda: ZERO)
+        total = ZERO
+        with exact():
+            for line, memo in lines:
+                amounts[memo.body["currency"]] -= memo.amount
+                total -= _in_currency_of_bill(line, memo, bill.currency)
+        if any(amounts.values()):
+            line, memo = lines[0]
+            shown = {**memo.body, "description": line.description}
+            about = billed.get(key, ChargedLine(key, shown))
+            yield CarriedAmount(LineDifference(about, total, key in billed), amounts)
+
+
+def _in_currency_of_bill(line: LateLine, memo: MemoLine, currency: str) -> Decimal:
+    """What a memo charges, in the currency of the bill that it is about."""
+    if memo.body["currency"] == currency:
+        return memo.amount
+    if not line.memo_amount or memo.amount == line.memo_amount:
+        return line.amount
+    return (line.amount * memo.amount / line.memo_amount).quantize(line.amount)
+
+
+def _read_memos(transaction: Transaction, carried: Sequence[CarriedLine]) -> dict[str, MemoLine]:
+    """The memos of lines that are still on their bills, by their ids."""
+    ids = {each.line.memo_bill_id for each in carried if each.line.memo_bill_id}
+    found = memo_lines(transaction, sorted(ids))
+    return {line_id(id_, each.key): each for id_, lines in found.items() for each in lines}
