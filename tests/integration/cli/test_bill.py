@@ -1,10 +1,13 @@
 """`meterlake bill` of an account whose bill is refused now, while one of before stands."""
 
 import json
+import re
 
 import pytest
 
 from meterlake.cli import run
+from meterlake.model.bill_requests import BillStatus
+from meterlake.stores.state.billing import bills
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 
 REFUSED = "the organization has no conversion rate from EUR to USD"
@@ -67,6 +70,24 @@ def test_several_accounts_and_bills_are_named_at_once(empty, capsys):
     _, again = lines_of(empty, capsys, "--recalculate", made[0]["id"], made[1]["id"])
 
     assert again == [each | {"outcome": "unchanged"} for each in made]
+
+
+def test_a_locked_bill_is_shown_as_it_stands_beside_what_it_would_be(tmp_path, capsys):
+    with a_home_to_bill(tmp_path) as home:
+        _, made = lines_of(home, capsys, "--month", "2026-09")
+        with home.stores.state.transaction(home.org_id, "ann") as transaction:
+            bills.set_status(transaction, made[0]["id"], BillStatus.APPROVED)
+            bills.lock(transaction, made[0]["id"])
+        use(home, ("late", "acme", 1))
+        _, again = lines_of(home, capsys, "--month", "2026-09")
+        assert run(["bill", "--month", "2026-09", "--home", str(home.stores.home)]) == 0
+        out = capsys.readouterr().out
+
+    changed = {"status": "APPROVED", "outcome": "locked", "wouldBe": 74.5, "wouldBeCurrency": "USD"}
+    assert again == [made[0] | changed, made[1] | {"outcome": "unchanged"}]
+    assert made[0]["total"] == 73.5
+    assert re.search(r"acme +2026-10-01 +73.50? USD +74.50? USD +locked", out)
+    assert re.search(r"1 locked, 1 unchanged\), 204.50? USD", out)
 
 
 def billed(home, capsys):

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.amounts import AmountText
 from meterlake.cli.billing import bills as listed_bills
 from meterlake.cli.billing import diff, document, explanation, review, verification, what_if
+from meterlake.cli.billing.left_bills import show_left_bills, would_be
 from meterlake.cli.billing.statement import statement
 from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.options import NO_ORGANIZATION_OPTIONS, OrganizationOptions
@@ -233,6 +234,7 @@ def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> N
         for line in bills
     ]
     output.rows(shown, BILL_COLUMNS)
+    show_left_bills(result.bills, amounts, output)
     columns = (
         *("!accountCode=account", "aggregationCode=aggregation", "quantity", "reason"),
         *("?meterCode=meter", "?units=units to price", "?measurements"),
@@ -271,4 +273,5 @@ def _bill(billed: "Billed") -> dict[str, Any]:
         "currency": billed.currency,
         "status": str(billed.status),
         "outcome": str(billed.stored),
+        **would_be(billed),
     }

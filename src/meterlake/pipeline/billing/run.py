@@ -44,7 +44,12 @@ from meterlake.stages.bill import (
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import BatchedBill, BillOutcome, put_all
+from meterlake.stores.state.billing.bill_batch import (
+    BatchedBill,
+    BillOutcome,
+    CalculatedTotal,
+    put_all,
+)
 from meterlake.stores.state.billing.bill_calculations import CalculationPins, note_calculation
 from meterlake.stores.state.billing.calculated_bills import (
     CalculatedBill,
@@ -65,7 +70,11 @@ _MANY_ACCOUNTS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """One account's bill after the run."""
+    """One account's bill after the run, as it is stored.
+
+    Attributes:
+        would_be: What it would come to; None if it is what was calculated.
+    """
 
     bill_id: str
     account_id: str
@@ -76,6 +85,7 @@ class Billed:
     lines: int
     stored: BillOutcome
     status: BillStatus
+    would_be: CalculatedTotal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +95,8 @@ class BillResult:
     Attributes:
         days: The last days of the bills' periods.
         snapshot: The lake's snapshot that every bill pins.
-        bills: Every bill that was made, with what became of it; a locked one that would differ
-            is here with what it would be, but stands as it was.
+        bills: Every bill that was made, as it is stored, with what became of it; a locked one that
+            would differ stands as it was, and says what it would come to.
         failures: The accounts that could not be billed; a bill that they have stands.
         unpriced: Usage that no bill charges for: without a price, or on a plan without bills.
         without: The accounts on a plan that rightly have no bill of the run, or no fee, and why.
@@ -108,12 +118,11 @@ class BillResult:
 
     @property
     def totals(self) -> dict[str, Decimal]:
-        """The sum of the bills by currency, without the locked ones that would differ."""
+        """The sum of the bills by currency, as they are stored."""
         sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
         with exact():
             for each in self.bills:
-                if each.stored is not BillOutcome.LOCKED:
-                    sums[each.currency] += each.total
+                sums[each.currency] += each.total
         return dict(sorted(sums.items()))
 
 
@@ -420,11 +429,12 @@ def _to_billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
         account_id=bill.account_id,
         account_code=bill.account_code,
         bill_date=bill.bill_date,
-        currency=bill.currency,
+        currency=outcome.currency,
         total=outcome.total,
         lines=outcome.lines,
         stored=outcome.stored,
         status=outcome.status,
+        would_be=outcome.would_be,
     )
 
 

@@ -128,7 +128,9 @@ def test_a_locked_bill_is_left_alone_and_reported(home):
 
     assert outcomes(result) == {"acme": "locked", "bolt": "unchanged"}
     assert stored(home)["acme"] == locked
-    assert result.totals == {"USD": 131}
+    [acme] = result.of(BillOutcome.LOCKED)
+    assert (acme.total, acme.lines, acme.would_be) == (D("73.5"), 2, (D("74.5"), "USD"))
+    assert result.totals == {"USD": D("73.5") + 131}
 
 
 def test_some_accounts_only(home):

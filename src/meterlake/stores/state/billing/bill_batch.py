@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_, select, update
@@ -61,14 +61,22 @@ class BillOutcome(StrEnum):
 _APPROVING: Final = {BillOutcome.CREATED, BillOutcome.UPDATED, BillOutcome.APPROVED}
 
 
+class CalculatedTotal(NamedTuple):
+    """What a bill would come to that was left alone, in which currency."""
+
+    total: Decimal
+    currency: str
+
+
 @dataclass(frozen=True, slots=True)
 class BatchedBill:
-    """A bill after the run: its id and what became of it.
+    """A bill after the run, as it is stored: its id, and what became of it.
 
     Attributes:
         bill_id: None if there is no bill, and the lock date allows none.
         total: What it comes to, with the lines that people put on it.
         lines: How many lines that are.
+        would_be: What it would come to; None if it is what was calculated.
     """
 
     bill_id: str | None
@@ -76,7 +84,9 @@ class BatchedBill:
     stored: BillOutcome
     status: BillStatus
     total: Decimal
+    currency: str
     lines: int
+    would_be: CalculatedTotal | None = None
 
 
 def billed_keys(
@@ -291,7 +301,7 @@ class _Chunk:
         )
         status = BillStatus(row.status)
         if locked and not same:
-            return self._outcome(bill, row.id, BillOutcome.LOCKED, status)
+            return self._leave(bill, row, BillOutcome.LOCKED, len(lines.get(row.id, ())))
         if same and (locked or self.status in {status, BillStatus.PENDING}):
             if not locked:
                 self._note_unchanged(bill, row)
@@ -323,8 +333,18 @@ class _Chunk:
     def _outcome(
         self, bill: BillColumns, bill_id: str | None, stored: BillOutcome, status: BillStatus
     ) -> BatchedBill:
-        account_id, lines = bill.key.account_id, len(bill.lines)
-        return BatchedBill(bill_id, account_id, stored, status, bill.total, lines)
+        shown = bill.total, bill.shown["currency"], len(bill.lines)
+        return BatchedBill(bill_id, bill.key.account_id, stored, status, *shown)
+
+    def _leave(
+        self, bill: BillColumns, row: Row[Any], stored: BillOutcome, lines: int
+    ) -> BatchedBill:
+        """A bill that stands as it was, although it came out as another one."""
+        return BatchedBill(
+            *(row.id, bill.key.account_id, stored, BillStatus(row.status)),
+            *(Decimal(row.total), row.currency, lines),
+            would_be=CalculatedTotal(bill.total, bill.shown["currency"]),
+        )
 
     def _create(self, bill: BillColumns) -> BatchedBill:
         bill_id = self.transaction.new_id()

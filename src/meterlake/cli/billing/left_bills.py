@@ -1,0 +1,35 @@
+"""Bills that came out as other ones and were left as they were, as people and programs read them."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from meterlake.cli.amounts import AmountText
+    from meterlake.cli.output import Output
+    from meterlake.pipeline.billing.run import Billed
+
+
+def would_be(billed: "Billed") -> dict[str, Any]:
+    """What a bill would come to that was left alone; nothing of one that is what was calculated."""
+    if billed.would_be is None:
+        return {}
+    return {"wouldBe": billed.would_be.total, "wouldBeCurrency": billed.would_be.currency}
+
+
+def show_left_bills(bills: "Iterable[Billed]", amounts: "AmountText", output: "Output") -> None:
+    """Print the bills that were left alone as a table, each with what it is and what it would be."""
+    rows = [_row(each, amounts) for each in bills if each.would_be is not None]
+    columns = ("!account", "billDate=bill date", "total", "wouldBe=would be", "status")
+    output.rows(rows, columns, "Left as they were")
+
+
+def _row(billed: "Billed", amounts: "AmountText") -> dict[str, Any]:
+    assert billed.would_be is not None
+    return {
+        "account": billed.account_code,
+        "billDate": billed.bill_date,
+        "total": amounts.money(billed.total, billed.currency),
+        "wouldBe": amounts.money(*billed.would_be),
+        "status": str(billed.stored),
+    }
