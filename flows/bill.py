@@ -5,13 +5,14 @@ import flows  # noqa: F401
 # isort: split
 from prefect import flow
 
-from flows.billed import bills_of, counts_of, failed_of, quantities_of, unpriced_of
+from flows.billed import bills_of, counts_of, failed_of, left_of, quantities_of, unpriced_of
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, RunnerName, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.billing.jobs import bill as bill_month
+from meterlake.model.bill_jobs import BillOrder
+from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
@@ -19,17 +20,18 @@ from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 
 @retrying("bill {org}")
 def bill_organization(
-    home: Home, org: str, month: str, approve: bool, runner: str | None = None
+    home: Home, org: str, month: str, approve: bool, change: bool, runner: str | None = None
 ) -> TaskOutcome:
     """Aggregate and bill a month of one organization."""
     with open_home(home, runner) as stores:
         org_id = stores.state.organization(org).id
         named = month_named(stores, org_id, month)
         quantities = aggregate(stores, org_id, named)
-        billed = bill_month(stores, org_id, named, approve=approve)
+        order = BillOrder(days=named, approve=approve, keep_approved=not change)
+        billed = bill_order(stores, org_id, order)
     return TaskOutcome(
         _summary(quantities, billed),
-        {"Unpriced usage": unpriced_of(billed)},
+        {"Unpriced usage": unpriced_of(billed), "Left as they were": left_of(billed)},
         _problems(quantities, billed),
         [quantities_of(quantities), bills_of(billed)],
     )
@@ -55,6 +57,7 @@ def bill(
     org: Organizations = (),
     month: MonthName = "last",
     approve: bool = False,
+    change_approved: bool = False,
     runner: RunnerName | None = None,
 ) -> list[Row]:
     """Aggregate and bill a month, organization by organization.
@@ -67,12 +70,13 @@ def bill(
         org: Codes or ids of organizations; all of the home if empty.
         month: Such as 2026-10; or `last` or `current`, by each organization's own calendar.
         approve: Whether the bills are APPROVED right away; PENDING otherwise.
+        change_approved: Whether approved bills change, too, and are PENDING again; not beside approve.
         runner: threads, processes, dask, or dask://host:port; what carries the organizations, or the
             parts of the work of a single one.
     """
     what = f"bill {month_text(month)}"
     outcomes = for_each_organization(
-        bill_organization, home, org, month, approve, what=what, runner=runner
+        *(bill_organization, home, org, month, approve, change_approved), what=what, runner=runner
     )
     return told("bill", outcomes)
 

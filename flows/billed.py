@@ -71,6 +71,21 @@ def unpriced_of(billed: BillResult) -> list[Row]:
     ]
 
 
+def left_of(billed: BillResult) -> list[Row]:
+    """The bills that came out as other ones and were left as they were, because of their status."""
+    return [
+        {
+            "account": each.account_code,
+            "bill date": str(each.bill_date),
+            "total": f"{each.total:,f} {each.currency}",
+            "would be": f"{each.would_be.total:,f} {each.would_be.currency}",
+            "status": each.stored.value,
+        }
+        for each in billed.bills
+        if each.would_be is not None
+    ]
+
+
 def failed_of(billed: BillResult) -> list[str]:
     """The accounts that could not be billed, and why."""
     return [f"account {each.account_code}: {each.reason}" for each in billed.failures]

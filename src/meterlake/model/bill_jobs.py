@@ -99,6 +99,8 @@ class BillOrder:
         open_day: Beside these, the bills of the periods that are open on this day.
         account_ids: Only these accounts, beside those of the request.
         approve: Whether the bills are APPROVED right away.
+        keep_approved: Whether approved bills stay as they are that come out as other ones; those of a
+            job that approves always do.
         late_usage: Whether the job applies the organization's policy for late usage, too.
     """
 
@@ -108,12 +110,18 @@ class BillOrder:
     open_day: date | None = None
     account_ids: tuple[str, ...] | None = None
     approve: bool = False
+    keep_approved: bool = False
     late_usage: bool = False
 
     @property
     def makes_bills(self) -> bool:
         """Whether any bills are due by it: one of no days is about late usage only."""
         return self.days != NO_DAYS
+
+    @property
+    def leaves_approved(self) -> bool:
+        """Whether approved bills stay as they are that come out as other ones."""
+        return self.approve or self.keep_approved
 
     @property
     def type(self) -> BillJobType:
@@ -135,6 +143,7 @@ class BillOrder:
             "openDay": self.open_day,
             "accountIds": None if self.account_ids is None else list(self.account_ids),
             "approve": self.approve or None,
+            "keepApproved": self.keep_approved or None,
             "lateUsage": self.late_usage or None,
         }
         return {name: value for name, value in found.items() if value is not None}
@@ -157,6 +166,7 @@ class BillOrder:
             open_day=date.fromisoformat(open_day) if isinstance(open_day, str) else open_day,
             account_ids=None if account_ids is None else tuple(account_ids),
             approve=parameters.get("approve", False),
+            keep_approved=parameters.get("keepApproved", False),
             late_usage=parameters.get("lateUsage", False),
         )
 

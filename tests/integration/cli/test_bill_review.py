@@ -238,6 +238,8 @@ def test_a_plan_that_begins_later_has_no_bill_missing(home):
 
 def test_whoever_approves_by_the_command_is_told_what_is_open(home, capsys):
     settings(home, reviewFiles=["usage-{month}.csv"])
+    assert run(["bill", "--month", "2026-09"]) == 0
+    capsys.readouterr()
     assert run(["bill", "--month", "2026-09", "--approve", "--json"]) == 0
 
     lines = [json.loads(each) for each in capsys.readouterr().out.splitlines()]

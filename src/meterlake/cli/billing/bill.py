@@ -1,5 +1,6 @@
 """`meterlake bill`: bills of a month, of a date, or chosen ones again; and what is done with bills."""
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -7,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.amounts import AmountText
+from meterlake.cli.billing import (
+    approval,
+    diff,
+    document,
+    explanation,
+    review,
+    verification,
+    what_if,
+)
 from meterlake.cli.billing import bills as listed_bills
-from meterlake.cli.billing import diff, document, explanation, review, verification, what_if
 from meterlake.cli.billing.left_bills import show_left_bills, would_be
 from meterlake.cli.billing.statement import statement
 from meterlake.cli.configuration import AUTHOR
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
 
     from meterlake.cli.output import Output
     from meterlake.model.bill_jobs import BillOrder
-    from meterlake.model.bill_review import ReviewFinding
     from meterlake.model.unbilled import Unpriced
     from meterlake.pipeline.billing.run import Billed, BillResult
     from meterlake.stores import Stores
@@ -99,6 +107,7 @@ def bill(
     *,
     choice: BillChoice = _NO_CHOICE,
     approve: Annotated[bool, Parameter(negative="")] = False,
+    change_approved: Annotated[bool, Parameter(negative="")] = False,
     options: OrganizationOptions = NO_ORGANIZATION_OPTIONS,
 ) -> int:
     """Make bills, and report usage that no bill charges for.
@@ -107,36 +116,53 @@ def bill(
     is billed until the 15th, one of quarters in the last month of a quarter. With a date, the bills
     of that date. With a frequency alone, the bills that end the periods which are open today.
 
-    Doing it again changes nothing; a bill that comes out differently is at its next version and
-    PENDING again, a locked one is left alone. With --json every line has a `type`: bill,
-    unpriced, failure, noBill; and with --month and --approve, open.
+    Doing it again changes nothing. A PENDING bill that comes out differently is at its next version;
+    an approved or a locked one is left as it is, and listed with what it would be. With --json every
+    line has a `type`: bill, unpriced, failure, noBill; and with --month and --approve, open.
+
+    With --approve nothing is calculated: the bills of the month or the date are approved that this
+    command has shown as they are. One that was changed since, or never shown, waits.
 
     Example: `meterlake bill --month 2026-10`
 
+    Example: `meterlake bill --month 2026-10 --approve`
+
     Args:
-        approve: Approve the bills right away.
+        approve: Approve the bills that were shown, and calculate none.
+        change_approved: Change approved bills, too; they are PENDING again. Locked ones never change.
     """
     from meterlake.cli.option_names import as_options
     from meterlake.pipeline.billing.jobs import bill_order
     from meterlake.pipeline.billing.named_bills import find_bills
 
+    approval.check_words(
+        approve=approve,
+        change_approved=change_approved,
+        recalculate=bool(choice.recalculate),
+        has_days=not choice.month is choice.date is None,
+    )
     if options.all_orgs:
-        return _bill_all(choice, options, approve=approve)
+        return _bill_all(choice, options, approve=approve, change_approved=change_approved)
 
     with options.open() as (stores, organization), as_options(str, **_FIELDS):
         if choice.recalculate:
             _refuse_others(choice)
             named = find_bills(stores, organization.id, choice.recalculate)
             choice = replace(choice, recalculate=tuple(named))
-        order = _order(choice, approve=approve)
+        order = _order(choice, change_approved=change_approved)
         if choice.account:
             order = of_accounts(stores, organization.id, order, choice.account)
         author = options.author(stores, organization.id)
-        result = bill_order(stores, organization.id, order, author)
-        found = _review(stores, organization.id, choice.month, result) if approve else []
+        if approve:
+            outcome = approval.approve(stores, organization.id, order, author)
+        else:
+            result = bill_order(stores, organization.id, order, author, shown=True)
         amounts = AmountText.read(stores, organization.id)
+    if approve:
+        show_bills(outcome.result, amounts, options.output)
+        return approval.show_outcome(outcome, _making(choice), options.output)
     show_bills(result, amounts, options.output)
-    review.show_review(found, options.output)
+    approval.show_next_step(result, _making(choice), options.output)
     if result.failures:
         codes = ", ".join(each.account_code for each in result.failures)
         message = f"{len(result.failures)} accounts could not be billed: {codes}"
@@ -144,25 +170,29 @@ def bill(
     return 1 if result.failures else 0
 
 
-def _review(
-    stores: "Stores", org_id: str, month: str | None, result: "BillResult"
-) -> "list[ReviewFinding]":
-    """What is open about bills that are approved at once."""
-    from meterlake.model.period import Month
-    from meterlake.pipeline.home.bill_review import review_result
-
-    return [] if month is None else review_result(stores, org_id, Month.parse(month), result)
+def _making(choice: BillChoice) -> str:
+    """The command that makes the bills of a choice."""
+    words = {"--month": choice.month, "--date": choice.date, "--frequency": choice.frequency}
+    found = [f"{word} {value}" for word, value in words.items() if value is not None]
+    found += [f"--account {shlex.quote(each)}" for each in choice.account]
+    return " ".join(["meterlake bill", *found])
 
 
-def _bill_all(choice: BillChoice, options: OrganizationOptions, *, approve: bool) -> int:
+def _bill_all(
+    choice: BillChoice, options: OrganizationOptions, *, approve: bool, change_approved: bool
+) -> int:
     from meterlake.cli.option_names import as_options
-    from meterlake.pipeline.home.organizations import bill_organizations
+    from meterlake.pipeline.home.organizations import approve_organizations, bill_organizations
 
     if choice.account or choice.recalculate:
         raise Invalid("--all-orgs", "true", "absent beside --account and --recalculate")
+    work = approve_organizations if approve else bill_organizations
     with as_options(str, **_FIELDS), options.open_all() as stores:
-        ends = bill_organizations(stores, _order(choice, approve=approve), AUTHOR)
-    return show_organizations(ends, ("bills", "failed", "total"), options.output)
+        ends = work(stores, _order(choice, change_approved=change_approved), AUTHOR)
+    columns = (
+        ("approved", "failed=not shown") if approve else ("bills", "failed", "left=left as is")
+    )
+    return show_organizations(ends, (*columns, "total"), options.output)
 
 
 def of_accounts(
@@ -174,7 +204,7 @@ def of_accounts(
     return replace(order, account_ids=account_ids_of(stores, org_id, codes))
 
 
-def _order(choice: BillChoice, *, approve: bool) -> "BillOrder":
+def _order(choice: BillChoice, *, change_approved: bool) -> "BillOrder":
     """What the options ask for.
 
     Raises:
@@ -188,7 +218,8 @@ def _order(choice: BillChoice, *, approve: bool) -> "BillOrder":
 
     if choice.recalculate:
         chosen = read(BillJobRecalculateRequest, {"billIds": list(choice.recalculate)})
-        return BillOrder(bill_ids=chosen.bill_ids, approve=approve)
+        # Whoever names a bill means that it is made again, approved or not.
+        return BillOrder(bill_ids=chosen.bill_ids)
     if choice.month is not None and choice.date is not None:
         raise Invalid("--date", choice.date, "absent beside --month")
     if choice.month is choice.date is choice.frequency is None:
@@ -196,7 +227,7 @@ def _order(choice: BillChoice, *, approve: bool) -> "BillOrder":
     frequency = None if choice.frequency is None else choice.frequency.upper()
     request = read(BillJobRequest, {"billDate": choice.date, "billingFrequency": frequency})
     days = None if choice.month is None else Month.parse(choice.month)
-    return BillOrder(request=request, days=days, approve=approve)
+    return BillOrder(request=request, days=days, keep_approved=not change_approved)
 
 
 def _refuse_others(choice: BillChoice) -> None:

@@ -101,7 +101,8 @@ def make_referenced_bucket(stores: Stores, bucket: BucketReference) -> BucketEnd
     [selection] = selections_of(order, record.entity)
     watch = _BucketWatch(job, bucket.attempt)
     status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
-    run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, status, watch)
+    keep = order.leaves_approved
+    run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, status, keep, watch)
     assert job.snapshot is not None
     with rare_garbage_searches():
         reading = read_bills(

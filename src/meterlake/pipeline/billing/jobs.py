@@ -57,6 +57,7 @@ from meterlake.pipeline.billing.run import (
     merge_results,
     summary,
 )
+from meterlake.pipeline.billing.shown_bills import SHOWN
 from meterlake.pipeline.billing.unbilled import note_unbilled_usage
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
@@ -100,7 +101,7 @@ def bill(
         stores: The home.
         org_id: The organization.
         month: In the organization's time zone.
-        approve: Whether the bills are APPROVED right away.
+        approve: Whether the bills are APPROVED right away; those that are stay as they are.
         accounts: The codes of the accounts to bill; all of them if None.
         author: Who does it.
 
@@ -123,10 +124,19 @@ def account_ids_of(stores: Stores, org_id: str, codes: Sequence[str]) -> tuple[s
         return account_names.ids_of(reader, codes)
 
 
-def bill_order(stores: Stores, org_id: str, order: BillOrder, author: str = SYSTEM) -> BillResult:
+def bill_order(
+    stores: Stores, org_id: str, order: BillOrder, author: str = SYSTEM, *, shown: bool = False
+) -> BillResult:
     """Make the bills of an order here and now, as a job that nobody else takes meanwhile.
 
     If this process dies, a worker finishes the job.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        order: What is to be billed.
+        author: Who does it.
+        shown: Whether a person is shown the bills, and may approve them then.
 
     Raises:
         Invalid: The order contradicts itself, or what it names does not exist.
@@ -145,7 +155,7 @@ def bill_order(stores: Stores, org_id: str, order: BillOrder, author: str = SYST
         except BaseException as error:
             _fail(stores, attempt.job, error)
             raise
-        _complete(stores, attempt.job, result)
+        _complete(stores, attempt.job, result, shown=shown)
     return result
 
 
@@ -363,7 +373,11 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
     results = []
     selections = selections_of(order, record.entity, filter(None, chosen))
     for selection in selections if order.makes_bills else ():
-        run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, status, watch)
+        run = BillRun(
+            *(stores, job.org_id, selection, job.author or SYSTEM, status),
+            keep_approved=order.leaves_approved,
+            watch=watch,
+        )
         if runner is not None and not order.bill_ids:
             run = replace(run, fan_out=TaskBuckets(runner, job))
         results.append(make_selected_bills(run, job.id, job.snapshot))
@@ -371,7 +385,11 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
         # Bills of before that plans have changed in advance.
         affected = {each.key: each for result in results for each in result.affected}
         for selection in select_again(affected.values()):
-            run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, watch=watch)
+            run = BillRun(
+                *(stores, job.org_id, selection, job.author or SYSTEM),
+                keep_approved=order.leaves_approved,
+                watch=watch,
+            )
             results.append(make_selected_bills(run, job.id, job.snapshot))
     if order.late_usage:
         run = BillRun(stores, job.org_id, selections[0], job.author or SYSTEM, watch=watch)
@@ -379,8 +397,7 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
         apply_late_policy(run, results[-1], order.chosen_accounts)
     elif selections:
         run = BillRun(stores, job.org_id, selections[0], job.author or SYSTEM, watch=watch)
-        made = BillResult(selections[0].days, job.id, job.snapshot)
-        settle_late_usage(run, made, order.chosen_accounts)
+        settle_late_usage(run, job.id, job.snapshot, order.chosen_accounts)
     watch.end()
     merged = merge_results(job.id, job.snapshot, results)
     if order.makes_bills and not order.bill_ids:
@@ -458,8 +475,10 @@ class _JobWatch(RunWatch):
             )
 
 
-def _complete(stores: Stores, job: Job, result: BillResult) -> None:
+def _complete(stores: Stores, job: Job, result: BillResult, *, shown: bool = False) -> None:
     job.result = summary(result) | {HELD: held_accounts(result)}
+    if shown:
+        job.result[SHOWN] = [each.version for each in result.bills if each.would_be is None]
     _end(stores, job)
 
 

@@ -85,6 +85,7 @@ class Billed:
     lines: int
     stored: BillOutcome
     status: BillStatus
+    version: int = 0
     would_be: CalculatedTotal | None = None
 
 
@@ -95,8 +96,8 @@ class BillResult:
     Attributes:
         days: The last days of the bills' periods.
         snapshot: The lake's snapshot that every bill pins.
-        bills: Every bill that was made, as it is stored, with what became of it; a locked one that
-            would differ stands as it was, and says what it would come to.
+        bills: Every bill that was made, as it is stored, with what became of it; one that was left
+            alone, because it is locked or approved, says what it would come to.
         failures: The accounts that could not be billed; a bill that they have stands.
         unpriced: Usage that no bill charges for: without a price, or on a plan without bills.
         without: The accounts on a plan that rightly have no bill of the run, or no fee, and why.
@@ -147,6 +148,8 @@ class RunWatch:
         """Take note of bills, or refusals, of which the transaction is committed."""
 
 
+# The member of a job's result with the bills that it made.
+BILL_IDS: Final = "billIds"
 # Outcomes that give a bill the content of its calculation.
 _WRITTEN: Final = frozenset({BillOutcome.CREATED, BillOutcome.UPDATED})
 _UNWATCHED: Final = RunWatch()
@@ -174,6 +177,7 @@ class BillRun:
 
     Attributes:
         status: What new and recalculated bills are; APPROVED approves unchanged ones, too.
+        keep_approved: Whether approved bills stay as they are that come out as other ones.
         watch: Follows the run, and may end it.
         is_counted: Whether its bills are counted; not if another run has counted them.
         fan_out: Makes buckets of accounts at once; one after the other is made here if None.
@@ -184,6 +188,7 @@ class BillRun:
     selection: BillSelection
     author: str = SYSTEM
     status: BillStatus = BillStatus.PENDING
+    keep_approved: bool = False
     watch: RunWatch = _UNWATCHED
     is_counted: bool = True
     fan_out: BucketFanOut | None = None
@@ -381,7 +386,9 @@ def _store_bills(
         bills = [(each, inputs) for each, inputs in made if isinstance(each, Bill)]
         since = last_posting(transaction)
         contents = [content_of(each, inputs, pins.id) for each, inputs in bills]
-        outcomes = put_all(transaction, contents, run.status, job_id)
+        outcomes = put_all(
+            transaction, contents, run.status, job_id, keep_approved=run.keep_approved
+        )
         if any(each.stored in _WRITTEN for each in outcomes):
             note_calculation(transaction, pins)
         keep_bills(transaction, [each.id for found in stored for each in found.kept], job_id)
@@ -434,6 +441,7 @@ def _to_billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
         lines=outcome.lines,
         stored=outcome.stored,
         status=outcome.status,
+        version=outcome.version,
         would_be=outcome.would_be,
     )
 
@@ -449,6 +457,7 @@ def _to_kept(found: AccountBills, bill: CalculatedBill) -> Billed:
         lines=bill.lines,
         stored=BillOutcome.UNCHANGED,
         status=bill.status,
+        version=bill.version,
     )
 
 
@@ -506,5 +515,5 @@ def summary(result: BillResult) -> dict[str, Any]:
         "totals": {currency: plain(total) for currency, total in result.totals.items()},
         "failed": [[each.account_code, each.reason] for each in result.failures],
         "unpriced": len(result.unpriced),
-        "billIds": [each.bill_id for each in result.bills if each.stored is not BillOutcome.LOCKED],
+        BILL_IDS: [each.bill_id for each in result.bills if each.would_be is None],
     }

@@ -23,6 +23,7 @@ from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
+from meterlake.pipeline.billing.shown_bills import Approval
 from meterlake.pipeline.home.expected_files import missing_files
 from meterlake.pipeline.usage.late import BILLS, Late, late
 from meterlake.stages.bill import BillIdentity, selections_of
@@ -74,6 +75,24 @@ def review_result(
     """What is open after the bills of a month were made; see `review_bills`."""
     found = RunOutcome(result.unpriced, result.failures)
     return _BillReview.open(stores, org_id, month).findings(found)
+
+
+def review_approval(
+    stores: Stores, org_id: str, month: Month, approval: Approval
+) -> list[ReviewFinding]:
+    """What is open about bills that were approved; nothing is billed for it.
+
+    Accounts that failed and usage without a price are those of the job that has shown the bills.
+    """
+    known = {} if approval.job is None else approval.job.result
+    failures = [Failure("", code, reason) for code, reason in known.get("failed", ())]
+    found = _BillReview.open(stores, org_id, month).findings(RunOutcome(failures=failures))
+    if count := known.get("unpriced"):
+        detail = f"{count:,} of usage had no price when the bills were shown"
+        command = f"meterlake bill review --month {month}"
+        kind = ReviewKind.UNPRICED_USAGE
+        found.append(ReviewFinding(kind=kind, subject="", detail=detail, command=command))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.runner import FanOutRunner, RunnerKind
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, TaskEnd, open_fan_out, runner_of
@@ -31,6 +32,15 @@ def bill_organizations(stores: Stores, order: BillOrder, author: str) -> list[Ta
     return _each(stores, bill_organization, order, author)
 
 
+def approve_organizations(stores: Stores, order: BillOrder, author: str) -> list[TaskEnd]:
+    """Approve the bills of an order that were shown, of all organizations, in their order.
+
+    Raises:
+        NotAvailable, Unavailable: There is nothing that carries the tasks.
+    """
+    return _each(stores, approve_organization, order, author)
+
+
 def _each(stores: Stores, work: Callable[..., dict[str, Any]], *arguments: Any) -> list[TaskEnd]:
     organizations = stores.state.organizations()
     tasks = [FanOutTask(each.code, work, (each.id, *arguments)) for each in organizations]
@@ -52,10 +62,24 @@ def aggregate_organization(stores: Stores, org_id: str, period: PeriodSpec) -> d
 
 def bill_organization(stores: Stores, org_id: str, order: BillOrder, author: str) -> dict[str, Any]:
     """Make the bills of one organization, as a task: what they came to, in short."""
-    found = bill_order(stores, org_id, order, author)
+    found = bill_order(stores, org_id, order, author, shown=True)
     currencies = read_currencies(stores, org_id)
     return {
         "bills": len(found.bills),
+        "left": sum(each.would_be is not None for each in found.bills),
         "failed": len(found.failures),
         "total": ", ".join(currencies.money(each, code) for code, each in found.totals.items()),
+    }
+
+
+def approve_organization(
+    stores: Stores, org_id: str, order: BillOrder, author: str
+) -> dict[str, Any]:
+    """Approve the bills of one organization that were shown, as a task: how many, in short."""
+    found = approve_shown_bills(stores, org_id, order, author)
+    totals, currencies = found.result(days_of(order)).totals, read_currencies(stores, org_id)
+    return {
+        "approved": len(found.approved),
+        "failed": len(found.not_shown),
+        "total": ", ".join(currencies.money(each, code) for code, each in totals.items()),
     }

@@ -53,7 +53,7 @@ def apply_late_policy(
 
 
 def settle_late_usage(
-    run: BillRun, result: BillResult, account_ids: Collection[str] | None = None
+    run: BillRun, job_id: str, snapshot: int, account_ids: Collection[str] | None = None
 ) -> None:
     """Close the late usage that bills have since a job calculated them, and take its memos back.
 
@@ -61,13 +61,15 @@ def settle_late_usage(
 
     Args:
         run: Of the job that does it.
-        result: Of the job; its snapshot says what the bills have.
+        job_id: The job.
+        snapshot: The one of the lake that its bills have.
         account_ids: Only bills of these accounts; of all if None.
 
     Raises:
         Unavailable: A store failed; run it again.
     """
     take_back_memos(run, account_ids)
+    result = BillResult(run.selection.days, job_id, snapshot)
     _Application(run, LateRules.read(run, result), account_ids).close_billed()
 
 

@@ -55,6 +55,10 @@ class BillOutcome(StrEnum):
     APPROVED = "approved"
     UNCHANGED = "unchanged"
     LOCKED = "locked"
+    # Approved, and left alone by a job that was not told to change such bills.
+    KEPT = "kept"
+    # Not approved, because nobody was shown it as it is.
+    NOT_SHOWN = "not shown"
 
 
 # What becomes APPROVED in a run that approves.
@@ -74,6 +78,7 @@ class BatchedBill:
 
     Attributes:
         bill_id: None if there is no bill, and the lock date allows none.
+        version: 0 if there is no bill.
         total: What it comes to, with the lines that people put on it.
         lines: How many lines that are.
         would_be: What it would come to; None if it is what was calculated.
@@ -86,6 +91,7 @@ class BatchedBill:
     total: Decimal
     currency: str
     lines: int
+    version: int = 0
     would_be: CalculatedTotal | None = None
 
 
@@ -140,6 +146,8 @@ def put_all(
     contents: Sequence[BillContent],
     status: BillStatus,
     job_id: str | None = None,
+    *,
+    keep_approved: bool = False,
 ) -> list[BatchedBill]:
     """Store bills as they were calculated: new, again, or not at all if nothing differs.
 
@@ -151,11 +159,13 @@ def put_all(
         contents: Bills, no two of which are the same.
         status: What new and recalculated bills are; APPROVED approves the unchanged ones too.
         job_id: The job that calculated them.
+        keep_approved: Whether approved ones are left alone that differ.
 
     Returns:
         What became of each bill, in their order.
     """
-    run = _Run(transaction, status, job_id, closed_before(transaction), InvoiceNumbers(transaction))
+    closed_until, numbers = closed_before(transaction), InvoiceNumbers(transaction)
+    run = _Run(transaction, status, job_id, closed_until, numbers, keep_approved)
     with large_cache(transaction.connection):
         found = [outcome for chunk in chunks_of(contents) for outcome in _Chunk(run, chunk).put()]
     run.numbers.save()
@@ -181,6 +191,7 @@ class _Run:
     job_id: str | None
     closed_until: date | None
     numbers: InvoiceNumbers
+    keep_approved: bool
     # The first bill of each account that draws something else than before.
     changed: dict[str, BillRank] = field(default_factory=dict)
 
@@ -300,14 +311,16 @@ class _Chunk:
             and all(getattr(row, name) == text for name, text in bill.shown.items())
         )
         status = BillStatus(row.status)
-        if locked and not same:
-            return self._leave(bill, row, BillOutcome.LOCKED, len(lines.get(row.id, ())))
+        kept = self.run.keep_approved and status is BillStatus.APPROVED
+        if not same and (locked or kept):
+            why = BillOutcome.LOCKED if locked else BillOutcome.KEPT
+            return self._leave(bill, row, why, len(lines.get(row.id, ())))
         if same and (locked or self.status in {status, BillStatus.PENDING}):
             if not locked:
                 self._note_unchanged(bill, row)
             elif row.outdated_by is not None:
                 self.settled.append(row.id)
-            return self._outcome(bill, row.id, BillOutcome.UNCHANGED, status)
+            return self._outcome(bill, row.id, BillOutcome.UNCHANGED, status, row.version)
         if same:
             return self._approve(bill, row)
         self._post(bill, changed)
@@ -331,9 +344,14 @@ class _Chunk:
             self.run.changed[account_id] = min(self.run.changed.get(account_id, rank), rank)
 
     def _outcome(
-        self, bill: BillColumns, bill_id: str | None, stored: BillOutcome, status: BillStatus
+        self,
+        bill: BillColumns,
+        bill_id: str | None,
+        stored: BillOutcome,
+        status: BillStatus,
+        version: int = 0,
     ) -> BatchedBill:
-        shown = bill.total, bill.shown["currency"], len(bill.lines)
+        shown = bill.total, bill.shown["currency"], len(bill.lines), version
         return BatchedBill(bill_id, bill.key.account_id, stored, status, *shown)
 
     def _leave(
@@ -342,7 +360,7 @@ class _Chunk:
         """A bill that stands as it was, although it came out as another one."""
         return BatchedBill(
             *(row.id, bill.key.account_id, stored, BillStatus(row.status)),
-            *(Decimal(row.total), row.currency, lines),
+            *(Decimal(row.total), row.currency, lines, row.version),
             would_be=CalculatedTotal(bill.total, bill.shown["currency"]),
         )
 
@@ -375,13 +393,13 @@ class _Chunk:
         self.new.append(row)
         self.lines += bill.rows(bill_id)
         self._post(bill, self._corrections(bill, bill_id, 1))
-        return self._outcome(bill, bill_id, BillOutcome.CREATED, self.status)
+        return self._outcome(bill, bill_id, BillOutcome.CREATED, self.status, 1)
 
     def _update(self, bill: BillColumns, row: Row[Any]) -> BatchedBill:
         content = {**bill.shown, **bill.made_from, "content_version": row.version + 1}
         self.updated.append({**content, **self._position(), **self._next_version(bill, row)})
         self.lines += bill.rows(row.id)
-        return self._outcome(bill, row.id, BillOutcome.UPDATED, self.status)
+        return self._outcome(bill, row.id, BillOutcome.UPDATED, self.status, row.version + 1)
 
     def _position(self) -> dict[str, int]:
         """Which transaction writes a content, and which ones its ledger has: all before it."""
@@ -390,7 +408,7 @@ class _Chunk:
 
     def _approve(self, bill: BillColumns, row: Row[Any]) -> BatchedBill:
         self.approved.append(self._next_version(bill, row))
-        return self._outcome(bill, row.id, BillOutcome.APPROVED, self.status)
+        return self._outcome(bill, row.id, BillOutcome.APPROVED, self.status, row.version + 1)
 
     def _next_version(self, bill: BillColumns, row: Row[Any]) -> dict[str, Any]:
         self.before[row.id] = row

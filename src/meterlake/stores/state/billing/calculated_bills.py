@@ -37,6 +37,12 @@ class CalculatedBill(NamedTuple):
     inputs: str | None
     lines: int
 
+    @property
+    def version(self) -> int:
+        """Its version when it was read."""
+        version: int = self.state[_STATE.index("version")]
+        return version
+
     def keeps(self, digest: str, status: BillStatus) -> bool:
         """Whether it stays as it is in a run with these inputs.
 

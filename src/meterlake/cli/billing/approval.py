@@ -1,0 +1,85 @@
+"""`meterlake bill --approve`: bills that were shown are approved, and none is calculated."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from meterlake.cli.billing.review import show_review
+from meterlake.cli.output import error_line
+from meterlake.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meterlake.cli.output import Output
+    from meterlake.model.bill_jobs import BillOrder
+    from meterlake.model.bill_review import ReviewFinding
+    from meterlake.pipeline.billing.run import BillResult
+    from meterlake.pipeline.billing.shown_bills import Approval
+    from meterlake.stores import Stores
+
+
+class Outcome(NamedTuple):
+    """What became of an approval, and what is open about the bills."""
+
+    approval: "Approval"
+    result: "BillResult"
+    found: "Sequence[ReviewFinding]"
+
+
+def check_words(*, approve: bool, change_approved: bool, recalculate: bool, has_days: bool) -> None:
+    """Refuse words that contradict each other.
+
+    Raises:
+        Invalid: They do.
+    """
+    if change_approved and approve:
+        rule = "absent beside --approve, which calculates nothing"
+        raise Invalid("--change-approved", "true", rule)
+    if recalculate and (approve or change_approved):
+        word = "--approve" if approve else "--change-approved"
+        rule = "absent beside --recalculate"
+        if approve:
+            rule += ": make the bills again, look at them, and approve them with --month or --date"
+        raise Invalid(word, "true", rule)
+    if approve and not has_days:
+        raise Invalid("--approve", "true", "given with --month or --date")
+
+
+def approve(stores: "Stores", org_id: str, order: "BillOrder", author: str) -> Outcome:
+    """Approve the bills of an order that were shown, and look for what is open about them."""
+    from meterlake.model.period import Month
+    from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of
+    from meterlake.pipeline.home.bill_review import review_approval
+
+    approval, days = approve_shown_bills(stores, org_id, order, author), days_of(order)
+    found: Sequence[ReviewFinding] = []
+    if isinstance(days, Month):
+        found = review_approval(stores, org_id, days, approval)
+    return Outcome(approval, approval.result(days), found)
+
+
+def show_outcome(outcome: Outcome, making: str, output: "Output") -> int:
+    """Print what is open, and what was not approved; the exit code.
+
+    Args:
+        outcome: Of the approval.
+        making: The command that makes the bills, and shows them.
+        output: Where to.
+    """
+    approval = outcome.approval
+    show_review(outcome.found, output)
+    if approval.before:
+        output.note(f"Approved before, and left as they are: {approval.before:,}")
+    if not approval.not_shown:
+        return 0
+    count = len(approval.not_shown)
+    bills = "1 bill was" if count == 1 else f"{count:,} bills were"
+    message = f"{bills} changed since shown, or never shown: run `{making}`, look, and approve then"
+    error_line("NotShown", message, json=output.json)
+    return 1
+
+
+def show_next_step(result: "BillResult", making: str, output: "Output") -> None:
+    """Say how an approved bill is changed that would be another one."""
+    if any(str(each.stored) == "kept" for each in result.bills):
+        output.note("Approved bills are kept as they are. To change them:")
+        output.command(f"{making.removeprefix('meterlake ')} --change-approved")
