@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from meterlake.api import body
-from meterlake.api.page_tokens import NEXT_TOKEN, unmark_token
+from meterlake.api.page_tokens import NEXT_TOKEN, SEARCH, unmark_token
 from meterlake.model.access import Principal
 from meterlake.model.errors import Invalid
 from meterlake.model.period import parse_instant
@@ -30,9 +30,13 @@ class QueryParameters:
     """The query parameters of a request; empty values count as absent.
 
     Every reader raises `Invalid` with the parameter, the value and the rule.
+
+    Attributes:
+        names: All that were given, also without a value.
     """
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self.names = tuple(dict.fromkeys(name for name, _ in pairs))
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             if value:
@@ -158,6 +162,11 @@ class Call:
             Invalid: It is of another list.
         """
         return unmark_token(self.query.text(NEXT_TOKEN), self.list_mark)
+
+    @property
+    def search_words(self) -> tuple[str | None, ...]:
+        """What a search asks for, without where it begins."""
+        return tuple(self.query.text(name) for name in SEARCH)
 
     @cached_property
     def query(self) -> QueryParameters:

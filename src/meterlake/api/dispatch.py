@@ -13,10 +13,10 @@ from meterlake.api.answers import WireResponse, failure, message
 from meterlake.api.call import Call
 from meterlake.api.limits import RateLimits
 from meterlake.api.operations import Operation
-from meterlake.api.page_tokens import list_mark, mark_token
+from meterlake.api.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
 from meterlake.api.router import Router
 from meterlake.api.visible import permit_query, shown_to, visible_rows
-from meterlake.api.warnings import warnings
+from meterlake.api.warnings import cautions, header, unknown_parameters
 from meterlake.model.access import Principal
 from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
 from meterlake.model.features import Features
@@ -94,11 +94,11 @@ class Dispatcher:
         found = await shown_to(call, operation, await operation.handler(call))
         if isinstance(found, dict) and isinstance(found.get("data"), list):
             found["data"] = await self._visible(call, operation, found["data"])
+        sentences = [*unknown_parameters(call, operation), *await cautions(call, operation, found)]
         if isinstance(found, Response):
+            found.headers.update(header(sentences))
             return found
-        # Of a search it is a number: that of the document to go on from.
-        answer = found if operation.path.endswith(_SEARCH) else mark_token(found, mark)
-        return WireResponse(answer, headers=await warnings(call, operation, found))
+        return WireResponse(_with_token(call, operation, found), headers=header(sentences))
 
     async def _permissions(self, principal: Principal) -> Permissions:
         known = self.services.permissions
@@ -144,6 +144,14 @@ class Dispatcher:
             raise Forbidden(
                 f"{operation.id} is in {operation.feature}; the organization's features enable it"
             )
+
+
+def _with_token(call: Call, operation: Operation, found: Any) -> Any:
+    """An answer whose token leads on in its own list, or search, alone."""
+    if not operation.path.endswith(_SEARCH) or not found.get(NEXT_TOKEN):
+        return mark_token(found, call.list_mark)
+    position = int(found[NEXT_TOKEN])
+    return {**found, NEXT_TOKEN: mark_search(position, call.list_mark, call.search_words)}
 
 
 def _token(request: Request) -> str:

@@ -50,6 +50,7 @@ _START: Final = f"""SwaggerUIBundle({{
   url: "{DOCUMENT}",
   dom_id: "#swagger-ui",
   docExpansion: "none",
+  deepLinking: true,
   filter: true,
   validatorUrl: null,
 }});

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meterlake.api.answers import JsonResponse
-from meterlake.api.call import Call, QueryParameters
+from meterlake.api.call import Call
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.api.page_tokens import NEXT_TOKEN
+from meterlake.api.page_tokens import NEXT_TOKEN, position_of
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.ids import is_id
 from meterlake.model.listing import FilterValues, Search, terms
@@ -21,8 +21,7 @@ from meterlake.stores.state.core.pages import Page
 _ORDERS: Final = {"ASC": True, "DESC": False}
 _JOINS: Final = {"AND": True, "OR": False}
 _SEARCH_PAGE: Final = 10
-_START_MAX: Final = 1_000_000
-_POSITION: Final = re.compile(r"[0-9]{1,7}")
+_TOKEN: Final = re.compile(r"[0-9]{1,18}")
 
 _VERBS: Final[tuple[Verb, ...]] = ("create", "retrieve", "list", "update", "delete", "search")
 
@@ -207,19 +206,21 @@ def search_criteria(call: Call, fields: frozenset[str], most: int) -> Search:
         query.one_of("operator", _JOINS, default=True),
         query.text("sortBy"),
         query.one_of("sortOrder", _ORDERS, default=False),
-        _start(query),
+        _start(call),
         size,
     )
 
 
-def _start(query: QueryParameters) -> int:
+def _start(call: Call) -> int:
     """The document to begin with: where the page before ended, or where the caller likes."""
+    query, words = call.query, call.search_words
     token = query.text(NEXT_TOKEN)
-    if token is not None and not _POSITION.fullmatch(token):
-        raise Invalid(NEXT_TOKEN, token, "the nextToken of the page before, of the same list")
-    start = query.integer("fromDocument", 0, least=0, most=_START_MAX)
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise Invalid(NEXT_TOKEN, token, "the nextToken of the page before, of the same search")
+    start = query.integer("fromDocument", 0, least=0)
     assert start is not None
-    return start if token is None else int(token)
+    name, value = ("fromDocument", start) if token is None else (NEXT_TOKEN, int(token))
+    return position_of(name, value, call.list_mark, words)
 
 
 _SHAPES: Final[dict[Verb, tuple[str, str, Callable[[Resource], Handler], bool]]] = {

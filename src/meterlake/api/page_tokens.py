@@ -1,13 +1,20 @@
 """Tokens of pages that lead on in the list that gave them, and in no other."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from meterlake.model.errors import Invalid
 
 NEXT_TOKEN: Final = "nextToken"  # noqa: S105  # the name of a parameter
+# What a search is: whoever changes one of these begins anew.
+SEARCH: Final = ("searchQuery", "operator", "sortBy", "sortOrder")
+POSITION_MAX: Final = 1_000_000
 _MARK_BYTES: Final = 6
+# The token of a search is a whole number that clients of JavaScript keep exactly, below 2 ** 53.
+_POSITIONS: Final = 10_000_000
+_SEARCHES: Final = 900_000_000
+_RULE: Final = "the nextToken of the page before, of the same list"
 
 
 def list_mark(operation: str, members: Mapping[str, str]) -> str:
@@ -38,5 +45,41 @@ def unmark_token(token: str | None, mark: str) -> str | None:
         return token
     inner, _, found = token.rpartition(".")
     if found != mark:
-        raise Invalid(NEXT_TOKEN, token, "the nextToken of the page before, of the same list")
+        raise Invalid(NEXT_TOKEN, token, _RULE)
     return inner
+
+
+def mark_search(position: int, mark: str, words: Iterable[str | None]) -> str:
+    """The token of the next page of a search: a number, as clients give it as `fromDocument`, too.
+
+    Args:
+        position: The document to go on from.
+        mark: The mark of the list.
+        words: What the search is: the values of the parameters `SEARCH`.
+    """
+    return str(_number_of(mark, words) * _POSITIONS + position)
+
+
+def position_of(name: str, value: int, mark: str, words: Iterable[str | None]) -> int:
+    """The document that a token, or a number that a client counted, leads to.
+
+    Args:
+        name: The parameter that has it.
+        value: The token, or of `fromDocument` perhaps a plain number.
+        mark: The mark of the list.
+        words: What the search is.
+
+    Raises:
+        Invalid: It is the token of another search, or no token.
+    """
+    if name != NEXT_TOKEN and value <= POSITION_MAX:
+        return value
+    number, position = divmod(value, _POSITIONS)
+    if number != _number_of(mark, words) or position > POSITION_MAX:
+        raise Invalid(name, value, "the nextToken of the page before, of the same search")
+    return position
+
+
+def _number_of(mark: str, words: Iterable[str | None]) -> int:
+    data = "\n".join((mark, *(each or "" for each in words))).encode("utf-8", "surrogatepass")
+    return 1 + int.from_bytes(hashlib.blake2b(data, digest_size=8).digest()) % _SEARCHES

@@ -1,31 +1,58 @@
-"""The header that tells whoever saves something what of it has no effect, or will not work."""
+"""The header `Warning` (299, of RFC 7234): what has no effect, will not work, or was ignored."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from meterlake.api.call import Call
+from meterlake.api.openapi.builder import query_names
 from meterlake.api.operations import Operation
+from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.entity import Entity
 from meterlake.model.resources import RESOURCES
 from meterlake.model.unused import without_effect
 from meterlake.pipeline.config.cautions import CAUTIONS, read_cautions
 
+_SEARCH: Final = "/search"
+_SHOWN_MAX: Final = 40
 _WRITES: Final = frozenset({"POST", "PUT"})
 # Under the names of the operations' permissions, as operations have no other of their kind.
 _KINDS: Final = {row.permission: row.entity for row in RESOURCES}
 
 
-async def warnings(call: Call, operation: Operation, answer: Any) -> dict[str, str]:
-    """The header `Warning` (299, of RFC 7234) of an answer that shows what was written, if any."""
+async def cautions(call: Call, operation: Operation, answer: Any) -> list[str]:
+    """What is to be said of what was written, if the answer shows it: in sentences."""
     entity = _written(operation, answer)
     if entity is None:
-        return {}
+        return []
     if type(entity) in CAUTIONS:
-        found = await call.run(read_cautions, call.stores, call.org_id, entity)
-    else:
-        found = list(without_effect(entity))
-    return header(found)
+        return await call.run(read_cautions, call.stores, call.org_id, entity)
+    return list(without_effect(entity))
+
+
+def unknown_parameters(call: Call, operation: Operation) -> Iterator[str]:
+    """Of the parameters of the query that the operation does not have, what may be meant."""
+    if not call.query.names:
+        return
+    known = query_names(operation)
+    for name in call.query.names:
+        if name not in known:
+            shown = name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}..."
+            yield f"{shown} is no parameter of {operation.id} and was ignored: {_meant(name, operation, known)}"
+
+
+def _meant(name: str, operation: Operation, known: frozenset[str]) -> str:
+    near = nearest(name, known)
+    if near is not None:
+        return f"did you mean {near}?"
+    search_id = f"Search{operation.id.removeprefix('List')}"
+    search = replace(operation, id=search_id, path=f"{operation.path}{_SEARCH}")
+    near = nearest(name, query_names(search))
+    if near is not None:
+        return f"did you mean {near} of GET {search.path}?"
+    return f"it takes {', '.join(sorted(known))}" if known else "it takes none"
 
 
 def header(sentences: list[str]) -> dict[str, str]:

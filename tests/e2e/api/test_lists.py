@@ -1,10 +1,15 @@
 """Lists page by page, with their filters, and searches."""
 
 import itertools
+import re
+from pathlib import Path
 
 import m3ter
 import pytest
 
+from meterlake import api
+from meterlake.api.openapi.builder import query_names
+from meterlake.api.routes import OPERATIONS
 from tests.e2e.api.asking import listed, refusal
 from tests.e2e.api.world import END, START
 
@@ -98,16 +103,103 @@ def test_a_token_leads_on_in_its_own_list_alone(sdk, http, world):
 
 
 @pytest.mark.usefixtures("accounts")
-def test_a_search_goes_on_from_a_document(http):
-    query = {"searchQuery": "name~x", "pageSize": 1, "operator": "OR"}
-    assert http.get("/accounts/search", params=query).status_code == 200
-    every = {"pageSize": 1}
-    first = http.get("/accounts/search", params=every).json()
-    assert first["nextToken"] == "1"
-    second = http.get("/accounts/search", params={**every, "fromDocument": 1}).json()
-    assert first["data"][0]["id"] != second["data"][0]["id"]
-    third = {**every, "fromDocument": 1, "nextToken": second["nextToken"]}
-    assert http.get("/accounts/search", params=third).json()["nextToken"] == "3"
+def test_a_search_goes_on_from_a_document_or_a_token(http):
+    def page(**more):
+        found = http.get("/accounts/search", params={"pageSize": 1, **more})
+        assert found.status_code == 200, found.text
+        return found.json()
+
+    first = page()
+    assert int(first["nextToken"]) < 2**53
+    for way in ({"fromDocument": 1}, {"fromDocument": first["nextToken"]}):
+        second = page(nextToken=first["nextToken"])
+        assert page(**way) == second
+        assert second["data"][0]["id"] != first["data"][0]["id"]
+    third = page(fromDocument=1, nextToken=second["nextToken"])
+    assert third == page(fromDocument=2)
+
+
+SEARCHED = {"searchQuery": "name~Zeta", "pageSize": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("/accounts/search", {"searchQuery": "name~zeta"}),
+        ("/accounts/search", {"searchQuery": "", "operator": "OR"}),
+        ("/accounts/search", {"operator": "OR"}),
+        ("/accounts/search", {"sortBy": "name"}),
+        ("/accounts/search", {"sortOrder": "ASC"}),
+        ("/bills/search", {"searchQuery": ""}),
+        ("/accounts", {}),
+    ],
+)
+@pytest.mark.parametrize("name", ["nextToken", "fromDocument"])
+@pytest.mark.usefixtures("accounts")
+def test_a_token_of_a_search_leads_on_in_that_search_alone(http, path, changes, name):
+    if (path, name) == ("/accounts", "fromDocument"):
+        return  # It has none.
+    token = http.get("/accounts/search", params=SEARCHED).json()["nextToken"]
+
+    there = {**SEARCHED, "pageSize": 2, name: token}
+    assert http.get("/accounts/search", params=there).status_code == 200
+    elsewhere = http.get(path, params={**there, **changes})
+    assert elsewhere.status_code == 400, elsewhere.text
+    assert f"{name}: " in elsewhere.json()["message"]
+    assert "of the page before, of the same" in elsewhere.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "said"),
+    [
+        ("/accounts", "search=Acme", "search is no parameter of ListAccounts and was ignored: did"),
+        ("/accounts", "search=Acme", "searchQuery of GET /organizations/{orgId}/accounts/search?"),
+        ("/accounts", "search=", "search is no parameter of ListAccounts"),
+        ("/bills", "search=x", "did you mean searchQuery of GET /organizations/{orgId}/bills/search?"),
+        ("/accounts", "pagesize=5", "did you mean pageSize?"),
+        ("/accounts", "page_size=5", "did you mean pageSize?"),
+        ("/accounts", "ids=&colour=red", "colour is no parameter of ListAccounts and was ignored: it takes codes, "),
+        ("/accounts/search", "query=name:x", "did you mean searchQuery?"),
+        ("/bills", "acountId=x", "did you mean accountId?"),
+        ("/organizationconfig", "colour=red", "it takes none"),
+        ("/products/{product}", "asof=2026-01-01", "did you mean asOf?"),
+        ("/products", "caf%C3%A9%22=1", "caf?' is no parameter of ListProducts"),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_means_nothing_is_told_with_the_nearest(http, world, path, query, said):
+    found = http.get(f"{path.format(product=world.product)}?{query}")
+
+    assert found.status_code == 200, found.text
+    assert found.headers["Warning"].startswith('299 meterlake "')
+    assert said in found.headers["Warning"]
+
+
+def test_parameters_that_mean_nothing_are_told_of_writes_and_beside_other_warnings(http, world):
+    body = {"name": "Rule", "description": "d", "code": world.code()}
+    event = {"eventName": "billing.bill.created"}
+    made = http.post("/notifications/configurations?dryRun=true&why=", json={**body, **event})
+
+    assert made.status_code == 200, made.text
+    told = made.headers["Warning"]
+    assert told.count("299 meterlake") == 3
+    assert "dryRun is no parameter of CreateNotification" in told
+    assert "it never goes out" in told
+
+
+def test_parameters_that_there_are_are_told_nothing_of(http, world):
+    for query in ("?pageSize=5&ids=&codes=x", f"/{world.account}?asOf=2200-01-01", ""):
+        assert "Warning" not in http.get(f"/accounts{query}").headers
+
+
+def test_every_parameter_that_is_read_is_one_that_an_operation_has():
+    reading = r"""query\.(?:text|texts|flag|integer|one_of|day|instant)\(\s*"(\w+)"|"(\w+)" (?:not )?in call\.query"""
+    folder = Path(api.__file__).parent
+    texts = [each.read_text("utf-8") for each in folder.glob("*.py")]
+    read = {name for text in texts for found in re.findall(reading, text) for name in found if name}
+    declared = {name for each in OPERATIONS for name in query_names(each)}
+
+    assert {"pageSize", "asOf", "billIds", "mappings"} & read
+    assert read - declared == set()
 
 
 @pytest.mark.parametrize("join", ["comma", "repeated"])

@@ -10,9 +10,9 @@ import m3ter
 import pytest
 from sqlalchemy import text
 
-from meterlake.api.responses.bills import BillResponse
 from meterlake.model import wire
 from meterlake.model.accounts import Account
+from meterlake.model.bill_members import BillResponse
 from meterlake.model.period import Month
 from meterlake.model.pricing import PlanTemplate
 from meterlake.pipeline.billing.jobs import bill
@@ -284,8 +284,9 @@ def test_a_search_finds_bills_by_their_fields(sdk, accounts):
     assert len(found("locked:false")) == 3
     assert found(f"ids:{one.id},{NOBODY}") == [("acme", "2026-10-01")]
     first = sdk.bills.search(page_size=3)
-    assert (len(first.data), first.next_token) == (3, "3")
-    assert len(sdk.bills.search(page_size=3, from_document=3).data) == 1
+    assert len(first.data) == 3
+    for start in (3, int(first.next_token)):
+        assert len(sdk.bills.search(page_size=3, from_document=start).data) == 1
 
 
 # Lists, and what is known of statements, which do not exist yet.

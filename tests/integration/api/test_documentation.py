@@ -29,7 +29,10 @@ def test_the_page_and_all_it_loads_come_from_this_server():
     for path in files:
         assert path.startswith("/docs/")
         assert get(path).status_code == 200, path
-    assert "/openapi.json" in get("/docs/start.js").text
+    start = get("/docs/start.js").text
+    assert "/openapi.json" in start
+    # `/docs#/Accounts/ListAccounts` opens the operation.
+    assert "deepLinking: true" in start
 
 
 def test_nothing_inline_and_nothing_foreign_may_run():

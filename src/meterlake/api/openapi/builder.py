@@ -147,9 +147,7 @@ def _operation(operation: Operation, shape: Shape | None) -> Schema:
         found["security"] = []
     if shape is None:
         return {**found, "responses": {**_LATER, **_ERRORS}}
-    paging = parameters.paging(shape.page) if shape.page else ()
-    query = (*paging, *shape.query, *MORE_QUERY.get(operation.id, ()))
-    found["parameters"] += [each.to_document() for each in query]
+    found["parameters"] += [each.to_document() for each in _query_of(operation, shape)]
     if shape.takes is not None:
         found["requestBody"] = _body(shape)
     elif shape.file:
@@ -157,6 +155,18 @@ def _operation(operation: Operation, shape: Shape | None) -> Schema:
     errors = {status: {**_ERROR, "description": why} for status, why in shape.errors.items()}
     found["responses"] = {"200": _answer(shape), **errors, **_ERRORS}
     return found
+
+
+def _query_of(operation: Operation, shape: Shape) -> tuple[parameters.Parameter, ...]:
+    paging = parameters.paging(shape.page) if shape.page else ()
+    return (*paging, *shape.query, *MORE_QUERY.get(operation.id, ()))
+
+
+def query_names(operation: Operation) -> frozenset[str]:
+    """The names of the parameters of the query that an operation has."""
+    place = (operation.method, operation.path)
+    shape = SHAPES.get(operation.id) or _declared_shapes().get(place)
+    return frozenset(() if shape is None else (each.name for each in _query_of(operation, shape)))
 
 
 def _path_parameters(path: str) -> list[Schema]:
@@ -190,6 +200,11 @@ def _name(what: type[BaseModel] | str) -> str:
 
 def _page_name(name: str) -> str:
     return f"Paginated{name}Data"
+
+
+@cache
+def _declared_shapes() -> dict[tuple[str, str], Shape]:
+    return _standard_shapes()
 
 
 def _standard_shapes() -> dict[tuple[str, str], Shape]:

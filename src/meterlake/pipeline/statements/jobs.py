@@ -154,7 +154,7 @@ def _expect(reader: Reader, field: str, order: StatementOrder) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StatementJobFilter:
-    """Which jobs are listed: one of the three says it.
+    """Which jobs are listed: one of the three says it, or none: then all are.
 
     Attributes:
         active: Whether only those are listed that have not ended; None if it says nothing.
@@ -168,7 +168,7 @@ class StatementJobFilter:
         """The same as a condition.
 
         Raises:
-            Invalid: None says it, or several do, or the status is none.
+            Invalid: Several say it, or the status is none.
         """
         given = {
             "active": None if self.active is None else str(self.active).lower(),
@@ -176,9 +176,9 @@ class StatementJobFilter:
             "billId": self.bill_id,
         }
         named = {name: value for name, value in given.items() if value is not None}
-        if len(named) != 1:
-            shown = ", ".join(f"{name}={value}" for name, value in named.items()) or None
-            raise Invalid("filters", shown, "exactly one of active, status and billId")
+        if len(named) > 1:
+            shown = ", ".join(f"{name}={value}" for name, value in named.items())
+            raise Invalid("filters", shown, "at most one of active, status and billId")
         if self.bill_id is not None:
             return of_bill(org_id, self.bill_id)
         if self.status is not None:
@@ -194,7 +194,7 @@ def list_jobs(
     """One page of jobs, the newest first, and the token of the next page.
 
     Raises:
-        Invalid: The filters are not exactly one, the status is none, or the token is none.
+        Invalid: There is more than one filter, the status is none, or the token is none.
     """
     jobs, token = stores.state.jobs.page(org_id, KIND, wanted.to_filters(org_id), page)
     with stores.state.reading(org_id) as reader:
