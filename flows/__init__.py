@@ -10,33 +10,52 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from flows.incomplete import Incomplete
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.redaction import redact_logs
 from meterlake.stores.prefect_access import CLIENT_VARIABLE, password_for
 
+# How Prefect calls what was raised.
+_BROKE: Final = "encountered an exception"
 ENVIRONMENT: Final = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     # A temporary server takes 8 to 17 s on two cores; Prefect gives up after 20.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    # The member `()` of a formatter: its class.
+    "PREFECT_LOGGING_FORMATTERS_STANDARD_": "flows.log_lines.FlowLogLine",
     # Of servers that Prefect starts for a run: no page of another origin may use them.
     "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "",
     "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
 }
 
 
-def _without_trace(record: logging.LogRecord) -> bool:
-    """Tell a failure of the world, or a refusal, in one line: it says what there is to do."""
-    if isinstance(sys.exception(), MeterlakeError):
+def _is_no_mistake_of_ours(record: logging.LogRecord) -> bool:
+    """Whether a record tells what somebody else has to mend, or the world."""
+    if isinstance(sys.exception(), MeterlakeError | Incomplete):
+        return True
+    ended = str(record.msg).startswith("Finished in state")
+    return ended and _BROKE not in record.getMessage()
+
+
+def _tell_in_one_line(record: logging.LogRecord) -> bool:
+    """Tell a failure of the world, or a refusal, in one line: it says what there is to do.
+
+    Prefect tells the end of a task that failed twice; the second record has all of it.
+    """
+    if record.exc_info and record.exc_info[0] is None:
+        return False
+    if record.levelno == logging.ERROR and _is_no_mistake_of_ours(record):
         record.exc_info = record.exc_text = None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
     return True
 
 
 # Before Prefect makes its first record: its logs go into its database.
 redact_logs()
 for _name in ("prefect.flow_runs", "prefect.task_runs"):
-    logging.getLogger(_name).addFilter(_without_trace)
+    logging.getLogger(_name).addFilter(_tell_in_one_line)
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
 

@@ -12,10 +12,11 @@ from flows.check import check
 from flows.deliver import deliver
 from flows.export import export_job
 from flows.inbox import inbox
+from flows.incomplete import Incomplete
 from flows.ingest import ingest
 from flows.late_files import emit_late
 from flows.maintain import maintain
-from flows.outcome import Incomplete, Row, TaskOutcome, plain, text
+from flows.outcome import Row, TaskOutcome, plain, text
 from flows.parameters import Home
 from flows.publish import publish
 from flows.upload_due import upload_due

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.outcome import Incomplete, Row, text
+from flows.incomplete import Incomplete
+from flows.outcome import Row, text
 from meterlake.model.errors import MeterlakeError
 
 # Of what is not read on a terminal.

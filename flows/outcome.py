@@ -10,13 +10,13 @@ from prefect import get_run_logger
 from prefect.artifacts import create_markdown_artifact
 
 from flows.assets import MadeAsset, record_assets
+from flows.incomplete import Incomplete
 
 Row: TypeAlias = dict[str, Any]
 Tables: TypeAlias = dict[str, list[Row]]
 
 # Prefect keeps artifacts in its database and shows them in one piece.
 ROWS_MAX: Final = 1000
-_TOLD_MAX: Final = 5
 _MARKDOWN: Final = re.compile(r"[\\`*_\[\]<>&#|~!]")
 
 
@@ -39,18 +39,6 @@ class TaskOutcome:
     assets: list[MadeAsset] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     next_steps: list[tuple[str, str]] = field(default_factory=list)
-
-
-class Incomplete(Exception):
-    """Some of what was asked for could not be done; all the rest is done."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(problems)
-
-    def __str__(self) -> str:
-        problems = self.args[0]
-        more = len(problems) - _TOLD_MAX
-        return "; ".join(problems[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 def told(name: str, outcomes: Mapping[str, TaskOutcome]) -> list[Row]:

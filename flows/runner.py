@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from cyclopts import App
 
+from flows.incomplete import Incomplete
 from flows.kinds import flow_of
 from flows.server import client_environment
 from flows.turn import OVER
@@ -23,7 +24,7 @@ from meterlake.model.errors import MeterlakeError
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.processes import answers, orders
 from meterlake.worker.job_kinds import JOBS
-from meterlake.worker.runners import FAILED
+from meterlake.worker.runners import FAILED, READY
 
 BROKEN: Final = 1
 # A server that is gone is not waited for long: the worker does without.
@@ -61,6 +62,7 @@ def serve_jobs(*, home: Path, api: str) -> int:
         # All runs share one client: to make one takes longer than most of what is asked of it.
         with kept_open(home), silent, SyncClientContext.get_or_create():
             code = 0
+            answer.write(json.dumps(READY).encode() + b"\n")
             while code != BROKEN:
                 job = jobs.get()
                 code = run_job(job["kind"], job["parameters"])
@@ -93,8 +95,6 @@ def run_job(kind: str, parameters: Order) -> int:
         0 if the flow did what there was to do, also where a file cannot be read; 4 if the world
         failed; 1 if Prefect or we did.
     """
-    from flows.outcome import Incomplete  # noqa: PLC0415
-
     try:
         # A run of which something could not be done is shown as failed; its job says what to do.
         with suppress(Incomplete):

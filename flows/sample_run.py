@@ -13,9 +13,10 @@ from cyclopts import App
 from flows.bill import bill
 from flows.command import show
 from flows.export import export
+from flows.incomplete import Incomplete
 from flows.ingest import ingest
 from flows.maintain import maintain
-from flows.outcome import Incomplete, Row
+from flows.outcome import Row
 from flows.publish import publish
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.home.sample import MONTH

@@ -2,34 +2,18 @@
 
 import logging
 import sys
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import uvicorn
 from cyclopts import App, Parameter
 
 from meterlake.api.protocol import TimedProtocol
+from meterlake.model.log_lines import server_logging
 from meterlake.model.redaction import redact_logs
 from meterlake.stores.processes import end_with_parent
 
 # Less than `meterlake serve` waits before it kills: a request that hangs must not cost the others.
 _GRACE_S: Final = 8
-_PLAIN: Final = {"class": "logging.Formatter", "format": "%(message)s"}
-_LOGGING: Final[dict[str, Any]] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"plain": _PLAIN},
-    "handlers": {
-        "stderr": {
-            "class": "logging.StreamHandler",
-            "formatter": "plain",
-            "stream": "ext://sys.stderr",
-        }
-    },
-    "loggers": {
-        "meterlake": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
-        "uvicorn.error": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
-    },
-}
 
 
 def run(
@@ -59,7 +43,7 @@ def run(
         host=host,
         port=port,
         workers=workers,
-        log_config=_LOGGING,
+        log_config=server_logging(),
         access_log=False,
         server_header=False,
         http=TimedProtocol,

@@ -101,9 +101,10 @@ def create_app(settings: Settings) -> Application:
 
 
 def _routes() -> list[Route]:
-    probes = {"/healthz": _alive, "/readyz": _ready, "/metrics": metrics}
     return [
-        *(Route(path, endpoint, methods=["GET"]) for path, endpoint in probes.items()),
+        Route("/healthz", _alive, methods=["GET"], name="GetLiveness"),
+        Route("/readyz", _ready, methods=["GET"], name="GetReadiness"),
+        Route("/metrics", metrics, methods=["GET"], name="GetMetrics"),
         *oauth.ROUTES,
         *documentation.ROUTES,
         *landing.ROUTES,

@@ -77,8 +77,8 @@ async def _asset(request: Request) -> Response:
 
 
 ROUTES: Final = (
-    Route(DOCUMENT, _document, methods=["GET"]),
-    Route(PAGE, _page, methods=["GET"]),
-    Route(f"{PAGE}/start.js", _start, methods=["GET"]),
-    Route(f"{PAGE}/{{name}}", _asset, methods=["GET"]),
+    Route(DOCUMENT, _document, methods=["GET"], name="GetOpenApi"),
+    Route(PAGE, _page, methods=["GET"], name="GetDocumentation"),
+    Route(f"{PAGE}/start.js", _start, methods=["GET"], name="GetDocumentation"),
+    Route(f"{PAGE}/{{name}}", _asset, methods=["GET"], name="GetDocumentation"),
 )

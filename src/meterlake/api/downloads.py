@@ -110,4 +110,4 @@ OPERATIONS: Final = (
         failed_ingest_url,
     ),
 )
-ROUTES: Final = (Route(f"{PATH}/{{token:path}}", _download, methods=["GET"]),)
+ROUTES: Final = (Route(f"{PATH}/{{token:path}}", _download, methods=["GET"], name="GetDownload"),)

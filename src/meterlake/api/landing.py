@@ -132,4 +132,4 @@ def _is_on_this_machine(request: Request) -> bool:
     return client in _LOOPBACK and host in _LOOPBACK and not forwarded
 
 
-ROUTES: Final = (Route("/", _landing, methods=["GET"]),)
+ROUTES: Final = (Route("/", _landing, methods=["GET"], name="GetLandingPage"),)

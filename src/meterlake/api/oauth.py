@@ -401,11 +401,11 @@ def _link_page(request: Request, secret: str, problem: str, status: int = 200) -
 
 
 ROUTES: Final = (
-    Route("/oauth/token", token, methods=["POST"]),
-    Route("/.well-known/jwks.json", jwks, methods=["GET"]),
-    Route(AUTHORIZE_PATH, authorize, methods=["GET"]),
-    Route(AUTHORIZE_PATH, sign_in, methods=["POST"]),
-    Route("/oauth/logout", sign_out, methods=["POST"]),
-    Route(PASSWORD_PATH, show_link, methods=["GET"]),
-    Route(PASSWORD_PATH, follow_link, methods=["POST"]),
+    Route("/oauth/token", token, methods=["POST"], name="GenerateToken"),
+    Route("/.well-known/jwks.json", jwks, methods=["GET"], name="GetKeySet"),
+    Route(AUTHORIZE_PATH, authorize, methods=["GET"], name="GetSignInPage"),
+    Route(AUTHORIZE_PATH, sign_in, methods=["POST"], name="SignIn"),
+    Route("/oauth/logout", sign_out, methods=["POST"], name="SignOut"),
+    Route(PASSWORD_PATH, show_link, methods=["GET"], name="GetPasswordPage"),
+    Route(PASSWORD_PATH, follow_link, methods=["POST"], name="ChoosePassword"),
 )

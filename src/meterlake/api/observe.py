@@ -91,7 +91,9 @@ def _counters(operation: str, method: str, status: int) -> tuple[Counter, Histog
 
 
 def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
-    operation = scope.get("meterlake.operation", "other")
+    # What needs no token is no operation of the table, and has the name of its route.
+    route = getattr(scope.get("route"), "name", "other")
+    operation = scope.get("meterlake.operation", route)
     # Whoever calls may make methods up; counters are not for them to fill the memory with.
     method = scope["method"] if scope["method"] in _METHODS else "OTHER"
     count, took = _counters(operation, method, status)

@@ -69,7 +69,6 @@ async def get_original(call: Call) -> Any:
 async def put_file(request: Request) -> Response:
     """Take in a file; its signed URL is all that its sender needs."""
     stores: Stores = request.app.state.services.stores
-    request.scope["meterlake.operation"] = "PutUploadFile"
     try:
         return await _take_file(stores, request)
     except ClientDisconnect:
@@ -144,4 +143,4 @@ OPERATIONS: Final = (
     ),
 )
 
-ROUTES: Final = (Route(f"{PATH}/{{token:path}}", put_file, methods=["PUT"]),)
+ROUTES: Final = (Route(f"{PATH}/{{token:path}}", put_file, methods=["PUT"], name="PutUploadFile"),)

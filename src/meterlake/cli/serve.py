@@ -1,5 +1,6 @@
 """`meterlake serve`: the API, the worker and a Prefect server, as children of one process."""
 
+import logging
 import os
 import signal
 import sys
@@ -17,7 +18,8 @@ from cyclopts.validators import Number
 from meterlake.cli.automatic_work import leave_out, show_served
 from meterlake.cli.options import INTEGER, NO_HOME_OPTIONS, HomeOptions
 from meterlake.model.automatic_work import left_on
-from meterlake.model.errors import Unavailable
+from meterlake.model.errors import Invalid, Unavailable
+from meterlake.model.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 _START_S: Final = 60
 _POLL_S: Final = 0.1
 _AGAIN_S: Final = 2
+# Prefect's own. One that bookmarks and dashboards can name is worth more than one that is free.
+_PREFECT_PORT: Final = 4200
+_log: Final = logging.getLogger("meterlake.serve")
 
 
 @Parameter(name="*")
@@ -37,6 +42,8 @@ class ServedParts:
         no_flows: Leave out Prefect: its server, its schedules, and the runs of jobs.
         api_only: Answer requests and do nothing else; `meterlake worker` does what waits.
         without: Leave these out of what it does by itself; it prints their names when it starts.
+        prefect_port: The port of Prefect on 127.0.0.1. The default moves, and says so, if it is
+            taken.
     """
 
     no_flows: Annotated[bool, Parameter(negative="")] = False
@@ -44,6 +51,7 @@ class ServedParts:
     without: Annotated[
         tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=True)
     ] = ()
+    prefect_port: Annotated[Port | None, Parameter(show_default=f"{_PREFECT_PORT}".format)] = None
 
 
 _ALL_PARTS: Final = ServedParts()
@@ -75,14 +83,13 @@ def serve(
     """
     from meterlake.stores.prefect_access import announce
 
+    log_to_stderr()
     settings = leave_out(options.settings(), parts.without)
     _prepare(settings)
     environment = _environment(settings, workers)
-    # The API shows it, the worker's jobs are runs there.
-    environment["METERLAKE_PREFECT_URL"] = prefect = _prefect_api(
-        settings, flows=not parts.no_flows, server=not parts.api_only
-    )
     with ExitStack() as stack, _stop_signals() as stop:
+        # The API shows it, the worker's jobs are runs there.
+        environment["METERLAKE_PREFECT_URL"] = prefect = _prefect_api(stack, settings, parts)
         command = ["-m", "meterlake.api", "--host", host, "--port", str(port)]
         command += ["--workers", str(workers), "--as-child"]
         api = stack.enter_context(_child(command, environment))
@@ -107,7 +114,7 @@ def serve(
         show_served(found, list(work), options.output)
         sys.stdout.flush()
         _warn(host, url)
-        return _watch(api, worker, others, options, stop)
+        return _watch(api, worker, others, stop)
 
 
 def _start_worker(stack: ExitStack, environment: dict[str, str]) -> "_Worker":
@@ -122,12 +129,12 @@ def _warn(host: str, url: str) -> None:
 
     if names_this_machine(host):
         return
-    sys.stderr.write(
-        f"Other machines reach {url}: the API, /oauth, /docs and /openapi.json, /healthz, /readyz and"
+    _log.warning(
+        "Other machines reach %s: the API, /oauth, /docs and /openapi.json, /healthz, /readyz and"
         " /metrics without a token, and signed links of uploads and downloads, all by plain HTTP."
-        " Put a proxy with TLS in front of it. Prefect stays on 127.0.0.1.\n"
+        " Put a proxy with TLS in front of it. Prefect stays on 127.0.0.1.",
+        url,
     )
-    sys.stderr.flush()
 
 
 def _prepare(settings: "Settings") -> None:
@@ -138,7 +145,7 @@ def _prepare(settings: "Settings") -> None:
 
     with open_stores(settings, lasting=True) as stores:
         for sentence in settings_without_effect(stores.settings):
-            sys.stderr.write(f"{sentence}\n")
+            _log.warning("%s", sentence)
         ensure_key(stores.state, stores.secrets)
 
 
@@ -174,15 +181,30 @@ def _child(arguments: list[str], environment: dict[str, str]) -> "Iterator[Child
         yield process
 
 
-def _prefect_api(settings: "Settings", *, flows: bool, server: bool) -> str:
-    """Where the API of Prefect is, or will be; empty without flows, or if no server is started."""
-    from meterlake.stores.processes import free_port
+def _prefect_api(stack: ExitStack, settings: "Settings", parts: ServedParts) -> str:
+    """Where the API of Prefect is, or will be; empty without flows, or if no server is started.
 
-    if not flows:
+    Raises:
+        Invalid: The port that was named is taken.
+    """
+    from meterlake.stores.processes import free_port, reserve_port
+
+    if parts.no_flows:
         return ""
     if settings.prefect_url is not None:
         return settings.prefect_url
-    return f"http://127.0.0.1:{free_port()}/api" if server else ""
+    if parts.api_only:
+        return ""
+    port = parts.prefect_port or _PREFECT_PORT
+    if not stack.enter_context(reserve_port(port)):
+        if parts.prefect_port is not None:
+            raise Invalid("--prefect-port", port, "a port of this machine that is free")
+        port = free_port()
+        _log.warning(
+            "port %s is taken: Prefect answers at http://127.0.0.1:%s; --prefect-port names another",
+            *(_PREFECT_PORT, port),
+        )
+    return f"http://127.0.0.1:{port}/api"
 
 
 def _start_prefect(
@@ -267,16 +289,14 @@ def _watch(
     api: "Child",
     worker: _Worker | None,
     others: "list[Child]",
-    options: HomeOptions,
     stop: list[int],
 ) -> int:
     while not stop:
         if worker is not None and (code := worker.replace_if_ended()) is not None:
-            sys.stderr.write(f"The worker ended with {code}; another one goes on.\n")
-            sys.stderr.flush()
+            _log.warning("the worker ended with %s; another one goes on", code)
         for process in [each for each in others if each.poll() is not None]:
             others.remove(process)
-            options.output.note("Prefect has stopped; its logs are in prefect/ of the home.")
+            _log.warning("Prefect has stopped; its logs are in prefect/ of the home")
         if api.poll() is not None:
             raise Unavailable("the API", f"its process ended with {api.returncode}")
         time.sleep(_POLL_S)

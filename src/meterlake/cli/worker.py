@@ -1,5 +1,6 @@
 """`meterlake worker`: the worker alone; `meterlake health`: whether a server or a worker is ready."""
 
+import logging
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from cyclopts.validators import Number
 
 from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions, Switch
 from meterlake.cli.output import Output
+from meterlake.model.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
@@ -45,6 +47,7 @@ def worker(
         grace: Seconds that what was begun may take when it is stopped; then it is given back.
         no_flows: Run jobs here, also if METERLAKE_PREFECT_URL names a Prefect server.
     """
+    log_to_stderr()
     settings = options.settings()
     _check(settings)
     arguments = ["--grace", str(grace), "--host", host]
@@ -85,7 +88,7 @@ def _check(settings: "Settings") -> None:
 
     with open_stores(settings, lasting=True) as stores:
         for sentence in settings_without_effect(stores.settings):
-            sys.stderr.write(f"{sentence}\n")
+            logging.getLogger("meterlake.worker").warning("%s", sentence)
 
 
 def _environment(settings: "Settings", *, flows: bool) -> dict[str, str]:

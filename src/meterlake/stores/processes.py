@@ -5,13 +5,17 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, Final
+
+from meterlake.model.errors import Busy
+from meterlake.stores.files.locks import hold_lock
 
 Child = subprocess.Popen[bytes]
 
@@ -71,6 +75,27 @@ def _start(
         # Ctrl-C on the terminal is ours alone to handle: children end in the right order.
         start_new_session=True,
     )
+
+
+@contextmanager
+def reserve_port(port: int) -> Iterator[bool]:
+    """Whether a port of 127.0.0.1 is free, for whoever listens there while the body runs.
+
+    Nobody else who asks so gets it meanwhile, although the port stays open for who listens.
+    """
+    path = Path(tempfile.gettempdir(), f"meterlake-port-{os.getuid()}-{port}")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_lock(path, Busy("the port", "another server has it")))
+            with socket.socket() as probe:
+                # What a server that has just ended leaves is no obstacle to servers.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+        except (Busy, OSError):
+            stack.close()
+            yield False
+            return
+        yield True
 
 
 def free_port() -> int:

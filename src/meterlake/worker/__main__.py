@@ -14,7 +14,7 @@ from cyclopts import App
 
 from meterlake.model.automatic_work import check_names
 from meterlake.model.errors import MeterlakeError, Unavailable
-from meterlake.model.redaction import redact_logs
+from meterlake.model.log_lines import log_to_stderr
 from meterlake.pipeline.jobs.attempt import leave_all
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, rest
 from meterlake.settings import Settings
@@ -44,10 +44,7 @@ def main(
         port: The port of that; none if None.
         grace: Seconds that what has begun may take when it is stopped.
     """
-    redact_logs()
-    # Of libraries only what is wrong is news.
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("meterlake").setLevel(logging.INFO)
+    log_to_stderr()
     asked = _note_signals()
     if os.environ.get("METERLAKE_CHILD"):
         end_with_parent()

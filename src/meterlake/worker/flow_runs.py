@@ -6,6 +6,7 @@ keeps them apart, and a runner that is killed leaves nothing but a lease that ru
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
 from typing import Any, Final
 from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -17,6 +18,8 @@ from meterlake.worker.job_kinds import JOBS
 from meterlake.worker.runners import FAILED, Runners
 
 _ANSWER_S: Final = 2
+_OK: Final = 200
+_COLD: Final = "the process that runs flows is still being made ready"
 _log: Final = logging.getLogger("meterlake.worker")
 
 
@@ -42,6 +45,9 @@ class Executor:
         self._flow_of = flow_of
         self._runners = Runners(settings)
         self._warned: set[str] = set()
+        # Why jobs run without Prefect at the moment; empty if they do not.
+        self._alone = ""
+        self._lock = Lock()
 
     def run(
         self,
@@ -64,10 +70,16 @@ class Executor:
         Raises:
             Unavailable: The flow run failed; the job is due again later.
         """
-        if not self._answers():
+        reason = self._why_not()
+        if reason:
+            self._say_alone(reason)
             return verb()
         given = {**parameters, "home": str(self._home)}
         with self._runners.one() as runner:
+            if runner is None:
+                self._say_alone(_COLD)
+                return verb()
+            self._say_alone("")
             code = runner.run(self._flow_of(kind), given, over, self._stop)
         if code == FAILED:
             raise Unavailable(f"the flow run of {kind}", "it failed; its page in Prefect says why")
@@ -89,20 +101,40 @@ class Executor:
 
     def keep_warm(self) -> None:
         """See to it that the next job finds a process that has imported Prefect."""
-        if self._answers():
+        if self._api and not self._why_not():
             self._runners.keep_warm()
+
+    def is_warm(self) -> bool:
+        """Whether the next job is a flow run, and begun at once."""
+        return self._runners.is_warm()
 
     def close(self) -> None:
         """End the processes that wait for jobs."""
         self._runners.close()
 
-    def _answers(self) -> bool:
+    def _say_alone(self, reason: str) -> None:
+        """Say that jobs run without Prefect from now on and why, or that they are flow runs again."""
+        with self._lock:
+            before, self._alone = self._alone, reason
+        if reason == before or not self._api:
+            return
+        if reason:
+            _log.warning("jobs run without Prefect, and are not seen there: %s", reason)
+        else:
+            _log.info("jobs are flow runs of Prefect again")
+
+    def _why_not(self) -> str:
+        """Why jobs cannot be flow runs; empty if they can."""
         if not self._api:
-            return False
+            return "no server is named"
         request = Request(f"{self._api}/health")  # noqa: S310 - the setting allows http(s) only
         try:
             # Without proxies, whatever the environment says: usually it is on this machine.
             with build_opener(ProxyHandler({})).open(request, timeout=_ANSWER_S) as answer:
-                return bool(answer.status == 200)  # noqa: PLR2004
-        except (URLError, OSError):
-            return False
+                status = int(answer.status)
+        except (URLError, OSError) as error:
+            why = getattr(error, "reason", error)
+            if isinstance(why, TimeoutError):
+                why = f"it took more than {_ANSWER_S} s"
+            return f"{self._api} did not answer: {why}"
+        return "" if status == _OK else f"{self._api} answered {status}"

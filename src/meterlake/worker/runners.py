@@ -27,6 +27,8 @@ _POLL_S: Final = 0.1
 _BLOCK: Final = 1 << 16
 # A file that is under way when the worker is to end may be finished; `serve` waits for 10 seconds.
 _GRACE_S: Final = 5.0
+# What it says when it has imported Prefect.
+READY: Final = {"ready": True}
 # Libraries give some memory never back.
 _JOBS_MAX: Final = 1_000
 _MEMORY_MAX: Final = 640 << 20
@@ -51,6 +53,7 @@ class FlowProcess:
         self._jobs = 0
         self._memory = 0
         self._is_broken = False
+        self._is_ready = False
         self._rest = b""
         self.idle_since = time.monotonic()
 
@@ -82,6 +85,12 @@ class FlowProcess:
         self._is_broken = code not in {0, FAILED}
         return code
 
+    def is_ready(self) -> bool:
+        """Whether it has imported Prefect and begins a job at once."""
+        if not self._is_ready:
+            self._answer(wait_s=0)
+        return self._is_ready
+
     def is_worn(self) -> bool:
         """Whether it does no further job."""
         ended = self._is_broken or self._process.poll() is not None
@@ -97,11 +106,11 @@ class FlowProcess:
             self._process.stdin.write(wire.dumps(order) + b"\n")
             self._process.stdin.flush()
 
-    def _answer(self) -> dict[str, Any] | None:
-        """Its next answer, if it comes within a moment."""
+    def _answer(self, wait_s: float = _POLL_S) -> dict[str, Any] | None:
+        """Its next answer to a job, if it comes within a moment."""
         output = self._process.stdout
         assert output is not None
-        if output.closed or not select.select([output], [], [], _POLL_S)[0]:
+        if output.closed or not select.select([output], [], [], wait_s)[0]:
             return None
         block = os.read(output.fileno(), _BLOCK)
         line, ended, rest = (self._rest + block).partition(b"\n")
@@ -110,7 +119,10 @@ class FlowProcess:
             # It has closed its output, so it is about to end.
             time.sleep(_POLL_S)
         found: dict[str, Any] | None = wire.loads(line) if ended else None
-        return found
+        if found != READY:
+            return found
+        self._is_ready = True
+        return None
 
 
 class Runners:
@@ -128,15 +140,24 @@ class Runners:
         self._closed = False
 
     @contextmanager
-    def one(self) -> Iterator[FlowProcess]:
-        """A runner for one job."""
+    def one(self) -> Iterator[FlowProcess | None]:
+        """A runner for one job; None while the first one is still being made ready."""
         with self._lock:
             runner = self._fresh()
-            self._busy += 1
+            self._busy += runner is not None
+        if runner is None:
+            self.keep_warm()
+            yield None
+            return
         try:
             yield runner
         finally:
             self._give_back(runner)
+
+    def is_warm(self) -> bool:
+        """Whether the next job is begun at once."""
+        with self._lock:
+            return any(each.is_ready() and not each.is_worn() for each in self._idle)
 
     def keep_warm(self) -> None:
         """See to it that one is ready, and end those that nobody needed for a while."""
@@ -159,15 +180,17 @@ class Runners:
         for each in idle:
             each.stop()
 
-    def _fresh(self) -> FlowProcess:
-        while self._idle:
-            # The one that was used last: the others may end.
-            runner = self._idle.pop()
-            if not self._idle:
-                self._all_busy_since = time.monotonic()
-            if not runner.is_worn():
+    def _fresh(self) -> FlowProcess | None:
+        # The one that was used last: the others may end.
+        for runner in reversed(self._idle):
+            if runner.is_ready() and not runner.is_worn():
+                self._idle.remove(runner)
+                if not self._idle:
+                    self._all_busy_since = time.monotonic()
                 return runner
-            runner.stop()
+        if not self._busy:
+            # Nobody waits for the first one: it may take half a minute on a busy machine.
+            return None
         self._all_busy_since = time.monotonic()
         return self._start()
 

@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -16,11 +17,14 @@ import pytest
 from m3ter import M3ter
 
 from flows.schedules import DEPLOYMENTS
-from meterlake.cli.serve import _warn
+from meterlake.cli import serve
+from meterlake.cli.serve import ServedParts, _prefect_api, _warn
+from meterlake.model.errors import Invalid
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.processes import free_port
 from tests.homes import settings
 from tests.prefect_access import SignedIn
+from tests.unit.model.test_log_lines import FORM
 
 WAIT_S = 60
 COMMAND = "from meterlake.cli import main; main()"
@@ -84,14 +88,19 @@ def test_it_answers_ingests_and_stops_cleanly(home):
         client.products.create(name="Storage", code="storage")
         inbox = folder / "drop" / made.org_code / "inbox"
         until(inbox.exists)
+        (inbox / "bad.parquet").write_bytes(b"nothing of the kind")
         (inbox / "rows.csv").write_text("meter,account,uid,ts\nnone,acme,1,2026-10-01T00:00:00Z\n")
         done = inbox.parent / "done"
         until(lambda: done.exists() and any(done.iterdir()))
+        until(lambda: any((inbox.parent / "failed").rglob("*bad*")))
         process.send_signal(signal.SIGTERM)
         errors = process.stderr.read().decode()
         assert process.wait(WAIT_S) == 0
         assert "Traceback" not in errors
         assert '"operation":"PostProduct"' in errors
+        assert '"operation":"GenerateToken"' in errors
+        assert '"operation":"other"' not in errors
+        assert [line for line in errors.splitlines() if not FORM.fullmatch(line)] == []
         assert made.api_secret not in errors
     assert refuses(port)
 
@@ -138,6 +147,47 @@ def test_a_worker_that_is_killed_is_replaced_and_all_end_with_a_killed_parent(ho
         until(lambda: refuses(port))
 
 
+def test_prefect_has_a_port_that_stays_and_moves_only_if_it_is_taken(tmp_path):
+    options, seen = settings(tmp_path), []
+    for named, taken in ((None, False), (None, True), (9, False), (4200, True)):
+        with ExitStack() as stack:
+            port = stack.enter_context(one_port(serve, taken=taken))
+            parts = ServedParts(prefect_port=None if named is None else port)
+            try:
+                seen.append(_prefect_api(stack, options, parts).replace(str(port), "PORT"))
+            except Invalid as error:
+                seen.append(str(error).replace(str(port), "PORT"))
+    first, moved, chosen, refused = seen
+    assert first == chosen == "http://127.0.0.1:PORT/api"
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/api", moved)
+    assert refused == "--prefect-port: PORT is not allowed: a port of this machine that is free"
+
+
+def test_two_homes_that_start_at_once_do_not_meet_at_a_port(tmp_path, caplog):
+    with ExitStack() as stack:
+        port = stack.enter_context(one_port(serve, taken=False))
+        apis = [_prefect_api(stack, settings(tmp_path), ServedParts()) for _ in range(2)]
+    assert apis[0] == f"http://127.0.0.1:{port}/api"
+    assert apis[1] != apis[0]
+    [said] = caplog.messages
+    assert f"port {port} is taken: Prefect answers at {apis[1].removesuffix('/api')}" in said
+    assert "--prefect-port" in said
+
+
+@contextmanager
+def one_port(module, *, taken):
+    """A port that is the default of Prefect meanwhile, free or taken by somebody else."""
+    with pytest.MonkeyPatch.context() as patch, socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        if taken:
+            other.listen()
+        else:
+            other.close()
+        patch.setattr(module, "_PREFECT_PORT", port)
+        yield port
+
+
 @pytest.mark.slow
 def test_a_port_that_is_taken_is_one_clear_line(home):
     folder, _ = home
@@ -170,15 +220,15 @@ def test_an_address_for_other_machines_says_what_it_opens(home):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.0.0.5"])
-def test_an_address_of_this_machine_opens_nothing(host, capsys):
+def test_an_address_of_this_machine_opens_nothing(host, caplog):
     _warn(host, "http://x")
-    assert capsys.readouterr().err == ""
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("host", ["::", "10.0.0.5", "meter.example"])
-def test_any_other_address_says_what_it_opens(host, capsys):
+def test_any_other_address_says_what_it_opens(host, caplog):
     _warn(host, "http://x")
-    assert "Other machines reach http://x" in capsys.readouterr().err
+    assert "Other machines reach http://x" in caplog.text
 
 
 def test_a_missing_home_is_one_clear_line(tmp_path):

@@ -1,6 +1,7 @@
 """Each flow end to end on a small home, with Prefect's own server."""
 
 import json
+import logging
 import re
 import time
 from inspect import Parameter, signature
@@ -71,6 +72,19 @@ def reports_of(run: Any) -> list[str]:
         return [str(each.key) for each in client.read_artifacts(artifact_filter=mine)]
 
 
+def errors(run: Any) -> list[str]:
+    """The lines of a run's log that are errors."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId, LogFilterLevel
+
+    mine = LogFilter(
+        flow_run_id=LogFilterFlowRunId(any_=[run.id]), level=LogFilterLevel(ge_=logging.ERROR)
+    )
+    assert logged(run, "Finished in state")
+    with get_client(sync_client=True) as client:
+        return [each.message for each in client.read_logs(log_filter=mine, limit=200)]
+
+
 def logged(run: Any, words: str) -> list[str]:
     """The lines of a run's log that have some words; they arrive a little later than its end."""
     from prefect.client.orchestration import get_client
@@ -118,6 +132,9 @@ def test_ingest_fails_at_the_end_when_a_file_cannot_be_read(home: Path) -> None:
     assert "acme: a.csv.gz: " in str(state.message)
     [row], _ = artifact("ingest")
     assert (row["files"], row["accepted"], row["problems"]) == ("2", "1", "1")
+    # Somebody else's mistake is a warning, and no trace stands behind it.
+    assert errors(run_of(state)) == []
+    assert all("Traceback" not in line for line in logged(run_of(state), "a.csv.gz"))
 
 
 def test_a_failure_is_logged_in_one_line(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_text_in_artifacts_is_not_markup(text: str, markdown: str) -> None:
 
 
 def test_what_is_incomplete_names_the_first_few_and_survives_pickling() -> None:
-    from flows.outcome import Incomplete
+    from flows.incomplete import Incomplete
 
     error = Incomplete([f"org {number}" for number in range(7)])
 

@@ -73,11 +73,13 @@ class Door:
         self.url = parts._replace(netloc=f"127.0.0.1:{self.port}").geturl()
 
     def unlock(self) -> None:
+        self.is_open = True
         self._listening = socket.create_server(("127.0.0.1", self.port), backlog=64)
         self.port = self._listening.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def lock(self) -> None:
+        self.is_open = False
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -119,6 +121,11 @@ class Warm:
     def work(self, *ids: tuple[str, str]) -> None:
         """Work as the worker does until some jobs have ended."""
         give_up = time.monotonic() + WAIT_S
+        # The first job does not wait for a runner; here all are about runs.
+        while self.door.is_open and not self.executor.is_warm():
+            assert time.monotonic() < give_up
+            self.executor.keep_warm()
+            time.sleep(0.1)
 
         def stop() -> bool:
             assert time.monotonic() < give_up

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ig
 
 @pytest.mark.slow
 def test_a_bill_that_differs_fails_the_run_with_its_name(tmp_path: Path) -> None:
-    from flows.outcome import Incomplete
+    from flows.incomplete import Incomplete
     from flows.verify import verify
 
     with a_home_to_bill(tmp_path) as home:

@@ -2,7 +2,9 @@
 
 import http.server
 import json
+import logging
 import os
+import socket
 import sys
 import threading
 import time
@@ -41,6 +43,8 @@ def told(code, memory=1):
 
 with open("started", "a") as file:
     print(os.getpid(), file=file)
+if not os.path.exists("cold"):
+    answer.write(b'{"ready": true}\\n')
 while True:
     job = asked.get()
     with open("given", "a") as file:
@@ -75,6 +79,16 @@ class Worker:
         self.folder = home / "prefect"
         self.executor = Executor(settings(home, prefect_url=url), stop, lambda program: program)
         self.url = url
+
+    def warm(self):
+        """Have a runner that is ready, as the worker's round does."""
+
+        def is_warm():
+            self.executor.keep_warm()
+            return self.executor.is_warm()
+
+        until(is_warm)
+        return self
 
     def run(self, program, over=None, **parameters):
         """Run a job that is a piece of a program; what the verb did."""
@@ -141,8 +155,8 @@ def test_without_a_server_the_verb_is_called(url, home):
 
 
 def test_with_a_server_one_process_runs_one_job_after_the_other(worker, home):
-    assert worker.run("told(0)", org=["a"]) == []
-    assert worker.run("told(0) # again", org=["b"]) == []
+    assert worker.warm().run("told(0)", org=["a"]) == []
+    assert worker.warm().run("told(0) # again", org=["b"]) == []
 
     [process] = worker.processes()
     command = ["--home", str(home), "--api", worker.url]
@@ -160,6 +174,7 @@ def test_jobs_at_the_same_time_have_a_process_each_and_all_end_with_the_worker(w
         # Over as soon as both are at work.
         worker.run("asked.get(); told(0)", over=lambda: both.wait() >= 0, number=number)
 
+    worker.warm()
     threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
     for thread in threads:
         thread.start()
@@ -176,38 +191,38 @@ def test_jobs_at_the_same_time_have_a_process_each_and_all_end_with_the_worker(w
     "end", ["told(1)", "sys.exit(1)", "sys.exit(0)", "os._exit(0)", "os.kill(os.getpid(), 9)"]
 )
 def test_a_process_that_is_broken_or_killed_is_made_up_for_and_replaced(end, worker):
-    assert worker.run(end) == ["directly"]
-    assert worker.run("told(0)") == []
+    assert worker.warm().run(end) == ["directly"]
+    assert worker.warm().run("told(0)") == []
 
     assert len(set(worker.processes())) == 2
 
 
 def test_a_process_that_is_killed_between_two_jobs_is_replaced(worker):
-    assert worker.run("told(0)") == []
+    assert worker.warm().run("told(0)") == []
     [process] = worker.processes()
     os.kill(int(process), 9)
     time.sleep(0.1)
 
-    assert worker.run("told(0)") == []
+    assert worker.warm().run("told(0)") == []
 
 
 def test_a_flow_that_failed_is_not_done_twice(worker):
     with pytest.raises(Unavailable, match=r"flow run of told\(4\)"):
-        worker.run(f"told({FAILED})")
+        worker.warm().run(f"told({FAILED})")
 
-    assert worker.run("told(0)") == []
+    assert worker.warm().run("told(0)") == []
     assert len(worker.processes()) == 1
 
 
 def test_what_a_flow_prints_is_no_answer_and_stops_nobody(worker, capfd):
-    assert worker.run("print('x' * 200_000, flush=True); told(0)") == []
-    assert worker.run("told(0)") == []
+    assert worker.warm().run("print('x' * 200_000, flush=True); told(0)") == []
+    assert worker.warm().run("told(0)") == []
 
     assert len(capfd.readouterr().err) > 200_000
 
 
 def test_an_order_that_is_larger_than_a_pipe_is_read_while_the_process_works(worker):
-    assert worker.run("told(0)", name="x" * 200_000) == []
+    assert worker.warm().run("told(0)", name="x" * 200_000) == []
 
     assert len(worker.given()[0][-1]["parameters"]["name"]) == 200_000
 
@@ -218,8 +233,8 @@ def test_who_is_to_let_others_go_on_is_told_so_once(worker):
         "assert asked.get() == {'over': True}; time.sleep(0.3); told(0 if asked.empty() else 1)"
     )
 
-    assert worker.run(program, over=lambda: True) == []
-    assert worker.run("told(0)") == []
+    assert worker.warm().run(program, over=lambda: True) == []
+    assert worker.warm().run("told(0)") == []
 
 
 @pytest.mark.parametrize("program", ["told(0, 1 << 40)", "told(0)"])
@@ -227,7 +242,7 @@ def test_a_process_that_has_grown_or_done_much_is_replaced(program, worker, monk
     if program == "told(0)":
         monkeypatch.setattr(runners, "_JOBS_MAX", 1)
 
-    assert [worker.run(program) for _ in range(2)] == [[], []]
+    assert [worker.warm().run(program) for _ in range(2)] == [[], []]
 
     first, second = worker.processes()
     assert first != second
@@ -238,7 +253,7 @@ def test_who_is_asked_to_stop_ends_the_process(home):
     with a_server() as url:
         worker = Worker(home, url, lambda: True)
 
-        assert worker.run("time.sleep(60)") == []
+        assert worker.warm().run("time.sleep(60)") == []
         assert not any(map(is_alive, worker.processes()))
 
 
@@ -246,7 +261,7 @@ def test_who_is_asked_to_stop_lets_the_file_at_hand_be_finished(home):
     with a_server() as url:
         worker = Worker(home, url, lambda: True)
 
-        assert worker.run("asked.get(); open('done', 'w'); told(0)", over=lambda: True) == []
+        assert worker.warm().run("asked.get(); open('done', 'w'); told(0)", over=lambda: True) == []
         assert (worker.folder / "done").exists()
         worker.executor.close()
 
@@ -255,7 +270,7 @@ def test_one_process_is_ready_before_the_first_job(worker, monkeypatch):
     worker.executor.keep_warm()
     until(worker.processes)
     worker.executor.keep_warm()
-    assert worker.run("told(0)") == []
+    assert worker.warm().run("told(0)") == []
     [process] = worker.processes()
 
     # The only one stays, however long it has nothing to do; one that died is followed by another.
@@ -263,9 +278,47 @@ def test_one_process_is_ready_before_the_first_job(worker, monkeypatch):
     worker.executor.keep_warm()
     assert is_alive(process)
     monkeypatch.setattr(runners, "_AGAIN_S", 0)
-    assert worker.run("told(1)") == ["directly"]
+    assert worker.warm().run("told(1)") == ["directly"]
     worker.executor.keep_warm()
     until(lambda: len(worker.processes()) == 2)
+
+
+def test_the_first_job_does_not_wait_for_a_process_that_is_still_being_made_ready(worker, caplog):
+    caplog.set_level(logging.INFO, "meterlake.worker")
+    cold = worker.folder / "cold"
+    cold.touch()
+
+    assert worker.run("told(0)") == ["directly"]
+    assert worker.run("told(0)") == ["directly"]
+    until(worker.processes)
+    cold.unlink()
+    os.kill(int(worker.processes()[0]), 9)
+    worker.executor._runners._again = 0.0
+    assert worker.warm().run("told(0)") == []
+
+    said = [each.getMessage() for each in caplog.records]
+    assert [("still being made ready" in each, "again" in each) for each in said] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_the_log_says_once_why_jobs_run_without_prefect(home, caplog):
+    caplog.set_level(logging.INFO, "meterlake.worker")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        # It takes the connection and never answers.
+        late = Worker(home, f"http://127.0.0.1:{silent.getsockname()[1]}/api")
+        for _ in range(2):
+            assert late.run("told(0)") == ["directly"]
+    gone, nobody = Worker(home, late.url), Worker(home, None)
+    assert gone.run("told(0)") == ["directly"]
+    assert nobody.run("told(0)") == ["directly"]
+
+    first, second = (each.getMessage() for each in caplog.records)
+    assert "without Prefect" in first
+    assert f"{late.url} did not answer: it took more than" in first
+    assert "refused" in second
+    assert {each.levelname for each in caplog.records} == {"WARNING"}
 
 
 def test_the_worker_polls_inboxes(tmp_path, monkeypatch):

@@ -162,9 +162,9 @@ def test_a_home_is_not_changed_to_what_no_server_would_start_with(tmp_path):
     }
 
 
-def test_a_worker_says_at_its_start_which_settings_do_nothing(tmp_path, capsys):
+def test_a_worker_says_at_its_start_which_settings_do_nothing(tmp_path, caplog):
     new_home(tmp_path / "home")
 
     _check(told(tmp_path / "home", config_per_second=7))
 
-    assert "METERLAKE_LIMIT_CONFIG=true" in capsys.readouterr().err
+    assert "METERLAKE_LIMIT_CONFIG=true" in caplog.text

@@ -258,7 +258,9 @@ class _Turns:
         """Have the turn; how long the pause after it is."""
         try:
             for receipt in self._verb(self._stores, org_id, turn.over):
-                _log.info(wire.dumps(receipt.to_wire()).decode())
+                # A file that cannot be read is somebody's to mend.
+                level = logging.WARNING if receipt.status == "failed" else logging.INFO
+                _log.log(level, "%s", wire.dumps(receipt.to_wire()).decode())
         except Busy:
             pass  # Another process does its work.
         except MeterlakeError as error:
