@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.amounts import AmountText
 from meterlake.cli.flow_process import run_flow_module
 from meterlake.cli.ingest import COLUMNS, incomplete
+from meterlake.cli.next_steps import note_home
 from meterlake.cli.output import Output
 from meterlake.model.errors import Conflict, Invalid
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 CURRENCY: Final = "EUR"
 LARGEST: Final = 12
+# The bill that is shown, and its line that is explained: one with bands.
+SHOWN_ACCOUNT: Final = "meridian-health"
+EXPLAINED_LINE: Final = "API calls"
 FILE_COLUMNS: Final = tuple(column for column in COLUMNS if column != "detail")
 
 # What an analyst would ask first, on the live lake.
@@ -107,10 +111,33 @@ def demo(
         if prefect:
             return _played_by_flows(settings, keep=keep, json=json)
         _play(settings, output)
-        output.note(f"\nDone in {time.monotonic() - begun:.1f} s.")
+        output.note(f"\nDone in {time.monotonic() - begun:.1f} s. What to do next:")
         if home or keep:
-            output.note(f"Look around: meterlake status --home '{settings.home}'")
+            note_home(settings)
+        _show_next_steps(output, kept=bool(home or keep))
     return 0
+
+
+def _show_next_steps(output: Output, *, kept: bool) -> None:
+    """Print the commands with which people go on: in the home, or on the way to their own."""
+    import sample_data
+
+    steps = {
+        "Look at what should be looked at before the bills are approved:": (
+            f"bill review --month {sample_data.MONTH}"
+        ),
+        "Ask the data anything:": 'sql "FROM bill_line LIMIT 10"',
+        "Start the API and the pages of this home:": "serve",
+    }
+    if not kept:
+        steps = {
+            "Keep this home, to look around in it:": "demo --keep",
+            "Begin your own:": 'init --name "Your company"',
+            "Start its API and its pages:": "serve",
+        }
+    for what, words in steps.items():
+        output.note(what)
+        output.command(words)
 
 
 def _played_by_flows(settings: "Settings", *, keep: bool, json: bool) -> int:
@@ -154,7 +181,8 @@ def _play(settings: "Settings", output: StepOutput) -> None:
     output.record({"home": str(settings.home.absolute()), "organization": made.org_code})
     with open_stores(settings) as stores:
         stage = Stage(stores, stores.state.organization(made.org_id), output)
-        for step in (_configure, _ingest, _aggregate, _bill, _look, _export, _publish):
+        steps = (_configure, _ingest, _aggregate, _bill, _explain, _look, _export, _publish)
+        for step in steps:
             step(stage)
 
 
@@ -224,6 +252,26 @@ def _bill(stage: Stage) -> None:
         Bar(each.account_code, each.total, amounts.write(each.total, CURRENCY)) for each in largest
     ]
     stage.output.bars(bars, f"The {LARGEST} largest bills in {CURRENCY}")
+
+
+def _explain(stage: Stage) -> None:
+    """One bill as its customer would read it, and where one of its numbers comes from."""
+    import sample_data
+    from meterlake.cli.billing.bills import show_bill
+    from meterlake.cli.billing.explanation import show_tree
+    from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_bill
+    from meterlake.pipeline.billing.named_bills import find_bills
+
+    stores, org_id = stage.stores, stage.organization.id
+    [bill_id] = find_bills(stores, org_id, (SHOWN_ACCOUNT, sample_data.MONTH))
+    stage.output.begin("invoice", f"One of the bills: {SHOWN_ACCOUNT}")
+    show_bill(stores, org_id, bill_id, stage.output)
+    stage.output.begin("explanation", f"Where its line {EXPLAINED_LINE} comes from")
+    explanation = explain_bill(stores, org_id, ExplanationRequest(bill_id, EXPLAINED_LINE, rows=0))
+    if stage.output.json:
+        stage.output.line(explanation.to_wire())
+    else:
+        show_tree(explanation, stage.output)
 
 
 def _export(stage: Stage) -> None:

@@ -119,7 +119,7 @@ def _event_details(event: dict[str, Any]) -> dict[str, Any]:
 
 def _brief(event: dict[str, Any]) -> dict[str, Any]:
     details = _event_details(event)
-    about = (details.get(name) for name in ("message", "name", "code", "id"))
+    about = (details.get(name) for name in ("message", "name", "code", "accountCode", "id"))
     return {
         "eventTime": event["eventTime"].replace(microsecond=0),
         "eventName": event["eventName"],

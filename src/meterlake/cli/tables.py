@@ -348,7 +348,7 @@ def _(value: datetime) -> str:
 
 @cell.register
 def _(value: dict) -> str:  # type: ignore[type-arg] # dispatch knows classes only
-    return ", ".join(f"{name} {cell(item)}" for name, item in value.items() if item is not None)
+    return ", ".join(f"{name} {text}" for name, item in value.items() if (text := cell(item)))
 
 
 @cell.register(list)

@@ -10,6 +10,7 @@ from meterlake.cli.amounts import AmountText
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
+    from meterlake.cli.output import Output
     from meterlake.stores import Stores
 
 ID_DIGITS: Final = 8
@@ -113,16 +114,18 @@ def show(bill: BillName, month: BillMonth = None, /, *, options: Options = NO_OP
     """
     with options.open() as (stores, organization):
         id_ = bill_named(stores, organization.id, bill, month)
-        show_bill(stores, organization.id, id_, options)
+        show_bill(stores, organization.id, id_, options.output)
+    options.output.note("Where a number comes from, and the bill as its customer gets it:")
+    options.output.command(f"bill explain {id_[:ID_DIGITS]}")
+    options.output.command(f"bill document {id_[:ID_DIGITS]} --to bill.pdf")
 
 
-def show_bill(stores: "Stores", org_id: str, id: str, options: Options) -> None:
+def show_bill(stores: "Stores", org_id: str, id: str, output: "Output") -> None:
     """Print a bill with its lines."""
     from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.pipeline.billing.bills import get_bill
 
     found, amounts = get_bill(stores, org_id, id), AmountText.read(stores, org_id)
-    output = options.output
     if output.json:
         output.line(found)
         return
@@ -136,9 +139,6 @@ def show_bill(stores: "Stores", org_id: str, id: str, options: Options) -> None:
     output.record({text: row[name] for name, text in _HEADER.items() if row.get(name) is not None})
     lines = [_line(each, found["currency"], amounts) for each in found["lineItems"]]
     output.rows(lines, _LINE_COLUMNS, "Lines", empty="It has no lines.")
-    output.note("Where a number comes from, and the bill as its customer gets it:")
-    output.command(f"bill explain {id[:ID_DIGITS]}")
-    output.command(f"bill document {id[:ID_DIGITS]} --to bill.pdf")
 
 
 def _row(bill: dict[str, Any], amounts: AmountText) -> dict[str, Any]:

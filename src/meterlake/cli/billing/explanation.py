@@ -146,7 +146,7 @@ def _show(explanation: "BillExplanation", depth: Depth, options: Options) -> Non
     elif options.json:
         options.output.line(explanation.to_wire())
     else:
-        _show_tree(explanation, options.output)
+        show_tree(explanation, options.output)
 
 
 def _write_page(explanation: "BillExplanation", path: Path, output: "Output") -> None:
@@ -157,7 +157,8 @@ def _write_page(explanation: "BillExplanation", path: Path, output: "Output") ->
     output.record({"bill": explanation.bill["id"], "file": str(path), "bytes": len(page)}, "Page")
 
 
-def _show_tree(explanation: "BillExplanation", output: "Output") -> None:
+def show_tree(explanation: "BillExplanation", output: "Output") -> None:
+    """Print the tree of a bill or of one of its lines."""
     from meterlake.cli.billing.explanation_tree import draw_tree, signs_of_terminal, visible_lines
     from meterlake.stages.report.explained_text import NumberText
 

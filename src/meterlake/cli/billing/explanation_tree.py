@@ -1,11 +1,11 @@
 """The tree of an explained bill on a terminal: numbers in columns, as wide as it is."""
 
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from meterlake.cli.controls import CONTROLS
+from meterlake.cli.tables import terminal_width
 from meterlake.model.bill_explanation import ExplainedNumber
 from meterlake.model.money import ZERO, exact
 from meterlake.stages.report.explained_text import ASCII, UNICODE, NumberText, Signs
@@ -38,7 +38,7 @@ def draw_tree(root: ExplainedNumber, text: NumberText, width: int | None = None)
         width: How many columns there are; those of the terminal if None.
     """
     rows = list(_rows(root, text))
-    columns = max(_WIDTH_MIN, width or _terminal_width())
+    columns = max(_WIDTH_MIN, width or terminal_width() or _PIPED_WIDTH)
     value = max(len(each.value) for each in rows)
     unit = min(max(len(each.unit) for each in rows), _UNIT_MAX)
     label = min(max(len(each.label) for each in rows), max(24, min(_LABEL_MAX, columns // 2)))
@@ -52,12 +52,6 @@ def signs_of_terminal() -> Signs:
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE
-
-
-def _terminal_width() -> int:
-    if not sys.stdout.isatty():
-        return _PIPED_WIDTH
-    return shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns
 
 
 def _line(row: TreeRow, widths: tuple[int, int, int], columns: int, signs: Signs) -> str:
