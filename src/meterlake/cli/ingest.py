@@ -121,7 +121,7 @@ def report_preview(previews: list["Receipt"], options: Options) -> int:
 def report(found: list[dict[str, Any]], options: Options) -> int:
     """Show what became of some files to people; the exit code."""
     if not options.json:
-        options.output.rows(found, COLUMNS)
+        options.output.rows(found, COLUMNS, empty="No files.")
     failed = [line for line in found if line["status"] == "failed"]
     if failed:
         names = ", ".join(line["name"] for line in failed)

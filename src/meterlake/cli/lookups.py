@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options, user_name
 
-LISTED: Final = ("table", "revision", "status", "itemCount=items", "meters")
+LISTED: Final = ("!table", "revision", "status", "itemCount=items", "?meters")
 Text = Annotated[str | None, Parameter(show_default=False)]
 
 
@@ -49,7 +49,7 @@ def load(
         done = load_lookup(stores, organization.id, user_name(), wanted)
     _report(done, options)
     if not publish and not options.json:
-        options.output.note(f"Publish it with: meterlake lookup publish {code}")
+        options.output.note(f"Publish it: `meterlake lookup publish {code}`")
 
 
 def publish(code: str, /, *, revision: Text = None, options: Options = NO_OPTIONS) -> None:
@@ -77,9 +77,7 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
 
     with options.looked_at() as (stores, organization):
         found = list_lookups(stores, organization.id)
-    options.output.rows(found, LISTED)
-    if not found:
-        options.output.note("No lookup tables.")
+    options.output.rows(found, LISTED, empty="No lookup tables.")
 
 
 def _report(done: dict[str, Any], options: Options) -> None:
@@ -93,5 +91,5 @@ def _report(done: dict[str, Any], options: Options) -> None:
     if done["status"] == "PUBLISHED" and done["meters"]:
         options.output.note(
             f"Read by {', '.join(done['meters'])}. What came in before keeps its values:"
-            " meterlake backfill start re-derive --month last"
+            " `meterlake backfill start re-derive --month last`"
         )

@@ -9,6 +9,7 @@ import pytest
 from meterlake.cli import run
 from meterlake.cli.app import build
 from meterlake.model.command_line import WITHOUT_HOME, WITHOUT_ORG, CommandPlace
+from meterlake.model.organization import OrganizationConfig
 from tests.bills import a_home_to_bill, use
 from tests.organizations import new_organization
 
@@ -90,6 +91,22 @@ def test_a_staged_backfill_says_how_to_go_on(command):
     assert any(each.startswith("meterlake backfill revert b") for each in suggested(out))
     _, out, _ = command("backfill", "show", "b", "--json")
     assert json.loads(out)["status"] == "APPLIED"
+
+
+def test_the_policy_that_late_usage_suggests_can_be_applied(home, command, tmp_path):
+    command("bill", "--month", "2026-09")
+    use(home, ("late", "acme", 1))
+    _, out, _ = command("late", "--apply")
+
+    [line] = [each for each in out.splitlines() if each.startswith("  echo ")]
+    echo, _, apply = line.strip().partition(" | ")
+    file = tmp_path / "policy.yaml"
+    file.write_text(shlex.split(echo)[1])
+    assert run([*shlex.split(apply.replace("/dev/stdin", str(file)))[1:], "--json"]) == 0
+    with home.stores.state.reading(home.org_id) as reader:
+        [record] = reader.all(OrganizationConfig)
+    assert record.entity.late_usage == "CARRY_FORWARD"
+    assert record.entity.currency == "USD", "the rest stays"
 
 
 def leaves(app, path=()):

@@ -52,6 +52,27 @@ def test_files_come_out_as_in_the_books(played, books):
     assert found == books["files"]
 
 
+def test_the_demo_shows_an_invoice_and_where_one_of_its_numbers_comes_from(played):
+    [bill], [explained] = played[1]["invoice"], played[1]["explanation"]
+
+    assert bill["accountCode"] == "meridian-health"
+    assert len(bill["lineItems"]) > 10
+    assert explained["bill"]["id"] == bill["id"]
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_three_commands(capsys):
+    assert run(["demo"]) == 0
+
+    end = capsys.readouterr().out.partition("What to do next:")[2]
+    commands = [line.strip() for line in end.splitlines() if line.startswith("  meterlake ")]
+    assert commands == [
+        "meterlake demo --keep",
+        'meterlake init --name "Your company"',
+        "meterlake serve",
+    ]
+
+
 def test_quantities_come_out_as_in_the_books(played, books):
     names = ("account", "aggregation", "quantity", "units", "measurements")
 
