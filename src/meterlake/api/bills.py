@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from typing import Any, Final, Literal
 
 from starlette.responses import Response
@@ -122,6 +123,11 @@ def _of_bill(function: Callable[..., Any]) -> Handler:
         return await call.run(function, call.stores, call.org_id, member(call, RESOURCE))
 
     return handler
+
+
+async def _verify(call: Call) -> Any:
+    look = partial(verify_bill, former=call.query.flag("former"))
+    return await call.run(look, call.stores, call.org_id, member(call, RESOURCE))
 
 
 async def _diff(call: Call) -> Any:
@@ -256,7 +262,7 @@ OPERATIONS: Final = (
     _row("GetLatestBill", "GET", f"{BILLS}/latest/{{accountId}}", _latest),
     _row("SearchBills", "GET", f"{BILLS}/search", _search),
     _row("GetBill", "GET", f"{BILLS}/{{id}}", _of_bill(bills.get_bill)),
-    _row("VerifyBill", "GET", f"{BILLS}/{{id}}/verify", _of_bill(verify_bill)),
+    _row("VerifyBill", "GET", f"{BILLS}/{{id}}/verify", _verify),
     _row("DiffBill", "GET", f"{BILLS}/{{id}}/diff", _diff),
     _row("GetBillDocument", "GET", f"{BILLS}/{{id}}/document", _document),
     _row("ExplainBill", "GET", f"{BILLS}/{{id}}/explain", _explain),

@@ -32,6 +32,7 @@ class BillDifference:
         calculated: What comes out, or what was written; None if there is nothing to be.
         bill_id: The bill on which it is, or that was made from it; None if it is about several.
         line_id: The id of the line in the API.
+        version: Of the bill's former content that differs; None of what it says now.
     """
 
     subject: DifferenceSubject
@@ -41,12 +42,14 @@ class BillDifference:
     calculated: Any = None
     bill_id: str | None = None
     line_id: str | None = None
+    version: int | None = None
 
     def to_wire(self) -> dict[str, Any]:
         """The difference as plain data; nothing of what is not known."""
         found = {
             "subject": self.subject.value,
             "billId": self.bill_id,
+            "version": self.version,
             "lineItemId": self.line_id,
             "name": self.name,
             "field": self.field or None,
@@ -62,6 +65,8 @@ class BillDifference:
             else ""
         )
         field = f" {self.field}" if self.field else ""
+        if self.version is not None:
+            where = f"bill {self.bill_id}, version {self.version}: "
         return (
             f"{where}{self.subject.value} {self.name}{field}:"
             f" stored {_shown(self.stored)}, calculated {_shown(self.calculated)}"
@@ -77,12 +82,16 @@ class BillVerification:
         unpinned: The ids of those that nobody can calculate again: an earlier version made them.
         other_code: How many were made by other code, so that values were compared and not bytes.
         differences: What is not what it was.
+        former: How many former contents were compared, too; None if nobody asked for them.
+        expired: How many former contents were not: the snapshot that they were made from is gone.
     """
 
     verified: int = 0
     unpinned: Sequence[str] = ()
     other_code: int = 0
     differences: Sequence[BillDifference] = field(default_factory=tuple)
+    former: int | None = None
+    expired: int = 0
 
     @property
     def is_same(self) -> bool:
@@ -91,7 +100,9 @@ class BillVerification:
 
     def to_wire(self) -> dict[str, Any]:
         """The report as plain data."""
+        asked = {} if self.former is None else {"former": self.former, "expired": self.expired}
         return {
+            **asked,
             "verified": self.verified,
             "unpinned": list(self.unpinned),
             "otherCode": self.other_code,

@@ -185,7 +185,7 @@ _BILLS: Final = {
     "GetAllBillsInBillingPeriod": _BILLS_OF,
     "SearchBills": Shape(gives=BillResponse, page=100, query=SEARCHED),
     "GetBill": Shape(gives=BillResponse, query=(ADDITIONAL,)),
-    "VerifyBill": Shape(gives=bills.BillVerificationResponse),
+    "VerifyBill": Shape(gives=bills.BillVerificationResponse, query=(flag("former"),)),
     "DiffBill": Shape(gives=bills.BillDiffResponse, query=(whole("from", minimum=1), text("to"))),
     "GetBillDocument": Shape(
         sends_file=True,

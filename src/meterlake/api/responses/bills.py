@@ -79,6 +79,7 @@ class BillDifferenceResponse(Value):
     subject: DifferenceSubject
     name: Text
     bill_id: Text | None = None
+    version: Integer | None = None
     line_item_id: Text | None = None
     field: Text | None = None
     stored: Any = None
@@ -93,6 +94,8 @@ class BillVerificationResponse(Value):
     other_code: Integer
     same: bool
     differences: tuple[BillDifferenceResponse, ...]
+    former: Integer | None = None
+    expired: Integer | None = None
 
 
 class ComparedContentResponse(Value):

@@ -25,6 +25,7 @@ def verify(
     *bills: Annotated[str, Parameter(show_default=False)],
     month: Annotated[str | None, Parameter(show_default=False)] = None,
     all_: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    former: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
 ) -> int:
     """Calculate bills again from what they were made from, and compare every byte.
@@ -43,6 +44,8 @@ def verify(
             by the code of its account and the month.
         month: The bills whose last day is in this month, such as 2026-10.
         all_: All bills.
+        former: Also what they said before, at former versions, and what deleted bills of the month
+            said, where the snapshot of the lake that they were made from is still there.
     """
     from meterlake.pipeline.billing.named_bills import find_bills
     from meterlake.pipeline.billing.verify import verify_bills
@@ -50,7 +53,7 @@ def verify(
     choice = _choice(bills, month, everything=all_)
     with options.open() as (stores, organization):
         named = tuple(find_bills(stores, organization.id, bills))
-        choice = replace(choice, bill_ids=named)
+        choice = replace(choice, bill_ids=named, former=former)
         found = verify_bills(stores, organization.id, choice)
     if options.json:
         options.output.line(found.to_wire())
@@ -60,7 +63,7 @@ def verify(
             {**each.to_wire(), "bill": (each.bill_id or "")[:8], "id": each.bill_id or ""}
             for each in found.differences[:_SAID_MAX]
         ]
-        columns = ("!bill", "subject", "name", "?field", "stored", "calculated", "+!id")
+        columns = ("!bill", "subject", "name", "?field", "?version", "stored", "calculated", "+!id")
         options.output.rows(rows, columns)
     if not found.is_same:
         message = f"{len(found.differences)} differences, the first: {found.differences[0]}"
@@ -94,7 +97,10 @@ def _sentence(found: "BillVerification") -> str:
     differ = len({each.bill_id for each in found.differences if each.bill_id is not None})
     more = f", {found.other_code:,} of them by values: other code made them"
     unpinned = f"; {len(found.unpinned):,} cannot be verified: a version without pins made them"
+    before = f"; {found.former or 0:,} former contents" + (
+        f", and {found.expired:,} not, whose snapshot is gone" if found.expired else ""
+    )
     return (
         f"{found.verified:,} bills verified{more if found.other_code else ''}, {differ:,} differ"
-        f"{unpinned if found.unpinned else ''}"
+        f"{unpinned if found.unpinned else ''}{'' if found.former is None else before}"
     )

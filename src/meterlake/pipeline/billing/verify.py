@@ -4,12 +4,11 @@ Bills of one calculation are verified together: what they depend on is read once
 same code that made them. Only who reads is another one: a reader of the past.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby, islice
-from operator import attrgetter
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement
@@ -19,12 +18,12 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.bill_verification import BillDifference, BillVerification, DifferenceSubject
 from meterlake.model.billing import Bill
 from meterlake.model.errors import NotFound
-from meterlake.model.money import plain
 from meterlake.model.period import Month
 from meterlake.model.version import calculation_digest
 from meterlake.pipeline.billing.calculation.account_bills import AccountBills, BillCalculation
 from meterlake.pipeline.billing.calculation.failures import describe_error
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
+from meterlake.pipeline.billing.compared_rows import compare_former_rows, compare_rows
 from meterlake.pipeline.billing.measured_files import check_measured_files, months_of
 from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.usage.garbage import (
@@ -32,25 +31,23 @@ from meterlake.pipeline.usage.garbage import (
     rare_garbage_searches,
     spare_what_is_there,
 )
-from meterlake.stages.bill.verification import BillTexts, LineTexts, compare_bills
 from meterlake.stores import Stores
+from meterlake.stores.lake.tables import has_snapshot
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_batch import BillColumns
 from meterlake.stores.state.billing.bill_calculations import CalculationPins, read_calculations
-from meterlake.stores.state.billing.bills import with_memos
-from meterlake.stores.state.billing.ledger import BillConsumption, consumption_of, corrections
-from meterlake.stores.state.billing.memo_lines import memo_lines
-from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
+from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.billing.verified_bills import (
     AlteredRow,
     BillRef,
     BillRow,
     altered_postings,
     altered_versions,
+    list_former_refs,
     list_refs,
+    read_former_rows,
     read_rows,
 )
-from meterlake.stores.state.core.tables import BILL
+from meterlake.stores.state.core.tables import BILL, BILL_VERSION
 
 # Accounts whose bills are compared at once.
 _COMPARED: Final = 200
@@ -66,11 +63,13 @@ class VerifyChoice:
         bill_ids: These.
         month: Those whose last day is in it.
         approved_since: Those that were approved from then on.
+        former: What they said before, too; and what deleted ones said.
     """
 
     bill_ids: Sequence[str] = ()
     month: Month | None = None
     approved_since: datetime | None = None
+    former: bool = False
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
         """What such a bill meets."""
@@ -82,6 +81,13 @@ class VerifyChoice:
             yield BILL.c.status == BillStatus.APPROVED.value
             yield BILL.c.approved >= self.approved_since
 
+    def former_conditions(self) -> Iterator[ColumnElement[bool]]:
+        """What such a former content meets."""
+        if self.bill_ids:
+            yield BILL_VERSION.c.bill_id.in_(self.bill_ids)
+        if self.month is not None:
+            yield BILL_VERSION.c.period == str(self.month)
+
 
 def verify_bills(stores: Stores, org_id: str, choice: VerifyChoice) -> BillVerification:
     """Calculate bills again from what they were made from, and compare.
@@ -92,37 +98,58 @@ def verify_bills(stores: Stores, org_id: str, choice: VerifyChoice) -> BillVerif
     """
     with stores.state.reading(org_id) as reader:
         refs = list_refs(reader, *choice.conditions())
-        known = {each.id for each in refs}
+        former = list_former_refs(reader, *choice.former_conditions()) if choice.former else []
+        known = {each.id for each in (*refs, *former)}
         for id_ in choice.bill_ids:
             if id_ not in known:
                 raise NotFound("bill", id_)
-        ids = {each.calculation_id for each in refs if each.calculation_id is not None}
+        ids = {each.calculation_id for each in (*refs, *former) if each.calculation_id is not None}
         calculations = read_calculations(reader, ids)
-    result = _Result()
+    result = _Result(former=0 if choice.former else None)
     with rare_garbage_searches():
-        for calculation_id, group in groupby(refs, key=attrgetter("calculation_id")):
-            pins = calculations.get(calculation_id)
+        for group in (*_by_calculation(refs), *_by_calculation(former)):
+            pins = calculations.get(group[0].calculation_id or "")
             if pins is None:
                 result.unpinned += [each.id for each in group]
+            elif group[0].version is not None and not _has_snapshot(stores, org_id, pins):
+                result.expired += len(group)
             else:
-                _Verification(stores, org_id, pins, list(group), result).run()
+                _Verification(stores, org_id, pins, group, result).run()
     return result.verification()
 
 
-def verify_bill(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
-    """The same for one bill, as the API answers.
+def _by_calculation(refs: Iterable[BillRef]) -> Iterator[list[BillRef]]:
+    """Contents of one calculation, each of another bill."""
+    groups: dict[tuple[str | None, int], list[BillRef]] = defaultdict(list)
+    met: Counter[tuple[str | None, str]] = Counter()
+    for each in refs:
+        place = (each.calculation_id, each.id)
+        groups[each.calculation_id, met[place]].append(each)
+        met[place] += 1
+    yield from groups.values()
+
+
+def _has_snapshot(stores: Stores, org_id: str, pins: CalculationPins) -> bool:
+    with stores.lake(org_id).reader() as connection:
+        return has_snapshot(connection, pins.snapshot)
+
+
+def verify_bill(stores: Stores, org_id: str, id: str, *, former: bool = False) -> dict[str, Any]:
+    """The same for one bill, as the API answers; perhaps with what it said before.
 
     Raises:
         NotFound: There is no such bill.
         Unavailable: A store failed.
     """
-    return verify_bills(stores, org_id, VerifyChoice(bill_ids=(id,))).to_wire()
+    return verify_bills(stores, org_id, VerifyChoice(bill_ids=(id,), former=former)).to_wire()
 
 
 @dataclass(slots=True)
 class _Result:
     """What was found so far; what is wrong with something is said once of each bill."""
 
+    former: int | None = None
+    expired: int = 0
     verified: int = 0
     other_code: int = 0
     unpinned: list[str] = field(default_factory=list)
@@ -132,12 +159,13 @@ class _Result:
 
     def add(self, differences: Iterable[BillDifference]) -> None:
         for each in differences:
-            key = (each.bill_id, each.subject, each.name, each.field)
+            key = (each.bill_id, each.version, each.subject, each.name, each.field)
             self.differences.setdefault(key, each)
 
     def verification(self) -> BillVerification:
         found = tuple(self.differences.values())
-        return BillVerification(self.verified, self.unpinned, self.other_code, found)
+        counts = (self.verified, self.unpinned, self.other_code)
+        return BillVerification(*counts, found, self.former, self.expired)
 
 
 class _Verification:
@@ -156,6 +184,8 @@ class _Verification:
         self.pins = pins
         self.result = result
         self.open = {each.id: each for each in refs}
+        self.versions = {each.id: each.version for each in refs}
+        self.is_former = refs[0].version is not None
         self.accounts: dict[str, list[BillRef]] = defaultdict(list)
         for each in refs:
             self.accounts[each.account_id].append(each)
@@ -167,7 +197,10 @@ class _Verification:
         """Compare every bill, and say of those that could not be calculated why."""
         count = len(self.open)
         self.compare_all()
-        self.result.verified += count
+        if self.is_former:
+            self.result.former = (self.result.former or 0) + count
+        else:
+            self.result.verified += count
         self.result.other_code += 0 if self.is_same_code else count
 
     def compare_all(self) -> None:
@@ -181,7 +214,7 @@ class _Verification:
         except Exception as error:  # noqa: BLE001 - whatever was altered, it is a finding
             self._compare_apart(error)
         for each in self.open.values():
-            self.result.add([_absence(each, "its calculation does not make it")])
+            self._add([_absence(each, "its calculation does not make it")])
 
     def _compare_apart(self, error: Exception) -> None:
         """Find whose rows are damaged: the bills of half of the accounts, then of the others.
@@ -200,11 +233,18 @@ class _Verification:
             refs = [ref for found in some for ref in found]
             _Verification(self.stores, self.org_id, self.pins, refs, self.result).compare_all()
 
+    def _add(self, differences: Iterable[BillDifference]) -> None:
+        """Take differences of the contents that are compared."""
+        versions = self.versions
+        self.result.add(
+            replace(each, version=versions.get(each.bill_id or "")) for each in differences
+        )
+
     def _read_altered(self) -> dict[str, list[AlteredRow]]:
         ids = None if len(self.accounts) > _MANY_ACCOUNTS else self.accounts.keys()
         with self.stores.past(self.pins.at).state.reading(self.org_id) as reader:
             found = list(altered_versions(reader, ids))
-        self.result.add(map(_difference_of_version, found))
+        self._add(map(_difference_of_version, found))
         by_id: dict[str, list[AlteredRow]] = defaultdict(list)
         for each in found:
             by_id[each.id].append(each)
@@ -213,7 +253,7 @@ class _Verification:
     def _check_files(self) -> None:
         bills = ((each.bill_date, each.frequency, each.interval) for each in self.open.values())
         source = self.stores, self.org_id, self.pins.snapshot
-        self.result.add(check_measured_files(*source, months_of(bills), self.result.files))
+        self._add(check_measured_files(*source, months_of(bills), self.result.files))
 
     def _calculate(self) -> None:
         reading = read_again(self.stores, self.org_id, self.pins, self.accounts.keys())
@@ -239,22 +279,25 @@ class _Verification:
         own = [ref for each in some for ref in self.accounts[each.account_id]]
         due = [ref for ref in own if ref.ledger_at == ledger_at]
         with self.stores.state.reading(self.org_id) as reader:
-            rows = read_rows(reader, [ref.id for ref in due])
+            ids_due = [ref.id for ref in due]
+            rows = read_former_rows(reader, due) if self.is_former else read_rows(reader, ids_due)
             ids = {BillKey.of_row(row.head): id_ for id_, row in rows.items()}
             contents = {
                 ids[content.key]: content for content in map(content_of, made) if content.key in ids
             }
-            found = _compare_rows(reader, rows, contents, is_same_code=self.is_same_code)
-            self.result.add(found)
+            found = compare_rows(reader, rows, contents, is_same_code=self.is_same_code)
+            if self.is_former:
+                found = compare_former_rows(rows, contents, is_same_code=self.is_same_code)
+            self._add(found)
             sources = {id_ for each in some for id_ in each.movements}
-            self.result.add(_altered_postings(reader, sources))
+            self._add(_altered_postings(reader, sources))
         for id_ in contents:
             self.open.pop(id_, None)
-            self.result.add(self._altered_of(id_, rows[id_]))
+            self._add(self._altered_of(id_, rows[id_]))
         for ref in due:
             if ref.id not in contents and ref.account_id in refused:
                 self.open.pop(ref.id, None)
-                self.result.add([_absence(ref, refused[ref.account_id])])
+                self._add([_absence(ref, refused[ref.account_id])])
 
     def _altered_of(self, bill_id: str, row: BillRow) -> Iterator[BillDifference]:
         """What a bill was made from and is not what was written."""
@@ -265,7 +308,7 @@ class _Verification:
     def _note_failure(self, error: Exception) -> None:
         reason = describe_error(error)
         for each in self.open.values():
-            self.result.add([_absence(each, reason)])
+            self._add([_absence(each, reason)])
         self.open.clear()
 
 
@@ -275,48 +318,6 @@ def _used_ids(pins: str) -> Iterable[str]:
         return list(wire.loads(pins)["versions"])
     except (ValueError, LookupError, TypeError):
         return ()
-
-
-def _compare_rows(
-    reader: Reader,
-    rows: dict[str, BillRow],
-    contents: dict[str, BillContent],
-    *,
-    is_same_code: bool,
-) -> Iterator[BillDifference]:
-    memos = memo_lines(reader, [*contents])
-    standing = consumption_of(reader, contents)
-    for id_, content in contents.items():
-        calculated = BillColumns(with_memos(content, memos.get(id_, ())))
-        stored = _stored_texts(id_, rows[id_])
-        found = _calculated_texts(id_, calculated)
-        yield from compare_bills(stored, found, is_same_code=is_same_code)
-        wanted = BillConsumption(id_, rows[id_].head.version, content.draws)
-        for each in corrections(wanted, standing.get(id_, ())):
-            amount = plain(each.amount)
-            yield BillDifference(
-                subject=DifferenceSubject.POSTING,
-                name=each.reverses or each.source_id,
-                field="amount",
-                stored=amount if each.reverses else None,
-                calculated=None if each.reverses else amount,
-                bill_id=id_,
-            )
-
-
-def _stored_texts(id_: str, row: BillRow) -> BillTexts:
-    head, lines = row.head, [LineTexts(*each) for each in row.lines]
-    return BillTexts(id_, head.period, head.currency, head.total, head.body, head.pins, lines)
-
-
-def _calculated_texts(id_: str, bill: BillColumns) -> BillTexts:
-    shown = bill.shown
-    lines = [
-        LineTexts(key, body, pins)
-        for (key, body), pins in zip(bill.lines, bill.line_pins, strict=True)
-    ]
-    head = (shown["period"], shown["currency"], shown["total"], shown["body"])
-    return BillTexts(id_, *head, str(bill.made_from["pins"]), lines)
 
 
 def _altered_postings(reader: Reader, source_ids: Collection[str]) -> Iterator[BillDifference]:

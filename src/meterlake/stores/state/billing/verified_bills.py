@@ -17,16 +17,25 @@ from meterlake.stores.state.core.row_digests import digest_of_posting, digest_of
 from meterlake.stores.state.core.tables import (
     BILL,
     BILL_LINE,
+    BILL_VERSION,
+    BILL_VERSION_LINE,
     ENTITY_HISTORY,
     ENTITY_REFERENCE,
     POSTING,
 )
 
+_COLUMNS: Final = (
+    *("id", "account_id", "calculation_id", "ledger_at", "bill_date", "frequency", "interval"),
+)
 _OWN_NAMES: Final = sorted({Account.__name__, *(each.__name__ for each in ACCOUNT_ENTITIES)})
 
 
 class BillRef(NamedTuple):
-    """A bill with the calculation that its content is of, and the last transaction of its ledger."""
+    """A bill with the calculation that its content is of, and the last transaction of its ledger.
+
+    Attributes:
+        version: Of a former content; None of the one that the bill has.
+    """
 
     id: str
     account_id: str
@@ -35,6 +44,7 @@ class BillRef(NamedTuple):
     bill_date: date
     frequency: str
     interval: int
+    version: int | None = None
 
 
 class BillRow(NamedTuple):
@@ -46,9 +56,20 @@ class BillRow(NamedTuple):
 
 def list_refs(reader: Reader, *conditions: ColumnElement[bool]) -> list[BillRef]:
     """The bills that meet all conditions, by their calculations."""
-    columns = [BILL.c[name] for name in BillRef._fields]
+    columns = [BILL.c[name] for name in _COLUMNS]
     query = select(*columns).where(BILL.c.org == reader.org_id, *conditions)
     rows = reader.connection.execute(query.order_by(BILL.c.calculation_id, BILL.c.id))
+    return [BillRef(*row)._replace(ledger_at=row.ledger_at or 0) for row in rows]
+
+
+def list_former_refs(reader: Reader, *conditions: ColumnElement[bool]) -> list[BillRef]:
+    """What bills said before that meet all conditions, also deleted ones, by their calculations."""
+    table = BILL_VERSION.c
+    columns = [table.bill_id, *(table[name] for name in _COLUMNS[1:]), table.version]
+    query = select(*columns).where(table.org == reader.org_id, *conditions)
+    rows = reader.connection.execute(
+        query.order_by(table.calculation_id, table.bill_id, table.version)
+    )
     return [BillRef(*row)._replace(ledger_at=row.ledger_at or 0) for row in rows]
 
 
@@ -70,6 +91,24 @@ def read_rows(reader: Reader, ids: Iterable[str]) -> dict[str, BillRow]:
         heads = select(BILL).where(BILL.c.org == reader.org_id, BILL.c.id.in_(chunk))
         for row in reader.connection.execute(heads):
             found[row.id] = BillRow(row, lines[row.id])
+    return found
+
+
+def read_former_rows(reader: Reader, refs: Iterable[BillRef]) -> dict[str, BillRow]:
+    """Some former contents as their rows have them, by the ids of their bills; one of each bill."""
+    table, line = BILL_VERSION.c, BILL_VERSION_LINE.c
+    found: dict[str, BillRow] = {}
+    for ref in refs:
+        head = select(BILL_VERSION).where(
+            table.org == reader.org_id, table.bill_id == ref.id, table.version == ref.version
+        )
+        query = select(line.key, line.body, line.pins).where(
+            line.bill_id == ref.id, line.version == ref.version
+        )
+        lines = reader.connection.execute(query.order_by(line.sequence))
+        found[ref.id] = BillRow(
+            reader.connection.execute(head).one(), [tuple(row) for row in lines]
+        )
     return found
 
 
