@@ -26,6 +26,7 @@ from meterlake.pipeline.billing.calculation.account_bills import (
     read_line_credits,
 )
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
+from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.pipeline.billing.ended_balances import settle_draws
 from meterlake.pipeline.billing.measured_files import months_of, note_measured_files
 from meterlake.pipeline.usage.garbage import (
@@ -60,6 +61,7 @@ from meterlake.stores.state.billing.ledger import lock_sources, read_movements
 from meterlake.stores.state.billing.outdated_bills import outdated_bills
 from meterlake.stores.state.billing.source_events import last_posting
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
+from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.transaction import Transaction
 
 # Bills of one transaction: other writers of State wait for as long as it takes.
@@ -222,7 +224,29 @@ def _make_until_stored(run: BillRun, result: BillResult) -> None:
 
 
 def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
-    """Make the bills of a selection, and answer the accounts whose bills could not be stored."""
+    """Make the bills of a selection, and answer the accounts whose bills could not be stored.
+
+    Accounts of which State has a damaged row fail; the others are billed without them.
+    """
+    damaged = DamagedAccounts(run.stores, run.org_id)
+    while True:
+        try:
+            contended = _make_readable(run, result)
+        except DamagedRow as error:
+            selection = damaged.leave_out(run.selection, error)
+            if selection is None:
+                raise
+            # Buckets before the damaged one are done.
+            done = {each.account_id for each in result.bills}
+            done |= {each.account_id for each in result.failures}
+            rest = frozenset(selection.account_ids or ()) - done
+            run = replace(run, selection=replace(selection, account_ids=rest))
+        else:
+            result.failures.extend(damaged.failures.values())
+            return contended
+
+
+def _make_readable(run: BillRun, result: BillResult) -> frozenset[str]:
     size = None if run.fan_out is None else run.fan_out.bucket_size(run)
     reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot, size)
     if run.fan_out is not None and len(reading.accounts.buckets) > 1:

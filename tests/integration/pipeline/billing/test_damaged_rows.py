@@ -8,6 +8,7 @@ from sqlalchemy import text
 from meterlake.model.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from meterlake.stores.state.core.reader import DamagedRow
 from tests.bills import a_home_to_bill
 
 SEPTEMBER = Month(2026, 9)
@@ -80,8 +81,11 @@ def test_verify_names_the_bill_of_the_damaged_row_alone(home, statement, said):
     [
         "UPDATE bill SET total = :broken WHERE account_id = :acme",
         "UPDATE bill SET status = :broken WHERE account_id = :acme",
+        f"UPDATE entity SET body = :broken WHERE {PLAN_OF_ACME}",
+        f"UPDATE entity SET body = '{{}}' WHERE {PLAN_OF_ACME}",
+        "UPDATE entity SET body = :broken WHERE kind = 'Account' AND id = :acme",
     ],
-    ids=["total", "status"],
+    ids=["total", "status", "plan", "empty plan", "account"],
 )
 def test_billing_fails_the_account_of_the_damaged_row_alone(home, statement, caplog):
     caplog.set_level(logging.CRITICAL)
@@ -92,3 +96,11 @@ def test_billing_fails_the_account_of_the_damaged_row_alone(home, statement, cap
     [failure] = result.failures
     assert failure.account_code == "acme"
     assert [each.account_code for each in result.bills] == ["bolt"]
+    assert result.totals == {"USD": 131}
+
+
+def test_a_damaged_row_of_no_account_ends_the_run_by_name(home):
+    damage(home, "UPDATE entity SET body = :broken WHERE kind = 'Plan' AND :acme <> ''")
+
+    with pytest.raises(DamagedRow, match=r"the row of Plan .*, version 1, in State is damaged"):
+        bill(home.stores, home.org_id, SEPTEMBER)

@@ -1,0 +1,69 @@
+"""Accounts of which State has a damaged row: they are not billed, by name, and all others are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy import select
+
+from meterlake.model.accounts import Account
+from meterlake.model.billing import Failure
+from meterlake.stages.bill import BillSelection
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.account_families import read_relatives
+from meterlake.stores.state.core.reader import DamagedRow
+from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
+
+
+@dataclass(slots=True)
+class DamagedAccounts:
+    """Those that a run leaves out, and why.
+
+    Attributes:
+        failures: By the ids of the accounts.
+    """
+
+    stores: Stores
+    org_id: str
+    failures: dict[str, Failure] = field(default_factory=dict)
+
+    def leave_out(self, selection: BillSelection, error: DamagedRow) -> BillSelection | None:
+        """A selection without the accounts of a damaged row, and without their relatives.
+
+        Args:
+            selection: Which bills were to be made.
+            error: The row.
+
+        Returns:
+            None if the row belongs to no account of the selection: then nothing can be billed.
+        """
+        with self.stores.state.reading(self.org_id) as reader:
+            family = read_relatives(reader, _owners(reader, error))
+            codes = dict(_account_codes(reader))
+        known = codes.keys() if selection.account_ids is None else selection.account_ids
+        left_out = (family & set(known)) - self.failures.keys()
+        for id_ in sorted(left_out):
+            self.failures[id_] = Failure(id_, codes.get(id_) or id_, str(error))
+        rest = frozenset(known) - self.failures.keys()
+        return replace(selection, account_ids=rest) if left_out else None
+
+
+def _owners(reader: Reader, error: DamagedRow) -> set[str]:
+    """The account that a row is, or those that it belongs to."""
+    kind, id_, *_ = error.args
+    if kind == Account.__name__:
+        return {id_}
+    table = ENTITY_REFERENCE.c
+    query = select(table.target_id).where(
+        *(table.org == reader.org_id, table.kind == kind, table.id == id_),
+        table.target_kind == Account.__name__,
+    )
+    return set(reader.connection.execute(query).scalars())
+
+
+def _account_codes(reader: Reader) -> Iterator[tuple[str, str | None]]:
+    query = select(ENTITY.c.id, ENTITY.c.code).where(
+        ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
+    )
+    for row in reader.connection.execute(query):
+        yield row.id, row.code
