@@ -7,7 +7,9 @@ be chained, and some make more of a text each time: what they make together is l
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from decimal import Decimal
 from functools import cache, wraps
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import PydanticCustomError
@@ -88,6 +90,8 @@ def _check_nodes(tree: "nodes.Template") -> None:
         name = type(node).__name__
         if name in _REFUSED and not _is_target(node):
             raise _refusal(f"a template that only reads, chooses and repeats, without {name}")
+        if isinstance(node, nodes.Const) and not _is_finite(node.value):
+            raise _refusal("a template whose numbers are finite")
     if _nested_filters(tree) > FILTERS_MAX:
         raise _refusal(f"a template with at most {FILTERS_MAX} filters in a row")
 
@@ -112,6 +116,8 @@ def _limited(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
         if name in _OF_LISTS and isinstance(args[first], str):
             raise TypeError(f"{name} takes lists and objects, and no text")
         found = make(*args, **kwargs)
+        if not _is_finite(found):
+            raise ValueError(f"{name} makes a number that is not finite")
         if isinstance(found, str):
             _left.set(_left.get() - len(found))
             if _left.get() < 0:
@@ -135,7 +141,15 @@ def _round(value: Any, precision: int = 0, method: str = "common") -> Any:
     return do_round(value, precision, method)  # type: ignore[arg-type]
 
 
+def _is_finite(value: object) -> bool:
+    if isinstance(value, Decimal):
+        return value.is_finite()
+    return not isinstance(value, float) or isfinite(value)
+
+
 def _dumps(value: Any) -> str:
+    if not _is_finite(value):
+        raise ValueError("JSON has finite numbers alone")
     return wire.dumps(value).decode()
 
 

@@ -84,5 +84,11 @@ def _send(stores: Stores, connection: MailConnection, letter: WaitingLetter) -> 
         _log.error("letter %s is refused: %s", letter.id, error)
         letter.set_aside()
         return False
+    except MeterlakeError:
+        raise
+    except Exception:  # noqa: BLE001 - logged whole: the letters behind it are others
+        _log.exception("letter %s cannot be sent", letter.id)
+        letter.set_aside()
+        return False
     letter.remove()
     return True

@@ -1,10 +1,12 @@
 """What was submitted, from its closed segments into the lake: in order, each exactly once."""
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from meterlake.model.errors import Busy
+from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.failpoint import mark_step
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.run import ingest_file
@@ -13,6 +15,8 @@ from meterlake.stores.files.durable import disk, move
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.files.segment_copies import CopiedSegment, SegmentCopies
 from meterlake.stores.files.segments import add_closed, original_name, received_at, recover
+
+_log: Final = logging.getLogger("meterlake.worker")
 
 
 def ingest_segments(
@@ -81,7 +85,18 @@ class LostSegments:
         self._seen = {each: self._seen.get(each, now) for each in found}
         seconds = self._stores.settings.segment_lost_seconds
         lost = [each for each, since in self._seen.items() if now - since >= seconds]
-        return sum(self._take_over(copies, each) for each in lost)
+        taken, failure = 0, None
+        for each in lost:
+            try:
+                taken += self._take_over(copies, each)
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - raised when all others are taken over
+                _log.exception("segment %s of organization %s", each.name, each.org_id)
+                failure = Unavailable(f"segment {each.name}", f"{type(error).__name__}: {error}")
+        if failure is not None:
+            raise failure
+        return taken
 
     def _take_over(self, copies: SegmentCopies, segment: CopiedSegment) -> bool:
         taken = copies.take_over(segment)

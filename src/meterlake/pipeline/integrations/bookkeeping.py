@@ -1,8 +1,9 @@
 """One transaction of the sender: what became of runs is written down, and the next are claimed."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from meterlake.model.entity import Record
+from meterlake.model.errors import MeterlakeError
 from meterlake.model.events import Event, data
 from meterlake.model.failpoint import mark_step
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
@@ -19,6 +21,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     FAILURES,
     REFUSALS,
     Connector,
+    Exchange,
     Failed,
     FailureKind,
     Outcome,
@@ -54,6 +57,7 @@ from meterlake.stores.state.integrations.refusals import (
 from meterlake.stores.state.integrations.tries import RunStep, write_steps
 
 AUTHOR: Final = "INTEGRATIONS"
+_log: Final = logging.getLogger("meterlake.worker")
 
 # How many runs of each queue are claimed, of those that are due.
 Sizes = Callable[[Mapping[str, DueQueue], Mapping[str, Health], datetime], dict[str, int]]
@@ -125,6 +129,20 @@ class Bookkeeping:
         Raises:
             Unavailable: State failed; nothing was written.
         """
+        try:
+            return self._turn(written, sizes)
+        except MeterlakeError:
+            raise
+        except Exception:
+            if not written.finished:
+                raise
+            # One of them is the reason: it ends alone.
+            _log.exception("what became of %s runs", len(written.finished))
+        for each in written.finished:
+            self._write_alone(each)
+        return self._turn(replace(written, finished=()), sizes)
+
+    def _turn(self, written: Written, sizes: Sizes) -> list[SendableRun]:
         state = self._stores.state
         if not written:
             with state.reading_home() as connection:
@@ -140,6 +158,21 @@ class Bookkeeping:
         if written.finished:
             mark_step("integrations.written")
         return prepared
+
+    def _write_alone(self, finished: Finished) -> None:
+        """Write one try down; what cannot be written is an error of its run, which is not sent again."""
+        outcomes = [finished.outcome, _not_storable(finished.outcome)]
+        for outcome in outcomes:
+            try:
+                with self._stores.state.writing_home() as connection:
+                    one = replace(finished, outcome=outcome)
+                    self._write_finished(connection, [one], self._stores.now())
+            except MeterlakeError:
+                raise
+            except Exception:  # noqa: BLE001 - logged whole; its lease ends, and others go on
+                _log.exception("the end of run %s", finished.run.id)
+            else:
+                return
 
     def _sizes(self, connection: Connection, sizes: Sizes) -> dict[str, int]:
         now = self._stores.now()
@@ -159,14 +192,19 @@ class Bookkeeping:
         found = Destinations(connection, now, self._overlap, troubled)
         prepared, ended, faulty = [], [], []
         for run in claimed:
-            off = found.reason_not_to_send(run.org_id, run.content)
             connector = self._connectors.get(run.content.destination.upper())
-            if off is not None:
-                ended.append(RunStep(run=run, status=RunStatus.DISABLED, error=off))
-            elif connector is None:
-                faulty.append(_not_installed(run, now))
-            else:
-                prepared.append(_prepare_run(run, connector, found))
+            try:
+                off = found.reason_not_to_send(run.org_id, run.content)
+                if off is not None:
+                    ended.append(RunStep(run=run, status=RunStatus.DISABLED, error=off))
+                elif connector is None:
+                    faulty.append(_not_installed(run, now))
+                else:
+                    prepared.append(_prepare_run(run, connector, found))
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                # Its row, or that of its destination, is damaged: others have nothing to do with it.
+                _log.exception("run %s cannot be prepared", run.id)
+                faulty.append(_unreadable(run, error, now))
         write_steps(connection, ended, now)
         self._write_finished(connection, faulty, now)
         return prepared
@@ -219,6 +257,19 @@ def _prepare_run(run: ClaimedRun, connector: Connector, found: Destinations) -> 
 def _not_installed(run: ClaimedRun, now: datetime) -> Finished:
     error = f"no connector for {run.content.destination} is installed"
     return Finished(run, Failed(kind=FailureKind.INVALID, error=error), now, now)
+
+
+def _unreadable(run: ClaimedRun, error: Exception, now: datetime) -> Finished:
+    said = f"what the run needs cannot be read: {type(error).__name__}"
+    return Finished(run, Failed(kind=FailureKind.INVALID, error=said), now, now)
+
+
+def _not_storable(outcome: Outcome) -> Failed:
+    """The end of a run of which nothing can be written down: it may have arrived."""
+    status = outcome.exchange.status_code
+    exchange = Exchange(request="what was sent cannot be stored", status_code=status)
+    error = "what came back cannot be stored, see the log; whether it arrived, the receiver knows"
+    return Failed(kind=FailureKind.REJECTED, error=error, exchange=exchange)
 
 
 def _update_health(

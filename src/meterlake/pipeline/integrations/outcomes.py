@@ -7,6 +7,7 @@ from random import SystemRandom
 from typing import Final
 
 from meterlake.model.integrations import RunStatus
+from meterlake.model.untrusted import storable
 from meterlake.pipeline.integrations.connectors.connector import (
     FAILURES,
     Exchange,
@@ -15,6 +16,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outcome,
     Sent,
 )
+from meterlake.pipeline.integrations.connectors.echoes import Echoes, web_address
 from meterlake.stores.state.integrations.health import HEALTHY, Health
 from meterlake.stores.state.integrations.queues import ClaimedRun
 from meterlake.stores.state.integrations.tries import RunStep, RunTry
@@ -35,8 +37,6 @@ _PAUSE_PART: Final = 0.25
 _PAUSE_MIN: Final = timedelta(seconds=10)
 _PAUSE_MAX: Final = timedelta(minutes=15)
 GIVEN_UP_AFTER: Final = timedelta(days=5)
-# Of a request and an answer no more is stored, whatever a connector says.
-_TEXT_MAX: Final = 64 << 10
 _random: Final = SystemRandom()
 
 
@@ -57,6 +57,26 @@ def step_after(run: ClaimedRun, outcome: Outcome, started: datetime, ended: date
         return RunStep(run=run, status=consequence.end, tried=tried, error=outcome.error)
     due = ended + _pause_after(tried.number, outcome.retry_after)
     return RunStep(run=run, status=consequence.waiting, due=due, tried=tried, error=outcome.error)
+
+
+def clean_outcome(outcome: Outcome, echoes: Echoes) -> Outcome:
+    """What a connector says, fit to be kept: whatever strangers put into it, and without secrets."""
+
+    def clean(text: str | None) -> str | None:
+        return None if text is None else storable(echoes.mask(storable(text)))
+
+    said = outcome.exchange
+    exchange = replace(said, request=clean(said.request) or "", response=clean(said.response))
+    if isinstance(outcome, Sent):
+        url = web_address(outcome.url)
+        id_, url = clean(outcome.external_id), None if url is None or echoes.finds(url) else url
+        return replace(outcome, exchange=exchange, external_id=id_, url=url)
+    details = {
+        name: clean(value) if isinstance(value, str) else value
+        for name, value in outcome.details.items()
+    }
+    error = clean(outcome.error) or ""
+    return replace(outcome, exchange=exchange, error=error, details=details)
 
 
 def health_after(before: Health, outcome: Outcome, started: datetime, ended: datetime) -> Health:
@@ -80,15 +100,10 @@ def _try_of(run: ClaimedRun, exchange: Exchange, started: datetime, ended: datet
         number=run.tries + 1,
         started=started,
         ended=ended,
-        request=_storable(exchange.request),
+        request=exchange.request,
         status_code=exchange.status_code,
-        response=None if exchange.response is None else _storable(exchange.response),
+        response=exchange.response,
     )
-
-
-def _storable(text: str) -> str:
-    # PostgreSQL has no text with a zero in it.
-    return text[:_TEXT_MAX].replace("\0", "\ufffd")
 
 
 def _pause_after(number: int, retry_after: timedelta | None) -> timedelta:

@@ -18,6 +18,7 @@ import uvloop
 
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.failpoint import mark_step
+from meterlake.model.secrets import with_secrets
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Finished, SendableRun, Written
 from meterlake.pipeline.integrations.connectors.connector import (
@@ -31,9 +32,10 @@ from meterlake.pipeline.integrations.connectors.connector import (
     batch_of,
     send_together,
 )
+from meterlake.pipeline.integrations.connectors.echoes import Echoes, secrets_of
 from meterlake.pipeline.integrations.connectors.registry import connectors
 from meterlake.pipeline.integrations.http_client import HttpClient
-from meterlake.pipeline.integrations.outcomes import FAILURES_MAX
+from meterlake.pipeline.integrations.outcomes import FAILURES_MAX, clean_outcome
 from meterlake.pipeline.integrations.shares import Shares, order_by_turns
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop
 from meterlake.stores import Stores
@@ -303,11 +305,24 @@ class Sender:
     async def _try(self, taken: list[SendableRun], started: datetime) -> list[Outcome]:
         connector = taken[0].connector
         try:
-            return await send_together(connector, [self._outgoing(each, started) for each in taken])
+            found = await send_together(
+                connector, [self._outgoing(each, started) for each in taken]
+            )
+            pairs = zip(found, taken, strict=True)
+            return [clean_outcome(outcome, self._echoes(each)) for outcome, each in pairs]
         except Exception as error:  # noqa: BLE001 - logged whole
             _log.exception("the connector of %s", taken[0].run.content.destination)
             failed = f"the connector failed: {type(error).__name__}"
             return [Failed(kind=FailureKind.UNAVAILABLE, error=failed) for _ in taken]
+
+    def _echoes(self, each: SendableRun) -> Echoes:
+        """The secrets that the other system knows, and may repeat."""
+        config, decrypt = each.config, self._stores.secrets.decrypt
+        found = None if config is None else config.entity.credentials
+        readable = None if found is None else with_secrets(found, decrypt)
+        webhook = None if each.webhook is None else each.webhook.entity
+        signing = [decrypt(secret) for secret in each.secrets]
+        return Echoes([*secrets_of(readable, webhook), *signing])
 
     def _outgoing(self, each: SendableRun, started: datetime) -> Outgoing:
         return Outgoing(

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus, urlsplit
 
 from meterlake.model.integrations import URL_MAX, IntegrationCredentials, WebhookDestination
+from meterlake.model.signing_secrets import SECRET_PREFIX
 
 MASK: Final = "********"
 # What is shorter stands in answers by chance; a bit longer, it is masked where it stands by itself.
@@ -21,7 +22,6 @@ _SECRET_MIN: Final = 3
 _SURE: Final = 6
 _WEB: Final = frozenset({"http", "https"})
 _UNPRINTABLE: Final = re.compile("[\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff]")
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _FIELDS: Final = ("password", "api_key", "client_secret")
 
 
@@ -29,7 +29,10 @@ class Echoes:
     """Finds some secrets in texts, in every form in which somebody may repeat them."""
 
     def __init__(self, secrets: Iterable[str | None]) -> None:
-        self._secrets = tuple(dict.fromkeys(filter(None, secrets)))
+        given = list(filter(None, secrets))
+        # What signs is Base64 behind a prefix.
+        bare = (each.removeprefix(SECRET_PREFIX) for each in given)
+        self._secrets = tuple(dict.fromkeys([*given, *bare]))
 
     def mask(self, text: str) -> str:
         """A text without the secrets."""
@@ -56,11 +59,6 @@ def secrets_of(
             for user in filter(None, (credentials.username, credentials.client_id)):
                 yield f"{user}:{secret}"
                 yield f"{quote_plus(user)}:{quote_plus(secret)}"
-
-
-def storable(text: str, size: int) -> str:
-    """A text that every database can store: no zeros, no halves of characters, no more than so much."""
-    return _UNSTORABLE.sub("\ufffd", text[:size])
 
 
 def web_address(text: str | None) -> str | None:
@@ -97,7 +95,8 @@ def _forms(secret: str) -> Iterator[str]:
     """A secret as it is, escaped as in addresses, JSON and HTML, and encoded, also as a part of more."""
     data = secret.encode(errors="surrogatepass")
     yield secret
-    yield from (quote(data), quote(data, safe=""), quote_plus(data))
+    once = (quote(data), quote(data, safe=""), quote_plus(data))
+    yield from (*once, *(quote(each, safe="") for each in once))
     yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
     yield from (html.escape(secret), html.escape(secret, quote=False))
     yield data.hex()

@@ -34,7 +34,9 @@ def render_json(template: str, values: Mapping[str, Any]) -> bytes:
         raise Invalid(_FIELD, "…", f"rendered within {SECONDS_MAX:g} seconds") from None
     except TemplateError as error:
         raise Invalid(_FIELD, "…", f"a template that can be rendered: {error}") from None
-    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+    except Invalid:
+        raise
+    except Exception as error:  # noqa: BLE001 - what a template does is its own, and the next try would do the same
         raise Invalid(_FIELD, "…", f"a template of JSON: {error}") from None
     return text.encode()
 

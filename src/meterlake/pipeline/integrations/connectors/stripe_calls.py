@@ -3,7 +3,9 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from meterlake.model.integrations import IntegrationCredentials
 from meterlake.pipeline.integrations.connectors.connector import Exchange, Failed, FailureKind
+from meterlake.pipeline.integrations.connectors.echoes import Echoes, secrets_of
 from meterlake.pipeline.integrations.http_client import TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -42,14 +44,17 @@ def is_repeated(error: "StripeError") -> bool:
     return (error.http_status or 0) >= _SERVER and headers.get(_REPLAYED) == "true"
 
 
-def read_error(error: "StripeError", request: str) -> Failed:
-    """What an error of Stripe means."""
+def read_error(
+    error: "StripeError", request: str, credentials: IntegrationCredentials | None
+) -> Failed:
+    """What an error of Stripe means; its words may repeat the key."""
+    mask = Echoes(secrets_of(credentials)).mask
     text = (error.http_body or "") if isinstance(error.http_body, str) else ""
     exchange = Exchange(
-        request=request, status_code=error.http_status, response=text[:_KEPT] or None
+        request=request, status_code=error.http_status, response=mask(text)[:_KEPT] or None
     )
     said = error.user_message or str(error)
-    return Failed(kind=_kind(error), error=f"Stripe: {said}"[:_KEPT], exchange=exchange)
+    return Failed(kind=_kind(error), error=mask(f"Stripe: {said}")[:_KEPT], exchange=exchange)
 
 
 def _kind(error: "StripeError") -> FailureKind:

@@ -87,7 +87,7 @@ class StripeConnector:
         if len(items) > _ITEMS_MAX:
             said = f"{len(items)} items are more than the {_ITEMS_MAX} of an invoice: see splitBy"
             return Failed(kind=FailureKind.INVALID, error=said)
-        return _attempt(_Invoicing(outgoing, bill, items).send, _describe(bill, items))
+        return _attempt(bill, _Invoicing(outgoing, bill, items).send, _describe(bill, items))
 
     def _take_back(self, outgoing: Outgoing) -> Outcome:
         bill = read_bill(outgoing)
@@ -99,7 +99,7 @@ class StripeConnector:
         if refused is not None:
             return refused
         return _attempt(
-            _Invoicing(outgoing, bill, []).take_back, f"void the invoice of {bill.stored.id}"
+            bill, _Invoicing(outgoing, bill, []).take_back, f"void the invoice of {bill.stored.id}"
         )
 
     def _check(self, bill: SentBill) -> Failed | None:
@@ -125,14 +125,14 @@ def _check_customer(bill: SentBill) -> Failed | None:
     return Failed(kind=FailureKind.MAPPING_MISSING, error=error, details=details)
 
 
-def _attempt(work: Callable[[], Outcome], request: str) -> Outcome:
+def _attempt(bill: SentBill, work: Callable[[], Outcome], request: str) -> Outcome:
     """Do something at Stripe; an error of it is a failure of a kind."""
     import stripe  # noqa: PLC0415 - it takes a second, and few processes need it
 
     try:
         return work()
     except stripe.StripeError as error:
-        return read_error(error, request)
+        return read_error(error, request, bill.credentials)
 
 
 class _Invoicing:

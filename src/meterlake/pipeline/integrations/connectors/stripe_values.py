@@ -37,7 +37,7 @@ def list_stripe_values(
         for each in _pages(client, name):
             yield str(each.id), str(_name_of(each) or each.id)
     except stripe.StripeError as error:
-        failed = read_error(error, f"GET {name}")
+        failed = read_error(error, f"GET {name}", credentials)
         if failed.kind in _WAITS:
             raise Unavailable("Stripe", failed.error) from None
         raise Conflict(failed.error) from None

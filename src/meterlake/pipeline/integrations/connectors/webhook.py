@@ -7,6 +7,7 @@ from typing import Final
 
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.integration_systems import WEBHOOK
+from meterlake.model.untrusted import storable
 from meterlake.model.version import code_version
 from meterlake.pipeline.integrations.connectors.connector import (
     Exchange,
@@ -16,12 +17,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outgoing,
     Sent,
 )
-from meterlake.pipeline.integrations.connectors.echoes import (
-    MASK,
-    Echoes,
-    secrets_of,
-    storable,
-)
+from meterlake.pipeline.integrations.connectors.echoes import MASK, Echoes, secrets_of
 from meterlake.pipeline.integrations.http_client import Answer, Headers
 from meterlake.pipeline.integrations.signing import SIGNATURE, signature_headers
 from meterlake.stores.secrets import Secrets

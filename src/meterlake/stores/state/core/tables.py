@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 
 from meterlake.model.ids import derived_id
+from meterlake.model.untrusted import storable
 
 
 class InstantText(TypeDecorator[datetime]):
@@ -57,6 +58,18 @@ class DayText(TypeDecorator[date]):
         """Read it back."""
         del dialect
         return None if value is None else date.fromisoformat(value)
+
+
+class UntrustedText(TypeDecorator[str]):
+    """Words that strangers chose, or that repeat theirs: what no database can store is replaced."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Write what can be stored of it."""
+        del dialect
+        return None if value is None else storable(value)
 
 
 METADATA: Final = MetaData()

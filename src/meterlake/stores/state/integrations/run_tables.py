@@ -15,7 +15,7 @@ from sqlalchemy import (
     text,
 )
 
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, UntrustedText
 
 # How far a reader of the event log is; written with what it made of the events.
 EVENT_POSITION: Final = Table(
@@ -52,8 +52,8 @@ INTEGRATION_RUN: Final = Table(
     Column("subject", String(200)),
     # The exact text that is sent, where it does not depend on the time of the try.
     Column("body", Text),
-    Column("external_id", Text),
-    Column("url", Text),
+    Column("external_id", UntrustedText),
+    Column("url", UntrustedText),
     Column("created", InstantText, nullable=False),
     # Runs to one destination wait for each other, and for nobody else.
     Column("queue", String(80)),
@@ -81,10 +81,10 @@ INTEGRATION_TRY: Final = Table(
     Column("number", Integer, primary_key=True),
     Column("started", InstantText, nullable=False),
     Column("ended", InstantText),
-    Column("request", Text, nullable=False),
+    Column("request", UntrustedText, nullable=False),
     Column("status_code", Integer),
-    Column("response", Text),
-    Column("error", Text),
+    Column("response", UntrustedText),
+    Column("error", UntrustedText),
 )
 
 # How a destination is doing; without a row, all that was sent there arrived.
@@ -99,7 +99,7 @@ DESTINATION_HEALTH: Final = Table(
     # Nothing is sent before: its last answers were failures.
     Column("paused_until", InstantText),
     Column("disabled", InstantText),
-    Column("reason", Text),
+    Column("reason", UntrustedText),
 )
 
 # Which destinations refused the credentials that they were sent last.

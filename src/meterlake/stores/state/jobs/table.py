@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, UntrustedText
 
 JOB: Final = Table(
     "job",
@@ -33,7 +33,7 @@ JOB: Final = Table(
     Column("attempt", Integer, nullable=False),
     Column("snapshot", BigInteger),
     Column("result", Text),
-    Column("error", Text),
+    Column("error", UntrustedText),
     Column("created", InstantText, nullable=False),
     Column("started", InstantText),
     Column("finished", InstantText),

@@ -1,0 +1,14 @@
+"""Words of strangers as text that can be stored: of receivers, of stores of objects, of errors that repeat them."""
+
+import re
+from typing import Final
+
+# Of one text no more is kept: nobody reads more, and it must not fill State.
+UNTRUSTED_MAX: Final = 64 << 10
+# PostgreSQL has no text with a zero in it, and UTF-8 none with half a pair.
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+def storable(text: str, size: int = UNTRUSTED_MAX) -> str:
+    """A text that every database can store: no zeros, no halves of pairs, no more than so much."""
+    return _UNSTORABLE.sub("\ufffd", text[:size])
