@@ -3,28 +3,30 @@
 import fnmatch
 import hashlib
 import re
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, Strict, ValidationError, model_validator
 
 from meterlake.model import measurement, wire
 from meterlake.model.errors import Invalid, UnreadableMapping
+from meterlake.model.mapped_columns import TAGS, AColumn, AnInstant, Part, Text, column_of
+from meterlake.model.money import plain
 from meterlake.model.patterns import describe_mismatch
 
 _FIELD_COLUMN: Final = re.compile(rf"(?:{'|'.join(measurement.CATEGORY_KEYS)})\.[^\s.]+")
 
-Text = Annotated[str, Field(min_length=1, max_length=200)]
+# Digit by digit, as YAML is read here.
+Constant = str | int | Annotated[Decimal, Strict()]
 
 
-class _Part(BaseModel):
-    # A misspelt member of a mapping would silently lose usage: unknown ones are refused.
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AccountMapping(_Part):
+class AccountMapping(Part):
     """Where the account code comes from: exactly one of the three."""
 
     column: Text | None = Field(None, description="A column of the file.")
+    trim: bool = Field(default=False, description="Blanks around a code do not count.")
+    case: Literal["lower", "upper"] | None = Field(None, description="Codes are written so.")
     value: Text | None = Field(None, description="The same for every row.")
     filename: Text | None = Field(
         None, description="A regular expression over the file name with a group `account`."
@@ -37,10 +39,12 @@ class AccountMapping(_Part):
             raise ValueError("needs exactly one of column, value, filename")
         if self.filename and "account" not in _compile(self.filename).groupindex:
             raise ValueError("the pattern needs a group (?P<account>…)")
+        if self.column is None and (self.trim or self.case):
+            raise ValueError("trim and case are for a column")
         return self
 
 
-class When(_Part):
+class When(Part):
     """Which rows become this measurement: all conditions must hold."""
 
     present: tuple[Text, ...] = Field((), description="Columns that must have a value.")
@@ -48,18 +52,18 @@ class When(_Part):
     equals: dict[Text, str] = Field(default_factory=dict, description="Columns and their texts.")
 
 
-class MeasurementRule(_Part):
+class MeasurementRule(Part):
     """One measurement that a row becomes."""
 
     meter: Text = Field(description="The meter's code.")
     when: When = Field(When(), description="Only for rows that meet these conditions.")
-    fields: dict[Text, Text] = Field(
+    fields: dict[Text, AColumn] = Field(
         default_factory=dict, description="`<category>.<field>`: the column it is read from."
     )
-    constants: dict[Text, str | int] = Field(
+    constants: dict[Text, Constant] = Field(
         default_factory=dict, description="`<category>.<field>`: the same value for every row."
     )
-    defaults: dict[Text, str | int] = Field(
+    defaults: dict[Text, Constant] = Field(
         default_factory=dict,
         description="`<category>.<field>`: the value where the column has none.",
     )
@@ -75,7 +79,7 @@ class MeasurementRule(_Part):
         return self
 
 
-class Mapping(_Part):
+class Mapping(Part):
     """A declared way from the rows of one kind of file to measurements."""
 
     name: Text
@@ -91,8 +95,8 @@ class Mapping(_Part):
     )
     nulls: tuple[str, ...] = Field(("",), description="Texts that mean `no value`.")
     account: AccountMapping
-    ts: Text = Field(description="The column of the instant.")
-    ets: Text | None = Field(None, description="The column of the end instant.")
+    ts: AnInstant = Field(description="The column of the instant.")
+    ets: AnInstant | None = Field(None, description="The column of the end instant.")
     uid: tuple[Text, ...] = Field(
         (),
         description="Columns whose texts make the uid, joined by `-`; when absent it follows from"
@@ -105,6 +109,12 @@ class Mapping(_Part):
         """Name and content hash: what the ledger records of the mapping."""
         # A comma was the default of older versions, whose fingerprints stay what they are.
         members = self.model_dump(mode="json") | {"delimiter": self.delimiter or ","}
+        # So do those of mappings that say nothing of blanks and case.
+        members["account"] = {
+            name: value
+            for name, value in members["account"].items()
+            if value or name not in {"trim", "case"}
+        }
         text = wire.dumps_sorted(members)
         return f"{self.name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -119,7 +129,7 @@ class Mapping(_Part):
             Invalid: The file name does not give an account.
         """
         constants = {
-            f"{index}.{name}": str(value)
+            f"{index}.{name}": constant_text(value)
             for index, rule in enumerate(self.measurements)
             for name, value in rule.constants.items()
         }
@@ -142,12 +152,17 @@ class Mapping(_Part):
 
     def columns(self) -> list[str]:
         """Every column of the file that the mapping reads, each once, in the order of first use."""
-        named = [self.ts, *self.uid]
-        named += [name for name in (self.account.column, self.ets) if name]
+        named = [column_of(self.ts), *self.uid]
+        named += [column_of(name) for name in (self.account.column, self.ets) if name]
         for rule in self.measurements:
             named += [*rule.when.present, *rule.when.absent, *rule.when.equals]
-            named += rule.fields.values()
+            named += map(column_of, rule.fields.values())
         return list(dict.fromkeys(named))
+
+
+def constant_text(value: str | int | Decimal) -> str:
+    """A constant as the text of a column."""
+    return plain(value) if isinstance(value, Decimal) else str(value)
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
@@ -173,7 +188,21 @@ def parse_mapping(document: Any, name: str) -> Mapping:
         return Mapping.model_validate({"name": name, **document})
     except ValidationError as error:
         broken = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'mapping'}: {describe_mismatch(problem)}"
+            f"{_place(problem['loc'])}: {describe_mismatch(problem)}"
             for problem in error.errors()[:3]
         )
         raise UnreadableMapping(name, document, broken) from None
+
+
+def _place(steps: Sequence[str | int]) -> str:
+    """Where in a mapping something is wrong, without how the model calls its kinds."""
+    named = [str(step) for index, step in enumerate(steps) if index == 0 or step not in TAGS]
+    if tuple(steps[-2:]) == ("map", "column"):  # A map that lacks its column.
+        named.append("column")
+    return ".".join(named) or "mapping"
+
+
+def _rule(problem: Any) -> str:
+    if problem["type"] == "model_type":
+        return "a column's name, or a map with `column` and how it is written"
+    return describe_mismatch(problem).removeprefix("Value error, ")

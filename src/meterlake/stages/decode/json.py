@@ -6,7 +6,7 @@ of numbers, unknown top-level members ignored, a key that stands twice refused.
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from meterlake.model.mapped_columns import Chosen, Step, parse_path
 from meterlake.model.measurement import (
     CATEGORY_KEYS,
     FIELDS_KEY,
@@ -227,8 +228,12 @@ class FlatJsonDecoder:
             return _reject_oversized(block, self.line_bytes)
         data = utf8_lines(block, self.name)
         wanted = frozenset(self.columns)
+        paths = {name: parse_path(name) for name in self.columns}
         decoded = _line_by_line(
-            data, block.first, self.line_bytes, lambda members: _flat_texts(members, wanted)
+            data,
+            block.first,
+            self.line_bytes,
+            lambda members: _read_paths(members, paths, _flat_texts(members, wanted)),
         )
         absent = [name for name in self.columns if name not in decoded.frame.columns]
         frame = decoded.frame.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
@@ -268,6 +273,53 @@ def _line_by_line(
             reason, detail, field = wrong.args
             rejected.append(Rejection(row, reason, detail, field=field))
     return Decoded(_frame(rows), rejected, LinesOf(data, first))
+
+
+def _read_paths(
+    members: dict[str, Any], paths: Mapping[str, tuple[Step, ...]], texts: dict[str, str]
+) -> dict[str, str]:
+    """The texts of a row with those at the paths that lead through lists, quoted keys or texts."""
+    for name, steps in paths.items():
+        if name not in texts and len(steps) > 1:
+            value = _walk(members, steps)
+            if value is not None:
+                plain = str(value) if isinstance(value, str) else json.dumps(value)
+                texts[name] = _text(plain, Reason.INVALID_TEXT, name)
+    return texts
+
+
+def _walk(value: Any, steps: Sequence[Step]) -> Any:
+    """What stands at the end of a path, or None. A text that is JSON is gone into."""
+    for step in steps:
+        here = _parsed(value) if isinstance(value, str) else value
+        match step:
+            case str():
+                value = here.get(step) if isinstance(here, dict) else None
+            case int():
+                found = isinstance(here, list) and step < len(here)
+                value = here[step] if found else None
+            case _:
+                value = next((each for each in _members(here) if _is_chosen(each, step)), None)
+    return value
+
+
+def _members(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _is_chosen(value: Any, step: Chosen) -> bool:
+    return isinstance(value, dict) and value.get(step.member) == step.text
+
+
+def _parsed(text: str) -> Any:
+    if text[:1] not in {"{", "["}:
+        return None
+    try:
+        return json.loads(
+            text, parse_float=_Number, parse_int=_Number, object_pairs_hook=_no_repeated_key
+        )
+    except (ValueError, RecursionError):
+        return None
 
 
 def _flat_texts(

@@ -8,7 +8,8 @@ import polars as pl
 from meterlake.model.column_hints import meant_by
 from meterlake.model.columns import join_names
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.mapping import Mapping, When
+from meterlake.model.mapped_columns import ColumnMapping
+from meterlake.model.mapping import Mapping, When, constant_text
 from meterlake.model.measurement import (
     CATEGORY_KEYS,
     FIELDS_KEY,
@@ -17,6 +18,7 @@ from meterlake.model.measurement import (
     UNKNOWN_COLUMN,
 )
 from meterlake.model.rejection import Reason
+from meterlake.stages.ingest.mapped_columns import read_instants, read_text
 
 _REQUIRED: Final = ("meter", "account", "ts")
 
@@ -126,23 +128,31 @@ def _map_columns(
     frame: pl.DataFrame, mapping: Mapping, index: int, account: str | None
 ) -> pl.DataFrame:
     rule = mapping.measurements[index]
-    code = pl.col(mapping.account.column) if mapping.account.column else pl.lit(account, pl.String)
     fixed = {
         "meter": pl.lit(rule.meter),
-        "account": code,
+        "account": _account(frame, mapping, account),
         "uid": _uid(mapping, index),
-        "ts": pl.col(mapping.ts),
-        "ets": pl.col(mapping.ets) if mapping.ets else pl.lit(None, pl.String),
+        "ts": read_instants(frame, mapping.ts),
+        "ets": read_instants(frame, mapping.ets) if mapping.ets else pl.lit(None, pl.String),
     }
-    fields = {name: pl.col(column) for name, column in rule.fields.items()}
+    read = {name: read_text(frame, each, mapping.nulls) for name, each in rule.fields.items()}
+    fields: dict[str, pl.Expr | pl.Series] = {**read}
     fields |= {
-        name: pl.coalesce(pl.col(rule.fields[name]).cast(pl.String), pl.lit(str(value)))
+        name: read[name].cast(pl.String).fill_null(constant_text(value))
         for name, value in rule.defaults.items()
     }
-    fields |= {name: pl.lit(str(value)) for name, value in rule.constants.items()}
+    fields |= {name: pl.lit(constant_text(value)) for name, value in rule.constants.items()}
     return frame.select(
         "row", *(expression.alias(name) for name, expression in (fixed | fields).items())
     )
+
+
+def _account(frame: pl.DataFrame, mapping: Mapping, account: str | None) -> pl.Expr | pl.Series:
+    told = mapping.account
+    if told.column is None:
+        return pl.lit(account, pl.String)
+    column = ColumnMapping(column=told.column, trim=told.trim, case=told.case)
+    return read_text(frame, column, mapping.nulls)
 
 
 def _uid(mapping: Mapping, index: int) -> pl.Expr:
