@@ -22,6 +22,7 @@ INSTANT_PATTERN: Final = (
     r"(?:Z|[+-](?:(?:0[0-9]|1[0-7]):?[0-5][0-9]|18:?00|0[0-9]|1[0-8]))?"
 )
 _INSTANT = re.compile(INSTANT_PATTERN)
+DAY_PATTERN: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _OFFSET_ZONE = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-5][0-9]))?")
 
 FUTURE_TOLERANCE: Final = timedelta(minutes=5)

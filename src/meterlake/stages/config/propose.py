@@ -9,7 +9,9 @@ that looks like an id, as an export has it, is the id that the entity gets.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -18,6 +20,8 @@ from pydantic import ValidationError
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import Invalid, MeterlakeError, Required, UnknownField
 from meterlake.model.ids import CODE_MAX, derived_id, is_id
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import zone
 from meterlake.model.problems import locate_error, problems, refuse, suggest_name, unknown_names
 from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import (
@@ -27,8 +31,10 @@ from meterlake.model.resources import (
     code_of,
     in_order,
     natural_key,
+    resource_of,
     wire_name,
 )
+from meterlake.stages.config.days import begin_days
 
 ID: Final = "id"
 # Where editors find the schema of a file.
@@ -90,6 +96,9 @@ class _Proposing:
         # Of all kinds: no two entities get the same id.
         self.ids = {id_ for names in self.names.values() for id_ in names.ids}
         self.problems: list[MeterlakeError] = []
+        settings = next(configuration.all(OrganizationConfig), None)
+        # Where days begin; files may say so themselves.
+        self.local: tzinfo = zone(settings.entity.timezone) if settings else UTC
 
     def _stored_names(self, resource: Resource) -> _Names:
         names = _Names()
@@ -175,6 +184,12 @@ class _Proposing:
         if item.code is not None:
             names.by_code[item.code] = id
 
+    def move_to(self, items: Iterable[_Item]) -> None:
+        """Have days begin in the time zone that the documents give the organization, if any does."""
+        for item in items:
+            with suppress(Invalid):  # The settings' own rule says what is wrong.
+                self.local = zone(str(item.document["timezone"]))
+
     def refuse_unknown(self, item: _Item) -> None:
         """Note every name that means nothing, as a problem."""
         fields = {name: value for name, value in item.document.items() if name != ID}
@@ -186,6 +201,7 @@ class _Proposing:
             **self._stored(item),
             **{name: value for name, value in item.document.items() if name != ID},
         }
+        document = begin_days(item.resource.entity, document, self.local)
         for path, kind in item.resource.refs.items():
             self._resolve(document, path.split("."), kind, item.place)
         try:
@@ -289,6 +305,8 @@ def propose(
     if not allow_unknown:
         for item in (each for listed in items.values() for each in listed):
             proposing.refuse_unknown(item)
+    settings = items.get(resource_of(OrganizationConfig).name, ())
+    proposing.move_to(item for item in settings if item.document.get("timezone") is not None)
     proposals = [
         proposal for row in in_order() for proposal in proposing.run(items.get(row.name, ()))
     ]

@@ -1,5 +1,5 @@
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import get_origin
@@ -359,3 +359,26 @@ def test_lists_that_may_be_empty_may_be_left_out():
         if not any(getattr(each, "min_length", 0) for each in field.metadata)
     }
     assert needed == set()
+
+
+def test_a_day_is_its_beginning_in_the_time_zone_of_the_organization(state, org):
+    """Also in that of the same files, and of instants within other things."""
+    documents = changed("pricings", startDate="2026-07-01")
+    documents += [Document("settings.yaml", {"organizationConfig": {"timezone": "Asia/Tokyo"}})]
+    del documents[0].content["organizationConfig"]
+
+    changes = apply(state, org, documents, "t")
+    found = [each for each in changes if each.kind == "pricings"]
+
+    with state.reading(org) as reader:
+        [pricing] = reader.all(Pricing)
+    assert pricing.entity.start_date == datetime(2026, 6, 30, 15, tzinfo=UTC)
+    assert [each.action for each in found] == [ChangeAction.CREATED]
+    again = apply(state, org, documents, "t")
+    assert actions(again) == {ChangeAction.UNCHANGED}
+
+
+@pytest.mark.parametrize("day", ["2026-02-30", "0000-01-01", "2026-7-1", "yesterday"])
+def test_what_is_no_day_is_no_instant(state, org, day):
+    with pytest.raises(Invalid, match="startDate"):
+        apply(state, org, changed("pricings", startDate=day), "t")

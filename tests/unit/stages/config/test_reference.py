@@ -84,7 +84,7 @@ def test_a_row_says_type_rule_default_and_meaning():
         "| `planTemplateId` | text | **required** |  | The code or `id` of an entity of `planTemplates`. |",
         '| `timezone` | text | 1 to 80 characters | `"UTC"` | Where its days and months begin and end. |',
         "| `daysBeforeBillDue` | whole number | more than 0; at most 36525 |",
-        "| `endDate` | instant |  |  | Until when, exclusive; absent for ever. |",
+        "| `endDate` | instant or date |  |  | Until when, exclusive; absent for ever. |",
     ):
         assert row in page, row
     assert "- A pricing belongs to a plan or to a template.\n" in page
@@ -146,7 +146,7 @@ def wrong(name, /, **changes):
         wrong("meters", dataFields=[]),
         wrong("meters", dataFields=None),
         wrong("plans", planTemplateId=5),
-        wrong("pricings", startDate="2026-01-01"),
+        wrong("pricings", startDate="2026-1-1"),
         wrong("pricings", startDate="yesterday"),
         wrong("pricings", cumulative="yes"),
         wrong("pricings", pricingBands=[{"lowerLimit": -1, "fixedPrice": 0, "unitPrice": 1}]),

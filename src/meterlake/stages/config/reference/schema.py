@@ -14,7 +14,7 @@ from meterlake.model.entity import Entity
 from meterlake.model.examples import EXAMPLES
 from meterlake.model.ids import CODE_MAX
 from meterlake.model.meanings import field_meaning
-from meterlake.model.period import INSTANT_PATTERN
+from meterlake.model.period import DAY_PATTERN, INSTANT_PATTERN
 from meterlake.model.resources import CONFIG, RESOURCES, Resource
 
 Schema = dict[str, Any]
@@ -36,6 +36,7 @@ _LABEL: Final = (
     "A name for an entity without a code: other entities of the files refer to it by that."
 )
 _REFERENCE: Final[Schema] = {"type": "string", "minLength": 1}
+_DAY: Final = {"format": "date", "pattern": f"^{DAY_PATTERN.pattern}$"}
 _DROPPED: Final = frozenset({"title"})
 
 
@@ -193,8 +194,11 @@ def _plain(schema: Any) -> Any:
     if schema.get("format") == "uuid":
         return {**_REFERENCE, **{k: v for k, v in schema.items() if k == "description"}}
     if schema.get("format") == "date-time":
-        rest = {key: value for key, value in schema.items() if key not in _DROPPED}
-        return {**rest, "pattern": f"^(?:{INSTANT_PATTERN})$"}
+        gone = {*_DROPPED, "type", "format"}
+        rest = {key: value for key, value in schema.items() if key not in gone}
+        instant = {"format": "date-time", "pattern": f"^(?:{INSTANT_PATTERN})$"}
+        # In files a day is its beginning.
+        return {**rest, "anyOf": [{"type": "string", **each} for each in (instant, _DAY)]}
     found: Schema = {
         str(_BOUNDS.get(key, key)): _plain(value) if isinstance(value, dict | list) else value
         for key, value in schema.items()
