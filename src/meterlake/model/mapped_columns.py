@@ -19,14 +19,14 @@ _DIRECTIVES: Final = frozenset("YymdbBjHIMSfpzaA%")
 _SAMPLE: Final = datetime(2026, 11, 24, 13, 45, 12, tzinfo=timezone(timedelta(hours=2)))
 
 
-class Part(BaseModel):
+class MappingPart(BaseModel):
     """A part of a mapping."""
 
     # A misspelt member of a mapping would silently lose usage: unknown ones are refused.
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ColumnMapping(Part):
+class ColumnMapping(MappingPart):
     """A column, and how its texts are written."""
 
     column: Text = Field(description="The column, or the path of a member.")
@@ -34,7 +34,7 @@ class ColumnMapping(Part):
     case: Literal["lower", "upper"] | None = Field(None, description="Texts are written so.")
 
 
-class InstantMapping(Part):
+class InstantMapping(MappingPart):
     """A column of instants that are not written as ISO 8601 in UTC."""
 
     column: Text = Field(description="The column, or the path of a member.")
@@ -91,14 +91,14 @@ def column_of(mapped: str | ColumnMapping | InstantMapping) -> str:
     return mapped if isinstance(mapped, str) else mapped.column
 
 
-class Chosen(NamedTuple):
+class ChosenMember(NamedTuple):
     """A step of a path to the member of a list whose own member has a text: `[key=tenant.id]`."""
 
     member: str
     text: str
 
 
-Step = str | int | Chosen
+Step = str | int | ChosenMember
 
 _STEP: Final = re.compile(
     r'(?:^|\.)(?:"(?P<quoted>[^"]+)"|(?P<plain>[^".\[\]]+))'
@@ -110,7 +110,7 @@ def parse_path(column: str) -> tuple[Step, ...]:
     """The steps of a path in JSON; of what is none the text itself is the only one.
 
     >>> parse_path('resource."service.name"'), parse_path("attributes[key=http.route].value")
-    (('resource', 'service.name'), ('attributes', Chosen(member='key', text='http.route'), 'value'))
+    (('resource', 'service.name'), ('attributes', ChosenMember(member='key', text='http.route'), 'value'))
     """
     steps: list[Step] = []
     position = 0
@@ -122,7 +122,7 @@ def parse_path(column: str) -> tuple[Step, ...]:
         if match["index"]:
             steps.append(int(match["index"]))
         elif match["member"]:
-            steps.append(Chosen(match["member"], match["text"] or match["bare"] or ""))
+            steps.append(ChosenMember(match["member"], match["text"] or match["bare"] or ""))
         else:
             steps.append(match["quoted"] or match["plain"])
     return tuple(steps)

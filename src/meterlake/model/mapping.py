@@ -11,7 +11,7 @@ from pydantic import Field, Strict, ValidationError, model_validator
 
 from meterlake.model import measurement, wire
 from meterlake.model.errors import Invalid, UnreadableMapping
-from meterlake.model.mapped_columns import TAGS, AColumn, AnInstant, Part, Text, column_of
+from meterlake.model.mapped_columns import TAGS, AColumn, AnInstant, MappingPart, Text, column_of
 from meterlake.model.money import plain
 from meterlake.model.patterns import describe_mismatch
 
@@ -21,7 +21,7 @@ _FIELD_COLUMN: Final = re.compile(rf"(?:{'|'.join(measurement.CATEGORY_KEYS)})\.
 Constant = str | int | Annotated[Decimal, Strict()]
 
 
-class AccountMapping(Part):
+class AccountMapping(MappingPart):
     """Where the account code comes from: exactly one of the three."""
 
     column: Text | None = Field(None, description="A column of the file.")
@@ -44,7 +44,7 @@ class AccountMapping(Part):
         return self
 
 
-class When(Part):
+class When(MappingPart):
     """Which rows become this measurement: all conditions must hold."""
 
     present: tuple[Text, ...] = Field((), description="Columns that must have a value.")
@@ -52,7 +52,7 @@ class When(Part):
     equals: dict[Text, str] = Field(default_factory=dict, description="Columns and their texts.")
 
 
-class MeasurementRule(Part):
+class MeasurementRule(MappingPart):
     """One measurement that a row becomes."""
 
     meter: Text = Field(description="The meter's code.")
@@ -79,7 +79,7 @@ class MeasurementRule(Part):
         return self
 
 
-class Mapping(Part):
+class Mapping(MappingPart):
     """A declared way from the rows of one kind of file to measurements."""
 
     name: Text

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from meterlake.model.mapped_columns import Chosen, Step, parse_path
+from meterlake.model.mapped_columns import ChosenMember, Step, parse_path
 from meterlake.model.measurement import (
     CATEGORY_KEYS,
     FIELDS_KEY,
@@ -307,7 +307,7 @@ def _members(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _is_chosen(value: Any, step: Chosen) -> bool:
+def _is_chosen(value: Any, step: ChosenMember) -> bool:
     return isinstance(value, dict) and value.get(step.member) == step.text
 
 
