@@ -24,6 +24,7 @@ from meterlake.pipeline.events.upload_alerts import report_no_file
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.file_jobs import (
+    ALL_REJECTED,
     NEVER_USED,
     WRONG_LENGTH,
     Work,
@@ -271,12 +272,22 @@ def _ingest(work: Work) -> Receipt | None:
     delivery = Delivery(upload.id, upload.name, upload.arrived)
     receipt = ingest_file(work.stores, upload.org_id, path, delivery, progress=work.go_on)
     mark_step("uploads.ingested")
-    if receipt.status == "done":
-        work.finish(JobStatus.COMPLETE, _counts(receipt))
-    else:
+    if receipt.status != "done":
         why = failure(str(receipt.reason), receipt.detail or "")
         work.finish(JobStatus.FAILED, _counts(receipt) | why)
+    elif receipt.received and receipt.rejected == receipt.received:
+        # Whoever asks for nothing but the status would believe that it was counted.
+        work.finish(JobStatus.FAILED, _counts(receipt) | failure(ALL_REJECTED, _reasons(receipt)))
+    else:
+        work.finish(JobStatus.COMPLETE, _counts(receipt))
     return receipt
+
+
+def _reasons(receipt: Receipt) -> str:
+    """Why all rows of a file were rejected, the most frequent reason first."""
+    listed = sorted(receipt.reasons.items(), key=lambda item: (-item[1], item[0]))
+    counts = ", ".join(f"{reason} {count:,}" for reason, count in listed)
+    return f"none of {receipt.received:,} rows came in ({counts})"
 
 
 def _counts(receipt: Receipt) -> dict[str, Any]:

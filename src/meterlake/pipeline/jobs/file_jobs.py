@@ -26,6 +26,7 @@ from meterlake.stores.state.ingest.uploads import Upload, unfinished_files
 NEVER_USED: Final = "NotUploaded"
 WRONG_LENGTH: Final = "WrongLength"
 GONE: Final = "FileGone"
+ALL_REJECTED: Final = "AllRowsRejected"
 _BLOCK: Final = 1 << 20
 # Of one organization; each is a row that every look of the worker reads.
 UNFINISHED_MAX: Final = 10_000

@@ -435,3 +435,21 @@ def test_the_worker_runs_jobs_until_it_is_stopped(home):
     go_round(UPLOADS, home.stores, stop, every=0)
 
     assert job(home, id_)["status"] == "succeeded"
+
+
+def test_an_upload_of_which_every_row_was_rejected_has_not_succeeded(home):
+    rows = [wire_row("u1", "x"), wire_row("u2", "y"), wire_row("u3", meter="nothing")]
+    wrong = uploaded(home, json.dumps(rows).encode())
+    some = uploaded(home, json.dumps([*rows, wire_row("u4")]).encode())
+    known = uploaded(home, json.dumps([wire_row("u4"), rows[0]]).encode())
+
+    assert len(work(home)) == 3
+
+    found = job(home, wrong)
+    assert (found["status"], found["totalRows"], found["failedRows"]) == ("failed", 3, 3)
+    assert found["failureReason"] == (
+        "AllRowsRejected: none of 3 rows came in (InvalidNumber 2, UndefinedMeter 1)"
+    )
+    assert job(home, some)["status"] == "succeeded"
+    # Its row came in before.
+    assert (job(home, known)["status"], job(home, known)["processedRows"]) == ("succeeded", 1)
