@@ -24,16 +24,20 @@ def find_ignored(columns: Sequence[str], read: Collection[str]) -> list[str]:
     return [each for each in columns if each and each not in read and not each.startswith(_DERIVED)]
 
 
-def suggestions(columns: Iterable[str], fields: Iterable[str]) -> dict[str, str | None]:
+def suggestions(
+    columns: Iterable[str], fields: Iterable[str], read: Collection[str]
+) -> dict[str, str | None]:
     """By column: the name of ours that is perhaps meant, or None.
 
     Args:
         columns: The columns that are not read.
         fields: The columns of the fields of all meters: `measure.count`.
+        read: The columns that are read: they are there, so nobody means them.
     """
     known = sorted(fields)
     by_code = {name.partition(".")[2].casefold(): name for name in reversed(known)}
-    return {each: _suggestion(each, by_code, known) for each in columns}
+    meant = {each: _suggestion(each, by_code, known) for each in columns}
+    return {each: None if name in read else name for each, name in meant.items()}
 
 
 def _suggestion(column: str, by_code: Mapping[str, str], known: Sequence[str]) -> str | None:

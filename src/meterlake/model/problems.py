@@ -1,7 +1,7 @@
 """How what is wrong with an entity is put into words, where it is, and how it is raised."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, TypeVar, get_args
 
@@ -166,26 +166,36 @@ class Unknown(NamedTuple):
         place: Where it stands: `address.street`.
         value: What was written there.
         known: The names that fields have there.
+        given: The names that stand there.
     """
 
     place: str
     value: Any
     known: tuple[str, ...]
+    given: frozenset[str] = frozenset()
 
     def error(self, place: str) -> UnknownField:
         """The name as a problem of an entity at a place, with the name that may be meant."""
         name = self.place.rpartition(".")[2]
-        return UnknownField(f"{place}.{self.place}", self.value, suggest_name(name, self.known))
+        return UnknownField(
+            f"{place}.{self.place}", self.value, suggest_name(name, self.known, self.given)
+        )
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Which of the known names an unknown one may stand for, in words."""
+def suggest_name(name: str, known: Iterable[str], given: Collection[str] = ()) -> str:
+    """Which of the known names an unknown one may stand for, in words.
+
+    Args:
+        name: The unknown name.
+        known: Those that may stand there.
+        given: Those that stand there already: nobody means them.
+    """
     listed = list(known)
     if name in _ENVELOPE:
         return "meterlake writes it by itself; leave it out"
     by_lower = {each.lower(): each for each in listed}
     near = get_close_matches(name.replace("_", "").lower(), by_lower, n=1, cutoff=_LIKE)
-    if near:
+    if near and by_lower[near[0]] not in given:
         return f"did you mean {by_lower[near[0]]!r}?"
     return f"one of {', '.join(listed)}" if listed else "nothing may stand here"
 
@@ -197,7 +207,7 @@ def unknown_names(kind: type[Value], document: Any) -> Iterator[Unknown]:
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
     for name, value in document.items():
         if name not in fields:
-            yield Unknown(str(name), value, tuple(fields))
+            yield Unknown(str(name), value, tuple(fields), frozenset(map(str, document)))
             continue
         inner = _value_type(fields[name].annotation)
         if inner is None:

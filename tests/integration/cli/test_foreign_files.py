@@ -64,10 +64,10 @@ def test_a_mapping_finds_it_too_unless_it_says_which(ingest, tmp_path):
 
 
 def test_columns_that_nobody_reads_are_named_with_what_was_perhaps_meant(ingest, opened):
-    header = "meter,account,id,ts,measure.gb,where.region,region,mesure.gb,note,derived.x,\n"
-    code, line = ingest("columns.csv", f"{header}egress,acme,i,{TS},1,eu,eu,2,hello,5,\n")
+    header = "meter,account,id,ts,region,mesure.gb,note,derived.x,\n"
+    code, line = ingest("columns.csv", f"{header}egress,acme,i,{TS},eu,2,hello,5,\n")
 
-    assert (code, line["accepted"]) == (0, 1)
+    assert (code, line["rejected"]) == (0, 1)
     assert {each["name"]: each["suggestion"] for each in line["ignoredColumns"]} == {
         "id": "uid",
         "region": "where.region",
@@ -79,6 +79,16 @@ def test_columns_that_nobody_reads_are_named_with_what_was_perhaps_meant(ingest,
     assert [line["detail"]] in [
         [each] for [each] in opened.query("SELECT detail FROM lake.source WHERE detail IS NOT NULL")
     ]
+
+
+def test_a_column_that_is_there_is_not_what_another_one_means(ingest):
+    header = "meter,account,uid,ts,measure.gb,where.region,count,customer,region,mesure.gb\n"
+    code, line = ingest("there.csv", f"{header}egress,acme,there,{TS},1,eu,3,acme,eu,2\n")
+
+    assert (code, line["accepted"]) == (0, 1)
+    assert {each["name"]: each["suggestion"] for each in line["ignoredColumns"]} == dict.fromkeys(
+        ("count", "customer", "region", "mesure.gb")
+    )
 
 
 def test_a_needed_column_that_is_missing_is_looked_for_among_the_others(ingest):

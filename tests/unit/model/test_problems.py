@@ -112,3 +112,11 @@ def test_names_that_mean_nothing_are_found_at_every_depth():
 
 def places(kind, document):
     return [each.place for each in unknown_names(kind, document)]
+
+
+def test_a_name_that_is_there_is_not_what_another_one_means():
+    [unknown] = unknown_names(Account, {**GOOD, "nmae": "Acme"})
+    assert "did you mean" not in str(unknown.error("accounts[0]"))
+    del (document := {**GOOD, "nmae": "Acme"})["name"]
+    [unknown] = unknown_names(Account, document)
+    assert "did you mean 'name'?" in str(unknown.error("accounts[0]"))

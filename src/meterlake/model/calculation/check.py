@@ -1,6 +1,7 @@
 """What can be known to be wrong before a calculation is computed: its names and its types."""
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from meterlake.model.calculation.functions import FUNCTIONS, SPECIAL
 from meterlake.model.calculation.mistakes import InvalidCalculation, nearest
@@ -21,6 +22,7 @@ from meterlake.model.calculation.types import (
     Type,
     type_of,
 )
+from meterlake.model.money import parse_number, plain
 
 
 def check(node: Node, scope: CalculationScope, expected: Type | None = None) -> Type:
@@ -83,9 +85,29 @@ def _chain(node: Chain, scope: CalculationScope) -> Type:
         _need(at, found, _LEFT.get(operator, _ANY), f"`{operator}`")
         right = _type(operand, scope)
         allowed = _LEFT.get(operator, _ANY)
+        if operator in _COMPARISONS and {found, right} == {Type.NUMBER, Type.TEXT}:
+            raise _uncomparable(operator, at, operand, found, right)
         _need(operand, right, allowed if found == Type.NULL else {found}, f"`{operator}`", allowed)
         found, at = _result(operator, found, right), operand
     return found
+
+
+def _uncomparable(
+    operator: str, left: Node, right: Node, found: Type, other: Type
+) -> InvalidCalculation:
+    """A text is compared with a number: what is constant is written as the other, else a number."""
+    rule = f"`{operator}` needs {found} on both sides, not {other}"
+    text, number = (left, right) if found == Type.TEXT else (right, left)
+    hint: str | None = f"toNumber({text.key if isinstance(text, Name) else '…'})"
+    if isinstance(text, Literal) and isinstance(text.value, str):
+        hint = text.value if parse_number(text.value) is not None else None
+    elif (
+        isinstance(number, Literal)
+        and isinstance(number.value, Decimal)
+        and operator in {"==", "!="}
+    ):
+        hint = f'"{plain(number.value)}"'
+    return InvalidCalculation(rule, right.column, hint)
 
 
 def _result(operator: str, left: Type, right: Type) -> Type:
@@ -173,6 +195,7 @@ _ANY = frozenset(Type)
 _NUMBERS = frozenset({Type.NUMBER})
 _BOOLEANS = frozenset({Type.BOOLEAN})
 _ORDERED = frozenset({Type.NUMBER, Type.TEXT, Type.INSTANT})
+_COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">="})
 _LEFT = {
     "OR": _BOOLEANS,
     "AND": _BOOLEANS,

@@ -1,6 +1,6 @@
 """Mapping files: read, checked, and found for a file by its name."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -65,7 +65,7 @@ def mapping_problems(stores: Stores, org_id: str, mapping: Mapping) -> list[str]
         fields = {each.column for each in meter.fields}
         given = {**rule.fields, **rule.constants}
         found += [
-            f"{place}: meter {rule.meter!r} has no field {name!r}{_near(name, fields)}"
+            f"{place}: meter {rule.meter!r} has no field {name!r}{_near(name, fields, given)}"
             for name in given
             if name not in fields
         ]
@@ -76,9 +76,9 @@ def mapping_problems(stores: Stores, org_id: str, mapping: Mapping) -> list[str]
     return found
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _near(name: str, known: Iterable[str], given: Collection[str] = ()) -> str:
     meant = nearest(name, known)
-    return f"; did you mean {meant!r}?" if meant else ""
+    return f"; did you mean {meant!r}?" if meant and meant not in given else ""
 
 
 def claiming(mappings: Iterable[Mapping], name: str) -> Mapping | None:

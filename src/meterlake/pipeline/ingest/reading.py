@@ -282,9 +282,10 @@ def _note_ignored(reading: Reading, columns: list[str]) -> None:
     """Note the columns that nobody reads; a mapping leaves out what it does not want."""
     if reading.mapping is not None:
         return
-    others = find_ignored(columns, shape.wanted_columns(columns, None))
+    read = shape.wanted_columns(columns, None)
+    others = find_ignored(columns, read)
     fields = {each.column for meter in reading.meters.values() for each in meter.fields}
-    reading.ignored.update(suggestions(others, fields))
+    reading.ignored.update(suggestions(others, fields, read))
 
 
 def _first_line(text: Iterator[bytes], reading: Reading) -> tuple[bytes, Iterator[bytes]]:
