@@ -109,6 +109,7 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
         "failureCount": INT,
         "failures": ARRAY,
         "lastDateInBillingPeriod": STRING,
+        "message": STRING,
         "monthEpoch": STRING,
         "pending": INT,
         "status": STRING,

@@ -7,7 +7,11 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "api.md"
 
 
 def test_the_program_of_the_document_runs(server):
-    program = "\n".join(re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL))
+    # What has a mark is a program of its own: tests/integration/api/test_api_page.py runs it.
+    text = re.sub(
+        r"<!-- runs: \w+ -->\n```python\n.*?```", "", DOCUMENT.read_text(), flags=re.DOTALL
+    )
+    program = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     own = {
         'base_url="http://127.0.0.1:8000"': f'base_url="{server.url}"',
         'api_key="..."': f'api_key="{server.key}"',

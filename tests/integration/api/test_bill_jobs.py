@@ -524,3 +524,58 @@ def test_the_worker_of_a_home_runs_the_jobs_that_are_asked_for(server, jobs):
     job = jobs.retrieve(made.id)
     assert (job.status, job.total, job.pending) == ("COMPLETE", 2, 0)
     assert sorted(job.bill_ids) == sorted(each.id for each in stored(server).values())
+
+
+def told_at_the_end(sdk, job):
+    """What the job says, as the event of its end says it, too."""
+    ended = sdk.bill_jobs.retrieve(job.id)
+    assert ended.status == "COMPLETE"
+    events = sdk.events.list(event_name="billing.billjob.updated", resource_id=job.id).data
+    said = {each.m3ter_event["eventData"]["newDto"].get("message") for each in events}
+    message = ended.to_dict().get("message")
+    assert said == ({message} if message is None else {message, None})
+    return message
+
+
+def test_a_job_that_makes_no_bill_says_why(server):
+    sdk, ids = server.sdk(), accounts(server)
+    configure(
+        server.stores,
+        server.org_id,
+        accounts=[{"code": "idle", "name": "Idle", "emailAddress": "a@idle.example"}],
+    )
+    cases = {
+        (ids["acme"],): "No bill was made: acme: its next bill is of 2026-10-01",
+        (
+            accounts(server)["idle"],
+        ): "No bill was made: idle: it is on no plan that has a bill of 2026-09-15",
+        (): "No bill was made: acme: its next bill is of 2026-10-01; "
+        "bolt: its next bill is of 2026-10-01",
+    }
+    for chosen, message in cases.items():
+        named = {"account_ids": list(chosen)} if chosen else {}
+        job = sdk.bill_jobs.create(**named, bill_date=date(2026, 9, 15))
+        run(server, job)
+        assert told_at_the_end(sdk, job) == message
+
+
+def test_a_job_whose_accounts_cannot_all_be_billed_says_who_and_why(server):
+    sdk, ids = server.sdk(), accounts(server)
+    refuse_bills(server, "bolt")
+    both = sdk.bill_jobs.create(bill_date=date(2026, 10, 1))
+    run(server, both)
+    assert told_at_the_end(sdk, both) == f"Not billed: bolt: {REFUSED}"
+    alone = sdk.bill_jobs.create(account_ids=[ids["bolt"]], bill_date=date(2026, 10, 1))
+    run(server, alone)
+    assert told_at_the_end(sdk, alone) == f"No bill was made: bolt: {REFUSED}"
+    billed = sdk.bill_jobs.create(account_ids=[ids["acme"]], bill_date=date(2026, 10, 1))
+    run(server, billed)
+    assert told_at_the_end(sdk, billed) is None
+
+
+def test_a_job_of_an_organization_without_plans_says_so(bare):
+    sdk = bare.sdk()
+    job = sdk.bill_jobs.create(bill_date=date(2026, 10, 1))
+    run(bare, job)
+    message = "No bill was made: no account is on a plan that has a bill of 2026-10-01"
+    assert told_at_the_end(sdk, job) == message

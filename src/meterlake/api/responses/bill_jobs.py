@@ -51,3 +51,4 @@ class BillJobResponse(Envelope):
     error: Text | None = None
     failures: tuple[BillJobFailure, ...] | None = None
     failure_count: Integer | None = None
+    message: Text | None = None

@@ -41,9 +41,11 @@ from meterlake.model.unbilled import Uncovered
 from meterlake.pipeline.billing.bill_job_documents import (
     COUNTED,
     HELD,
+    MESSAGE,
     PENDING,
     STATUSES,
     TOTAL,
+    describe_missing_bills,
     job_document,
 )
 from meterlake.pipeline.billing.bucket_tasks import TaskBuckets
@@ -479,6 +481,13 @@ def _complete(stores: Stores, job: Job, result: BillResult, *, shown: bool = Fal
     job.result = summary(result) | {HELD: held_accounts(result)}
     if shown:
         job.result[SHOWN] = [each.version for each in result.bills if each.would_be is None]
+    order = BillOrder.from_wire(job.parameters)
+    if order.makes_bills:
+        with stores.state.reading(job.org_id) as reader:
+            names = account_names.by_id(reader, order.chosen_accounts or ())
+        codes = [each.code for each in names.values()]
+        told = describe_missing_bills(result, codes, order.request.bill_date)
+        job.result |= {} if told is None else {MESSAGE: told}
     _end(stores, job)
 
 
