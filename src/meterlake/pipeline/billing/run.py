@@ -452,6 +452,12 @@ def _with_other_sources(transaction: Transaction, batch: Sequence[AccountBills])
 
 
 def _to_billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
+    if outcome.billed_by is not None:
+        reason = (
+            f"has the bill {outcome.billed_by} of {bill.bill_date} already, made before"
+            " consolidateBills was changed: delete that one to have its charges on a new bill"
+        )
+        return Failure(bill.account_id, bill.account_code, reason)
     if outcome.bill_id is None:
         reason = f"has no bill until {bill.end_date}, and the bill lock date allows none"
         return Failure(bill.account_id, bill.account_code, reason)

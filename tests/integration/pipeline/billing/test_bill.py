@@ -284,12 +284,15 @@ def under_contracts(home):
     )
 
 
-def every_bill(home):
+def stored_bills(home):
     with home.stores.state.reading(home.org_id) as reader:
-        found = bills.of_period(reader, "2026-09")
+        return bills.of_period(reader, "2026-09")
+
+
+def every_bill(home):
     return sorted(
         (each.content.body["accountCode"], each.content.key.frequency, each.content.total)
-        for each in found
+        for each in stored_bills(home)
     )
 
 
@@ -309,16 +312,24 @@ def test_a_contract_with_an_exclusive_key_has_a_bill_of_its_own(home):
     assert {each.stored.value for each in again.bills} == {"unchanged"}
 
 
-def test_consolidated_bills_are_new_and_leave_those_of_before(home):
+@pytest.mark.parametrize("first", [False, True], ids=["consolidated", "not any more"])
+def test_bills_of_before_are_charged_once_whatever_is_consolidated(home, first):
+    """They stay, and nothing of them stands on another bill until somebody deletes them."""
+    kinds = ("MIXED", "MONTHLY") if first else ("MONTHLY", "MIXED")
+    settings(home, consolidateBills=first)
     run(home, accounts=["bolt"])
-    settings(home, consolidateBills=True)
+    settings(home, consolidateBills=not first)
 
-    outcome, again = run(home), run(home)
+    outcome = run(home)
 
-    assert every_bill(home) == [
-        ("acme", "MIXED", D("73.50")),
-        ("bolt", "MIXED", D("131.00")),
-        ("bolt", "MONTHLY", D("131.00")),
-    ]
-    assert {each.stored.value for each in outcome.bills} == {"created"}
-    assert {each.stored.value for each in again.bills} == {"unchanged"}
+    assert every_bill(home) == sorted(
+        [("acme", kinds[1], D("73.50")), ("bolt", kinds[0], D("131.00"))]
+    )
+    [failure] = outcome.failures
+    [old] = [each for each in stored_bills(home) if each.content.key.frequency == kinds[0]]
+    assert (failure.account_code, old.id in failure.reason) == ("bolt", True)
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        bills.remove(transaction, old.id)
+    again = run(home)
+    assert again.failures == []
+    assert every_bill(home) == [("acme", kinds[1], D("73.50")), ("bolt", kinds[1], D("131.00"))]

@@ -5,7 +5,7 @@ What becomes of each bill is the same as with `bills.put`.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
@@ -19,6 +19,7 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.ledger import BillRank, Posting
 from meterlake.model.money import plain
 from meterlake.model.organization import PERIOD_SETTINGS
+from meterlake.model.pricing import BillingFrequency
 from meterlake.stores.state.billing.bill_events import note_row_event
 from meterlake.stores.state.billing.bill_versions import keep_versions
 from meterlake.stores.state.billing.bills import approval, with_bill_dates, with_memos
@@ -77,11 +78,12 @@ class BatchedBill:
     """A bill after the run, as it is stored: its id, and what became of it.
 
     Attributes:
-        bill_id: None if there is no bill, and the lock date allows none.
+        bill_id: None if there is no bill, because the lock date or another bill allows none.
         version: 0 if there is no bill.
         total: What it comes to, with the lines that people put on it.
         lines: How many lines that are.
         would_be: What it would come to; None if it is what was calculated.
+        billed_by: The bill that has the same charges: one is consolidated, the other is not.
     """
 
     bill_id: str | None
@@ -93,6 +95,7 @@ class BatchedBill:
     lines: int
     version: int = 0
     would_be: CalculatedTotal | None = None
+    billed_by: str | None = None
 
 
 def billed_keys(
@@ -233,6 +236,18 @@ class BillColumns:
             }
 
 
+# What bills of either kind charge for: by account, date and group, and whether it is consolidated.
+_Charges = tuple[str, date, str, bool]
+
+
+def _charges_of(key: BillKey, is_mixed: bool) -> _Charges:
+    return key.account_id, key.bill_date, key.grouping_key, is_mixed
+
+
+def _is_mixed(key: BillKey) -> bool:
+    return key.frequency == BillingFrequency.MIXED.value
+
+
 class _Chunk:
     """Bills that are looked up, compared and written together."""
 
@@ -247,6 +262,8 @@ class _Chunk:
             "outdated_by": None,
         }
         self.standing: dict[str, list[Posting]] = {}
+        # The bills that there are, by what they charge for.
+        self.others: dict[_Charges, str] = {}
         self.postings: list[NewPosting] = []
         self.settled: list[str] = []
         self.unchanged: list[str] = []
@@ -259,6 +276,7 @@ class _Chunk:
 
     def put(self) -> list[BatchedBill]:
         stored = self._read_stored()
+        self.others = {_charges_of(key, _is_mixed(key)): row.id for key, row in stored.items()}
         lines = self._stored_lines([row.id for row in stored.values()])
         self.standing = consumption_of(self.transaction, (row.id for row in stored.values()))
         bills = self._texts(stored)
@@ -300,8 +318,10 @@ class _Chunk:
         self, bill: BillColumns, row: Row[Any] | None, lines: dict[str, list[tuple[str, str]]]
     ) -> BatchedBill:
         if row is None:
-            if bill.closed:
-                return self._outcome(bill, None, BillOutcome.LOCKED, BillStatus.PENDING)
+            billed_by = self.others.get(_charges_of(bill.key, not _is_mixed(bill.key)))
+            if bill.closed or billed_by is not None:
+                refused = self._outcome(bill, None, BillOutcome.LOCKED, BillStatus.PENDING)
+                return replace(refused, billed_by=billed_by)
             return self._create(bill)
         locked = row.locked or bill.closed
         changed = self._corrections(bill, row.id, row.version + 1)
