@@ -89,7 +89,8 @@ def _find_late(
     from meterlake.pipeline.usage.late import late as look
 
     found = list_late(stores, org_id, period=period, account_codes=accounts or None)
-    known = {(each.period, each.account_code) for each in found if each.is_open}
+    late = (each for each in found if each.is_open and not each.is_correction)
+    known = {(each.period, each.account_code) for each in late}
     periods = [
         each
         for each in look(stores, org_id)

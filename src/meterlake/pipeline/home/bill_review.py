@@ -240,7 +240,10 @@ class _BillReview:
         if usage.difference is None:
             return f"usage came after the bill was made: {usage.status.value}"
         amount = self.currencies.money(usage.difference, usage.currency, sign=True)
-        return f"usage that came after the bill was made comes to {amount}: {usage.status.value}"
+        what = "usage that came after the bill was made comes to"
+        if usage.is_correction:
+            what = "memos of usage that the bill has by now are to be taken back,"
+        return f"{what} {amount}: {usage.status.value}"
 
     def _describe_jump(self, bill: BillTotals, code: str) -> ReviewFinding:
         usual, count = bill.usual, len(bill.earlier)
@@ -303,7 +306,7 @@ def _unseen(period: Late, noted: Sequence[LateUsage]) -> set[str]:
     """The accounts of a period for whose late usage nothing was noted, not even that it is open."""
     if period.last_received is None:
         return set()
-    seen = [each for each in noted if each.sources]
+    seen = [each for each in noted if each.sources and not each.is_correction]
     newest = max((source.last for each in seen for source in each.sources), default=None)
     if newest is None or newest < period.last_received:
         return period.accounts

@@ -1,18 +1,22 @@
 """Memos of late usage are taken back once their bill itself has what they carry, or has lost it."""
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
+from meterlake.cli import run
 from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bill_review import ReviewKind
 from meterlake.model.late_usage import LateSourceKind
 from meterlake.model.memos import CreditLineItem, DebitLineItem
 from meterlake.model.period import Month
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, get_memo, update_memo
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.memo_lines import line_id
 from tests.bills import use
@@ -324,6 +328,27 @@ def test_a_new_price_of_a_bill_that_is_made_again_is_charged_once_too(carried):
 
     assert totals(carried)[SEPTEMBER] == 31 + 2 * Decimal("47.5")
     assert billed(carried) == (31 + 2 * Decimal("47.5") + 31, 0)
+
+
+@pytest.mark.slow
+def test_what_is_to_be_taken_back_hides_nothing_that_came_later(carried, capsys):
+    lock(carried, "acme", OCTOBER)
+    bill_september(carried)
+    use(carried, ("more", "acme", 10))
+    at = ["--home", str(carried.stores.home), "--json"]
+    assert run(["late", *at]) == 0
+    lines = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
+
+    waiting = [(each["status"], each["difference"]) for each in lines if "status" in each]
+    assert ("WAITING", -5) in waiting
+    [period] = [each for each in lines if each.get("closedBy") == "bills"]
+    assert (period["period"], period["measurements"]) == ("2026-09", 1)
+    found = review_bills(carried.stores, carried.org_id, Month(2026, 9))
+    told = {each.detail for each in found if each.kind is ReviewKind.LATE_USAGE}
+    assert told == {
+        "memos of usage that the bill has by now are to be taken back, -5.00 USD: WAITING",
+        "1 measurements came after the bills were made",
+    }
 
 
 @pytest.mark.slow
