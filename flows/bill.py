@@ -12,6 +12,7 @@ from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, RunnerName, open_home
 from flows.retrying import retrying
 from meterlake.model.bill_jobs import BillOrder
+from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.config.months import month_named, month_text
@@ -29,9 +30,10 @@ def bill_organization(
         quantities = aggregate(stores, org_id, named)
         order = BillOrder(days=named, approve=approve, keep_approved=not change)
         billed = bill_order(stores, org_id, order)
+        currencies = read_currencies(stores, org_id)
     return TaskOutcome(
         _summary(quantities, billed),
-        {"Unpriced usage": unpriced_of(billed), "Left as they were": left_of(billed)},
+        {"Unpriced usage": unpriced_of(billed), "Left as they were": left_of(billed, currencies)},
         _problems(quantities, billed),
         [quantities_of(quantities), bills_of(billed)],
     )

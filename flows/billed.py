@@ -10,6 +10,7 @@ from meterlake.model.quantity_unit import quantity_text, units_text
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.config.months import days_text
 from meterlake.pipeline.usage.aggregate import AggregateResult
+from meterlake.stages.bill.pricing.currencies import Currencies
 
 # More than any sum of quantities has: it is exact.
 _DIGITS: Final = 100
@@ -71,14 +72,14 @@ def unpriced_of(billed: BillResult) -> list[Row]:
     ]
 
 
-def left_of(billed: BillResult) -> list[Row]:
+def left_of(billed: BillResult, currencies: Currencies) -> list[Row]:
     """The bills that came out as other ones and were left as they were, because of their status."""
     return [
         {
             "account": each.account_code,
             "bill date": str(each.bill_date),
-            "total": f"{each.total:,f} {each.currency}",
-            "would be": f"{each.would_be.total:,f} {each.would_be.currency}",
+            "total": currencies.money(each.total, each.currency),
+            "would be": currencies.money(*each.would_be),
             "status": each.stored.value,
         }
         for each in billed.bills

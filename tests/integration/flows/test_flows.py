@@ -218,6 +218,32 @@ def test_bill_aggregates_and_bills_every_organization(home: Path) -> None:
     assert titles("bill") == ["Unpriced usage"]
 
 
+def test_bill_leaves_approved_bills_as_they_are_unless_it_is_told_to_change_them(
+    home: Path,
+) -> None:
+    from flows.bill import bill
+    from flows.ingest import ingest
+
+    drop(home, "acme", "a.csv", *usage("1"))
+    ingest(home=home)
+    bill(home=home, org=("acme",), month="2026-10", approve=True)
+    drop(home, "acme", "b.csv", *usage("2"))
+    ingest(home=home)
+    found = [
+        bill(home=home, org=("acme",), month="2026-10", approve=True),
+        bill(home=home, org=("acme",), month="2026-10"),
+    ]
+    _, left = artifact("bill")
+    [changed] = bill(home=home, org=("acme",), month="2026-10", change_approved=True)
+
+    kept = ("1 kept", "20 USD")
+    assert [(row["of which"], row["total"]) for [row] in found] == [kept, kept]
+    assert [(each["total"], each["would be"], each["status"]) for each in left] == [
+        ("20.00 USD", "30.00 USD", "kept")
+    ]
+    assert (changed["of which"], changed["total"]) == ("1 updated", "30.00 USD")
+
+
 def test_one_organization_that_cannot_be_billed_does_not_stop_the_others(home: Path) -> None:
     from flows.bill import bill
 
