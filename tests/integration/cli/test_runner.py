@@ -127,8 +127,8 @@ def test_all_organizations_are_aggregated_and_billed(two, capsys, runner):
     assert billed == (
         0,
         [
-            {"organization": "sample", "bills": 2, "failed": 0, "total": "204.50 USD"},
-            {"organization": "other", "bills": 2, "failed": 0, "total": "78.00 USD"},
+            {"organization": "sample", "bills": 2, "left": 0, "failed": 0, "total": "204.50 USD"},
+            {"organization": "other", "bills": 2, "left": 0, "failed": 0, "total": "78.00 USD"},
         ],
         [],
     )
