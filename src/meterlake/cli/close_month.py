@@ -20,7 +20,7 @@ Patterns = Annotated[
 Flag = Annotated[bool, Parameter(negative="")]
 _LOOK_S: Final = 5.0
 # Members of outcomes that say nothing to people.
-_FOR_PROGRAMS: Final = frozenset({"digest", "job"})
+_FOR_PROGRAMS: Final = frozenset({"digest", "job", "left"})
 # Bills that a review lists for people, the largest first.
 _LISTED: Final = 20
 
@@ -283,8 +283,22 @@ def _show_review(closing: "Closing", options: Options) -> None:
         more = f", the {_LISTED} largest of {len(bills):,}" if bills[_LISTED:] else ""
         columns = ("!account", "billDate=bill date", "total", "status")
         options.output.rows(rows, columns, f"Bills of {closing.month}{more}")
+    _show_left(closing, options)
     show_review(found, options.output)
     closing.note_shown()
+
+
+def _show_left(closing: "Closing", options: Options) -> None:
+    """Show approved and locked bills that would be others: closing the month leaves them alone."""
+    from meterlake.pipeline.home.closing import ClosingStep
+
+    left = closing.outcomes()[ClosingStep.BILL].get("left", ())
+    rows = [{"type": "left", **each} for each in left]
+    title = "Approved or locked bills that would come to something else, and stay as they are"
+    if rows:
+        options.output.rows(rows, ("!account", "total", "wouldBe=would be", "+!id"), title)
+        options.output.note("To change those that are approved, before they are shown again:")
+        options.output.command(f"bill --month {closing.month} --change-approved")
 
 
 def _row(step: str, outcome: Any) -> dict[str, Any]:

@@ -344,6 +344,29 @@ def test_whoever_dies_after_a_step_the_month_is_closed_once(
         assert found["ingest"]["outcome"] == wanted["ingest"]["outcome"]
 
 
+def test_a_bill_that_was_approved_before_is_left_alone_and_shown_with_both_totals(home, capsys):
+    assert close(home) == 0
+    assert run(["bill", "--month", MONTH, "--home", str(home)]) == 0
+    assert run(["bill", "--month", MONTH, "--approve", "--home", str(home)]) == 0
+    ingest(home, "usage-2.csv", ROW.format(uid=2, gb=5))
+    capsys.readouterr()
+
+    assert close(home, "--approve") == 1
+    assert "have changed since they were reviewed" in refusal(capsys)
+    assert [status for _, status in seen(home)[0]] == ["APPROVED"]
+    assert close(home) == 0
+
+    lines = [loads(line) for line in capsys.readouterr().out.splitlines()]
+    [left] = [line for line in lines if line.get("type") == "left"]
+    assert (left["account"], left["total"], left["wouldBe"]) == ("acme", "20.00 USD", "25.00 USD")
+    assert run(["close-month", MONTH, "--home", str(home)]) == 0
+    assert "--change-approved" in capsys.readouterr().out
+    assert run(["bill", "--month", MONTH, "--change-approved", "--home", str(home)]) == 0
+    assert close(home, "--approve") == 1
+    assert close_reviewed(home) == 0
+    assert {*billed(home), *published(home)} == {15}
+
+
 def test_bills_that_nobody_was_shown_are_not_approved(home, capsys):
     assert close(home, "--approve") == 1
 

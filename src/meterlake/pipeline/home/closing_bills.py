@@ -8,13 +8,14 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final, Self
 
+from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Conflict
 from meterlake.model.money import ZERO, exact
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.pipeline.billing.bills import approve_bills
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.home.bill_review import review_result
 from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
@@ -29,6 +30,8 @@ from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 # Bills of one transaction.
 _BATCH: Final = 200
+# Bills that were left alone, and that the closing keeps for its review.
+_LEFT_MAX: Final = 200
 # Accounts that an error names.
 _NAMED: Final = 3
 # What bills are made from is done again with them.
@@ -192,10 +195,13 @@ class _MonthBills:
     def make(cls, stores: Stores, org_id: str, month: Month, author: str) -> Self:
         """Make the bills, unless they are there and nothing has changed; so with the quantities.
 
+        Bills that are approved or locked are left as they are, also if they would be others.
+
         Raises:
             Conflict: An account cannot be billed.
         """
-        result = bill(stores, org_id, month, author=author)
+        order = BillOrder(days=month, keep_approved=True)
+        result = bill_order(stores, org_id, order, author)
         if result.failures:
             codes = ", ".join(each.account_code for each in result.failures)
             raise Conflict(f"{len(result.failures)} accounts could not be billed: {codes}")
@@ -227,6 +233,7 @@ class _MonthBills:
     def digest(self) -> str:
         """Tells bills and quantities apart that somebody would decide differently about."""
         lines = [f"{each.id} {each.content_version} {each.total:f}" for each in self.stored]
+        lines += [f"{each['id']} {each['total']} {each['wouldBe']}" for each in self._left()]
         lines.append(str(self.quantities.run_id))
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -245,7 +252,21 @@ class _MonthBills:
             "unpriced": len(self.result.unpriced),
             "snapshot": self.result.snapshot,
             "digest": self.digest,
+            **({"left": left[:_LEFT_MAX]} if (left := self._left()) else {}),
         }
+
+    def _left(self) -> list[dict[str, Any]]:
+        """The approved and locked bills that would be others now, with both totals."""
+        return [
+            {
+                "id": each.bill_id,
+                "account": each.account_code,
+                "total": self.currencies.money(each.total, each.currency),
+                "wouldBe": self.currencies.money(*each.would_be),
+            }
+            for each in self.result.bills
+            if each.would_be is not None
+        ]
 
     def _write(self, total: Decimal, currency: str) -> str:
         least, _ = self.currencies.rounding(currency)
