@@ -42,5 +42,5 @@ class AmountText:
         return Digits(self.currencies.money(amount, currency, sign=sign))
 
     def sums(self, totals: "Mapping[str, Decimal]", *, sign: bool = False) -> str:
-        """Amounts in several currencies, in one line."""
-        return ", ".join(self.money(each, code, sign=sign) for code, each in totals.items())
+        """Amounts in several currencies, in one line; 0 of the organization's if there are none."""
+        return self.currencies.sums(totals, sign=sign)

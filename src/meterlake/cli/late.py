@@ -195,8 +195,9 @@ def _together(late: "Iterable[LateUsage]", amounts: AmountText) -> str:
     for each in late:
         if each.difference is not None:
             sums[each.currency] += each.difference
-    text = amounts.sums(dict(sorted(sums.items())), sign=True)
-    return f", together {text}" if text else ""
+    if not sums:
+        return ""
+    return f", together {amounts.sums(dict(sorted(sums.items())), sign=True)}"
 
 
 def _show_steps(status: str, late: "Sequence[LateUsage]", output: "Output") -> None:

@@ -63,6 +63,13 @@ def test_bills_of_a_date_of_a_frequency_and_chosen_ones_again(empty, capsys):
     assert again == made[1] | {"outcome": "unchanged"}
 
 
+def test_totals_of_nothing_have_the_decimals_of_the_organizations_currency(empty, capsys):
+    weekly = ["--frequency", "weekly", "--date", "2026-10-01"]
+    assert run(["bill", *weekly, "--home", str(empty.stores.home)]) == 0
+
+    assert "0 bills (none), 0.00 USD" in capsys.readouterr().out
+
+
 def test_several_accounts_and_bills_are_named_at_once(empty, capsys):
     _, made = lines_of(empty, capsys, "--month", "2026-09", "--accounts", "bolt", "acme")
     assert [each["account"] for each in made] == ["acme", "bolt"]

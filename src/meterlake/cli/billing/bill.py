@@ -277,7 +277,7 @@ def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> N
     sums = amounts.sums(result.totals)
     counts = Counter(str(line["outcome"]) for line in bills)
     became = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    output.note(f"{result.days}: {len(bills)} bills ({became or 'none'}), {sums or '0'}")
+    output.note(f"{result.days}: {len(bills)} bills ({became or 'none'}), {sums}")
 
 
 def _unpriced_row(found: "Unpriced") -> dict[str, Any]:

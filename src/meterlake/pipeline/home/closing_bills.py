@@ -182,13 +182,11 @@ class _MonthBills:
         result: What making the bills came to.
         quantities: What aggregating the same measurements came to.
         stored: Those of the bills whose last day is in the month, as they are stored.
-        currency: The organization's, in which nothing comes to zero.
     """
 
     result: BillResult
     quantities: AggregateResult
     stored: list[MonthBill]
-    currency: str
     currencies: Currencies
 
     @classmethod
@@ -212,7 +210,7 @@ class _MonthBills:
             configuration = StoredConfiguration(reader)
             organization = configuration.single(OrganizationConfig).entity
             currencies = Currencies.of(configuration, organization)
-        return cls(result, quantities, stored, organization.currency, currencies)
+        return cls(result, quantities, stored, currencies)
 
     @property
     def waiting(self) -> list[str]:
@@ -241,7 +239,7 @@ class _MonthBills:
         """What it came to, as State keeps it."""
         totals: dict[str, Decimal] = defaultdict(lambda: ZERO)
         if not self.stored:
-            totals[self.currency] = ZERO
+            totals[self.currencies.own] = ZERO
         with exact():
             for each in self.stored:
                 totals[each.currency] += each.total

@@ -68,7 +68,7 @@ def bill_organization(stores: Stores, org_id: str, order: BillOrder, author: str
         "bills": len(found.bills),
         "left": sum(each.would_be is not None for each in found.bills),
         "failed": len(found.failures),
-        "total": ", ".join(currencies.money(each, code) for code, each in found.totals.items()),
+        "total": currencies.sums(found.totals),
     }
 
 
@@ -81,5 +81,5 @@ def approve_organization(
     return {
         "approved": len(found.approved),
         "failed": len(found.not_shown),
-        "total": ", ".join(currencies.money(each, code) for code, each in totals.items()),
+        "total": currencies.sums(totals),
     }

@@ -6,7 +6,7 @@ from decimal import Decimal, Inexact
 from typing import NamedTuple
 
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.money import ONE, RoundingMode, exact, round_quotient
+from meterlake.model.money import ONE, ZERO, RoundingMode, exact, round_quotient
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.stages.bill.pricing.remainders import decimals
 
@@ -41,10 +41,15 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Currencies:
-    """The currencies of an organization, looked up once."""
+    """The currencies of an organization, looked up once.
+
+    Attributes:
+        own: The code of the organization's, in which nothing comes to zero.
+    """
 
     records: Mapping[str, Record[Currency]]
     rates: Mapping[tuple[str, str], Decimal]
+    own: str = ""
 
     @classmethod
     def of(cls, configuration: Configuration, organization: OrganizationConfig) -> "Currencies":
@@ -52,6 +57,7 @@ class Currencies:
         return cls(
             {each.entity.code: each for each in configuration.all(Currency) if each.entity.code},
             {(each.from_, each.to): each.multiplier for each in organization.currency_conversions},
+            organization.currency,
         )
 
     def conversion(self, source: str, target: str) -> Conversion:
@@ -90,6 +96,11 @@ class Currencies:
     def money(self, amount: Decimal, currency: str, *, sign: bool = False) -> str:
         """An amount as `written` gives it, with the code of its currency."""
         return f"{self.written(amount, currency, sign=sign)} {currency}"
+
+    def sums(self, totals: Mapping[str, Decimal], *, sign: bool = False) -> str:
+        """Amounts in several currencies, in one line; 0 of the organization's if there are none."""
+        each = totals or {self.own: ZERO}
+        return ", ".join(self.money(total, code, sign=sign) for code, total in each.items())
 
     def round_back(self, amount: Decimal, conversion: Conversion) -> Decimal:
         """What an amount of the target currency is in the source currency.
