@@ -250,6 +250,9 @@ def take_over_lost(loop: Loop, every: float) -> None:
         except Unavailable as error:
             _log.warning("%s; copies of segments are looked at again soon", error)
             rest(PAUSE_S, loop.stop)
+        except Exception:  # noqa: BLE001 - logged whole: the next look may go well
+            _log.exception("the copies of segments")
+            rest(PAUSE_S, loop.stop)
         rest(every, loop.stop)
 
 

@@ -32,6 +32,7 @@ from meterlake.pipeline.integrations.disabled_email import write_letters
 from meterlake.pipeline.integrations.outcomes import health_after, step_after
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
+from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.state import new_id
 from meterlake.stores.state.core.tables import ENTITY, ORGANIZATION
 from meterlake.stores.state.integrations.health import (
@@ -161,8 +162,7 @@ class Bookkeeping:
 
     def _write_alone(self, finished: Finished) -> None:
         """Write one try down; what cannot be written is an error of its run, which is not sent again."""
-        outcomes = [finished.outcome, _not_storable(finished.outcome)]
-        for outcome in outcomes:
+        for outcome in (finished.outcome, _NOT_STORABLE):
             try:
                 with self._stores.state.writing_home() as connection:
                     one = replace(finished, outcome=outcome)
@@ -201,7 +201,7 @@ class Bookkeeping:
                     faulty.append(_not_installed(run, now))
                 else:
                     prepared.append(_prepare_run(run, connector, found))
-            except (ValueError, TypeError, LookupError, AttributeError) as error:
+            except (DamagedRow, ValueError, TypeError, LookupError, AttributeError) as error:
                 # Its row, or that of its destination, is damaged: others have nothing to do with it.
                 _log.exception("run %s cannot be prepared", run.id)
                 faulty.append(_unreadable(run, error, now))
@@ -260,16 +260,17 @@ def _not_installed(run: ClaimedRun, now: datetime) -> Finished:
 
 
 def _unreadable(run: ClaimedRun, error: Exception, now: datetime) -> Finished:
-    said = f"what the run needs cannot be read: {type(error).__name__}"
+    why = error if isinstance(error, DamagedRow) else type(error).__name__
+    said = f"what the run needs cannot be read: {why}"
     return Finished(run, Failed(kind=FailureKind.INVALID, error=said), now, now)
 
 
-def _not_storable(outcome: Outcome) -> Failed:
-    """The end of a run of which nothing can be written down: it may have arrived."""
-    status = outcome.exchange.status_code
-    exchange = Exchange(request="what was sent cannot be stored", status_code=status)
-    error = "what came back cannot be stored, see the log; whether it arrived, the receiver knows"
-    return Failed(kind=FailureKind.REJECTED, error=error, exchange=exchange)
+# The end of a run of which nothing that came back can be written down: it may have arrived.
+_NOT_STORABLE: Final = Failed(
+    kind=FailureKind.REJECTED,
+    error="what came back cannot be stored, see the log; whether it arrived, the receiver knows",
+    exchange=Exchange(request="what was sent cannot be stored"),
+)
 
 
 def _update_health(

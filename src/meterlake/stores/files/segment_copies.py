@@ -16,6 +16,8 @@ from meterlake.model.errors import ObjectExists, Unavailable
 from meterlake.model.failpoint import mark_step
 from meterlake.stores.objects.base import ObjectInfo, ObjectStore
 
+# Of a key: the prefix, organization, segment and part.
+_LEVELS: Final = 4
 _PREFIX: Final = "segments"
 _RECEIVED: Final = "%Y%m%dT%H%M%S.%fZ"
 _END: Final = b"end\n"
@@ -74,7 +76,10 @@ class SegmentCopies:
         """The segments that have parts, in the order of their keys."""
         org_id, name, objects = "", "", 0
         for info in self._objects.list(f"{_PREFIX}/"):
-            _, found_org, found, _ = info.key.split("/")
+            parts = info.key.split("/")
+            if len(parts) != _LEVELS:
+                continue  # Somebody else put it there.
+            _, found_org, found, _ = parts
             if (found_org, found) != (org_id, name):
                 if objects:
                     yield CopiedSegment(org_id, name, objects)

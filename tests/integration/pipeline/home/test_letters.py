@@ -179,6 +179,17 @@ def test_a_recipient_who_is_refused_holds_up_nobody(opened, serve, mailbox, capl
     assert "550 no such user" in caplog.text
 
 
+def test_a_letter_that_cannot_be_read_holds_up_nobody(opened, serve, mailbox):
+    stores = opened(f"smtp://127.0.0.1:{serve()}")
+    write(stores).write_bytes(b"To: \xff\r\nFrom: <\0>\r\nSubject: =?utf-8?q?=00?=\r\n\r\n\0\xff")
+    write(stores, "bob@x.test")
+    for _ in range(2):
+        try_letters(stores)
+
+    assert [to for to, *_ in mailbox.letters if to == "bob@x.test"] == ["bob@x.test"]
+    assert names(stores) == []
+
+
 def test_a_recipient_who_is_busy_is_tried_again_and_given_up_in_the_end(
     opened, serve, mailbox, clock
 ):

@@ -98,6 +98,21 @@ def test_what_a_lost_machine_acknowledged_is_ingested_by_another_one(home):
     assert other.look(LOST_S) == 0
 
 
+def test_what_is_damaged_in_the_store_holds_up_no_other_segment(home):
+    submit(home, wire_row("a"))
+    lose_the_machine(home)
+    objects = home.stores.objects
+    objects.put_bytes("segments/stray", b"not ours")
+    objects.put_bytes("segments/0/0/00000001", b"no instant in front")
+    other = Machine(home)
+    other.look()
+
+    with pytest.raises(Unavailable, match="segment 0"):
+        other.look(LOST_S)
+    assert [each.accepted for each in ingest_segments(home.stores, home.org_id)] == [1]
+    assert uids(home) == ["a"]
+
+
 def test_a_machine_that_still_writes_is_left_alone(home):
     other = Machine(home)
     submit(home, wire_row("a"))

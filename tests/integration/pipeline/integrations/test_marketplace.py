@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.integrations import RunStatus
+from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.integrations.replay import replay_run
 from meterlake.pipeline.integrations.usage_reports import usage_reports
 from meterlake.stores.state.core.pages import Page
@@ -404,3 +405,29 @@ def test_the_stand_in_of_others_knows_no_customer_and_says_so(tmp_path, market, 
 
     assert run.status is RunStatus.ERROR
     assert "CustomerNotSubscribed" in run.job.error
+
+
+def test_a_deleted_bill_lowers_what_is_reported_and_a_deleted_credit_raises_it(home, market):
+    map_customer(home, "cust-1")
+    integrate(home, "AWS", **OPTIONS)
+    acme = account_id(home, "acme")
+    bill, credit = put_bill(home, acme, 1, 10), put_bill(home, acme, 2, -4)
+    make_runs(home)
+    send_bills(home)
+    home.clock.time += HOUR
+    send_bills(home)
+    assert market.total() in {600, 1000}
+
+    for id_, total in ((credit, 1000), (bill, 1000)):
+        delete_bill(home.stores, home.org_id, "test", id_)
+        make_runs(home)
+        home.clock.time += HOUR
+        runs = send_bills(home)
+        assert {each.status for each in runs} == {RunStatus.COMPLETE}
+        assert market.total() == total
+    # 10 USD too much were reported: the next bill is lowered by them.
+    put_bill(home, acme, 3, 15)
+    make_runs(home)
+    home.clock.time += HOUR
+    send_bills(home)
+    assert market.total() == 1500

@@ -6,6 +6,7 @@ from datetime import timedelta
 from urllib.parse import quote, quote_plus
 
 import pytest
+from sqlalchemy import update
 
 from meterlake.model.errors import Invalid
 from meterlake.model.integration_systems import BILL, IntegrationSystem
@@ -18,9 +19,11 @@ from meterlake.pipeline.integrations.connectors.connector import (
 )
 from meterlake.pipeline.integrations.connectors.echoes import Echoes, web_address
 from meterlake.pipeline.integrations.connectors.json_bodies import render_json
+from meterlake.stores.state.core.tables import ENTITY
 from tests.deliveries import add_runs, content_for, new_webhook, run_of, send_due, tries
 from tests.doubles.receivers import respond, running_receiver
 from tests.sent_bills import (
+    account_id,
     all_tries,
     home_with_bills,
     integrate,
@@ -82,6 +85,50 @@ def test_whatever_a_connector_says_one_run_ends_and_others_go_on(home, receiver,
     kept = all_tries(home) + str([(each.external_id, each.url, each.job.error) for each in runs])
     assert "\\x00" not in kept
     assert len(kept) < 1 << 20
+
+
+@pytest.mark.parametrize("status", [10**30, "\0"])
+def test_a_try_that_no_database_takes_is_an_error_of_its_run_alone(home, receiver, status):
+    """Whatever the error: each try of the turn is written alone."""
+
+    class Theirs:
+        declaration = IntegrationSystem(name="HTTP", display_name="Theirs", entity_types=(BILL,))
+        concurrency = 9
+
+        async def send(self, outgoing):
+            is_acme = outgoing.content.account_id == acme
+            return Sent(exchange=Exchange(status_code=status if is_acme else 200))
+
+    acme = account_id(home, "acme")
+    integrate(home, "HTTP", url=receiver.url("/200"))
+    make_bills(home)
+    runs = send_bills(home, known={**_own(), "HTTP": Theirs()})
+    home.clock.time += timedelta(days=2)
+    again = send_bills(home, known={**_own(), "HTTP": Theirs()})
+
+    ends = {each.content.account_id == acme: each.status for each in runs}
+    assert ends == {each.content.account_id == acme: each.status for each in again}
+    # SQLite keeps any text where a number is expected.
+    assert ends[False] is RunStatus.COMPLETE
+    assert ends[True] in {RunStatus.ERROR, RunStatus.COMPLETE}
+
+
+def test_a_damaged_destination_fails_its_own_runs(home, receiver):
+    """Its row in State cannot be read."""
+    broken = integrate(home, "HTTP", url=receiver.url("/200"))
+    make_bills(home)
+    webhook = new_webhook(home.stores, home.org_id, receiver.url("/204"))
+    [other] = add_runs(home.stores, home.org_id, [content_for(webhook)])
+    with home.stores.state.writing_home() as connection:
+        mine = ENTITY.c.id == broken["id"]
+        connection.execute(update(ENTITY).where(mine).values(body='{"entityType": 5}'))
+    runs = send_bills(home)
+
+    assert {each.status for each in runs} == {RunStatus.ERROR}
+    assert {each.job.error.partition(":")[0] for each in runs} == {
+        "what the run needs cannot be read"
+    }
+    assert run_of(home.stores, home.org_id, other).status is RunStatus.COMPLETE
 
 
 def _own():
