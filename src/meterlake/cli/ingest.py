@@ -1,5 +1,6 @@
 """`meterlake ingest` and `meterlake watch`: files into the lake."""
 
+import shlex
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -122,6 +123,10 @@ def report(found: list[dict[str, Any]], options: Options) -> int:
     """Show what became of some files to people; the exit code."""
     if not options.json:
         options.output.rows(found, COLUMNS, empty="No files.")
+    for line in () if options.json else found:
+        if line["received"] and line["rejected"] == line["received"] and not line.get("dryRun"):
+            shown = f"meterlake rejected list --source {shlex.quote(line['name'])}"
+            options.output.note(f"No row of {line['name']} came in: {shown}")
     failed = [line for line in found if line["status"] == "failed"]
     if failed:
         names = ", ".join(line["name"] for line in failed)

@@ -304,7 +304,7 @@ def dismiss(
     if options.json:
         options.output.line(done.to_wire())
         return
-    options.output.note(f"{done.rows:,} rows dismissed")
+    options.output.note(f"{done.rows:,} {_rows(done.rows)} dismissed")
     if done.settled:
         options.output.note(f"{done.settled:,} rows were not open: they are left as they are")
 
@@ -329,9 +329,13 @@ def reopen(*ids: Ids, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) 
     if options.json:
         options.output.line(done.to_wire())
         return
-    options.output.note(f"{done.rows:,} rows reopened")
+    options.output.note(f"{done.rows:,} {_rows(done.rows)} reopened")
     if done.settled:
         options.output.note(f"{done.settled:,} rows were not dismissed: they are left as they are")
+
+
+def _rows(count: int) -> str:
+    return "row" if count == 1 else "rows"
 
 
 def _choice(ids: tuple[str, ...], which: Which) -> "RowChoice":

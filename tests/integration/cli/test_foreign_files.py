@@ -167,3 +167,13 @@ def test_a_mapping_is_tried_on_files_and_nothing_is_stored(opened, tmp_path, cap
     line = json.loads(capsys.readouterr().out)
     assert (code, line["accepted"], line["rejected"], line["dryRun"]) == (0, 1, 1, True)
     assert opened.ledger() == before
+
+
+def test_a_file_of_which_no_row_came_in_says_where_they_are(opened, tmp_path, capsys):
+    path = tmp_path / "no row.csv"
+    path.write_text(HEADER + csv_row("no-row", "x"))
+
+    assert run(["ingest", str(path), "--home", str(opened.stores.home)]) == 0
+
+    told = " ".join(capsys.readouterr().out.split())
+    assert "No row of no row.csv came in: meterlake rejected list --source 'no row.csv'" in told
