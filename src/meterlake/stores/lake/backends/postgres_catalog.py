@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 import duckdb
-from sqlalchemy import URL, Connection, NullPool, create_engine
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from meterlake.model.errors import Busy, Invalid
@@ -28,6 +28,7 @@ from meterlake.stores.state.core.engine import (
     place,
     translate_errors,
 )
+from meterlake.stores.state.core.pool import POOL_IDLE, leave_pool, share_pool
 
 # The rows of writers and the function that compares their tokens, for all lakes of a database.
 _SCHEMA: Final = "meterlake_lakes"
@@ -90,14 +91,10 @@ class PostgresCatalog(Catalog):
         self._moved_to: str | None = None
         self._exists = False
         self._is_set_up = False
-        # Of a process that has many lakes, few hold their locks at a time.
-        self._engine = create_engine(
-            self.url,
-            isolation_level="AUTOCOMMIT",
-            pool_pre_ping=True,
-            pool_size=1,
-            connect_args=connection_options(self.url, _CONNECT_SECONDS),
-        )
+        # Of a process that has many lakes, few hold their locks at a time: each of those has a
+        # connection for as long, and two are kept.
+        self._pool = share_pool(self.url, "catalog", lambda: _make_engine(self.url), None)
+        self._is_closed = False
 
     @property
     def schema(self) -> str:
@@ -122,7 +119,10 @@ class PostgresCatalog(Catalog):
             Unavailable: Nobody answers.
             Invalid: The server speaks another language than English.
         """
-        with translate_errors(name=f"{_NAME}{place(self.url)}"), self._engine.connect() as session:
+        with (
+            translate_errors(name=f"{_NAME}{place(self.url)}"),
+            self._pool.engine.connect() as session,
+        ):
             if not self._is_set_up:
                 _set_up(session)
                 self._is_set_up = True
@@ -145,7 +145,9 @@ class PostgresCatalog(Catalog):
 
     def close(self) -> None:
         """See `Catalog.close`."""
-        self._engine.dispose()
+        if not self._is_closed:
+            leave_pool(self._pool)
+        self._is_closed = True
 
     def guard(self) -> None:
         """See `Catalog.guard`."""
@@ -277,6 +279,17 @@ class PostgresCatalog(Catalog):
 def schema_of(lake: str) -> str:
     """The schema of a lake's catalog."""
     return f"lake_{lake.replace('-', '')}"
+
+
+def _make_engine(url: URL) -> Engine:
+    return create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",
+        pool_pre_ping=True,
+        pool_size=POOL_IDLE,
+        max_overflow=-1,
+        connect_args=connection_options(url, _CONNECT_SECONDS),
+    )
 
 
 def read_fences(setting: str) -> dict[str, int]:

@@ -3,13 +3,24 @@
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock, local
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Select, create_engine, event, inspect, make_url, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    NullPool,
+    Select,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    text,
+)
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -23,6 +34,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.stores.files.durable import out_of_space
 from meterlake.stores.interruption import interruption_of
+from meterlake.stores.state.core.pool import (
+    POOL_IDLE,
+    POOL_MAX,
+    WAIT_SECONDS,
+    leave_pool,
+    share_state_pool,
+)
 
 BUSY_SECONDS: Final = 10
 _NAME: Final = "the State database"
@@ -109,19 +127,9 @@ class Database:
         is_file = url.get_backend_name() == "sqlite"
         self._folder = Path(url.database).absolute().parent if is_file and url.database else None
         self._name = f"{_NAME}{place(url)}"
-        # A connection that died while it rested in the pool is replaced, not handed out.
-        self.engine = create_engine(
-            url,
-            connect_args=_driver_options(url),
-            pool_pre_ping=not is_file,
-            # Values of a statement are data of customers: no message about it has them.
-            hide_parameters=True,
-            pool_size=20,
-            max_overflow=40,
-        )
-        if self.engine.dialect.name == "sqlite":
-            event.listen(self.engine, "connect", _prepare_sqlite)
-            event.listen(self.engine, "begin", _begin_sqlite)
+        self._url = url
+        self._pool = None if is_file else share_state_pool(url, lambda: _make_engine(url))
+        self.engine = _make_engine(url) if self._pool is None else self._pool.engine
         options = _READER_OPTIONS.get(self.engine.dialect.name, {})
         self._reader = self.engine.execution_options(**options)
         self._writer = self.engine.execution_options(writes=True)
@@ -133,6 +141,7 @@ class Database:
         self._compiled: dict[Select[Any], Any] = {}
         self._own = local()
         self._kept: list[Any] = []
+        self._closed = False
 
     def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_errors(self._folder, self._name)
@@ -145,6 +154,7 @@ class Database:
             Unavailable: The database cannot be reached.
         """
         with (
+            self._connection_turn(),
             self._translate_errors(),
             self._reader.connect() as connection,
             connection.begin() as transaction,
@@ -167,7 +177,11 @@ class Database:
         names = getattr(compiled, "positiontup", None)
         given = values if names is None else tuple(values[name] for name in names)
         try:
-            with self._translate_errors(), self._at_hand() as connection:
+            with (
+                self._connection_turn(),
+                self._translate_errors(),
+                self._at_hand() as connection,
+            ):
                 cursor = connection.cursor()
                 try:
                     cursor.execute(compiled.string, given)
@@ -204,6 +218,7 @@ class Database:
         """
         with (
             self._my_turn(),
+            self._connection_turn(),
             self._translate_errors(),
             self._writer.connect() as connection,
             connection.begin(),
@@ -237,12 +252,24 @@ class Database:
 
     @contextmanager
     def _own_session(self) -> Iterator[Connection]:
+        """A session beside the pool: a lock is held for as long as its work takes."""
+        engine = create_engine(
+            self._url,
+            poolclass=NullPool,
+            hide_parameters=True,
+            isolation_level="AUTOCOMMIT",
+            connect_args=_driver_options(self._url),
+        )
         with self._translate_errors():
-            session = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            session = engine.connect()
         try:
             yield session
         finally:
             session.close()
+
+    def _connection_turn(self) -> AbstractContextManager[None]:
+        """Wait for a connection of the process."""
+        return nullcontext() if self._pool is None else self._pool.turn(self._name)
 
     @contextmanager
     def _my_turn(self) -> Iterator[None]:
@@ -262,7 +289,32 @@ class Database:
             connection.close()
         self._kept.clear()
         self._own = local()
-        self.engine.dispose()
+        if self._pool is None:
+            self.engine.dispose()
+        elif not self._closed:
+            leave_pool(self._pool)
+        self._closed = True
+
+
+def _make_engine(url: URL) -> Engine:
+    is_file = url.get_backend_name() == "sqlite"
+    # Threads of a file take what they need: nobody else has to do with less.
+    size = (20, 40) if is_file else (POOL_IDLE, POOL_MAX - POOL_IDLE)
+    engine = create_engine(
+        url,
+        connect_args=_driver_options(url),
+        # A connection that died while it rested in the pool is replaced, not handed out.
+        pool_pre_ping=not is_file,
+        # Values of a statement are data of customers: no message about it has them.
+        hide_parameters=True,
+        pool_size=size[0],
+        max_overflow=size[1],
+        pool_timeout=WAIT_SECONDS,
+    )
+    if is_file:
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
 
 
 def place(url: URL) -> str:
