@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from meterlake.model.errors import Busy
-from meterlake.pipeline.export.destinations import missing_here
+from meterlake.pipeline.export.destinations import missing_here, unreachable_from_here
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.stores import open_stores
 from meterlake.stores.home_settings import change
@@ -116,6 +116,40 @@ def test_a_pool_of_google_needs_the_token_file_where_one_is_set(waiting, tmp_pat
     assert missing_here(home.stores, job) is None
 
 
+def test_an_export_waits_for_a_folder_that_is_not_there_yet(waiting, tmp_path, caplog):
+    home, id_ = waiting
+    (tmp_path / "out").rmdir()
+    looks = iter(range(10))
+
+    go_round(EXPORTS, home.stores, lambda: next(looks, None) is None, 0)
+
+    job = home.stores.state.jobs.get(id_)
+    assert (job.status, job.attempt, job.error) == (JobStatus.PENDING, 0, None)
+    folder = tmp_path / "out"
+    reason = f"METERLAKE_EXPORT_FOLDER {folder} is not there"
+    assert len([each for each in caplog.messages if reason in each]) == 1
+    [said] = unreachable_from_here(home.stores)
+    assert said.startswith("destination 'theirs-")
+    assert said.endswith(f"cannot be reached from here: {reason}")
+    folder.mkdir()
+    assert list(unreachable_from_here(home.stores)) == []
+    looks = iter(range(10))
+    go_round(EXPORTS, home.stores, lambda: next(looks, None) is None, 0)
+    assert home.stores.state.jobs.get(id_).status is JobStatus.COMPLETE
+
+
+@pytest.mark.slow
+def test_a_worker_says_at_its_start_which_destinations_it_cannot_reach(waiting, tmp_path):
+    home, _ = waiting
+    destination(home, destinationType="S3", bucketName="books", iamRoleArn="arn:aws:iam::1:role/x")
+    (tmp_path / "out").rmdir()
+    with worker(home.stores.home, AWS_EC2_METADATA_DISABLED="true") as process:
+        said = [process.stderr.readline() for _ in range(2)]
+    assert ["is not there" in each for each in said].count(True) == 1
+    assert ["AWS credentials" in each for each in said].count(True) == 1
+    assert all(" WARNING meterlake.worker: destination " in each for each in said)
+
+
 def test_a_process_that_cannot_run_a_job_leaves_it_to_one_that_can(waiting, caplog):
     home, id_ = waiting
     change(home.stores.settings, "export_folder", None)  # A home of before it kept settings.
@@ -127,7 +161,7 @@ def test_a_process_that_cannot_run_a_job_leaves_it_to_one_that_can(waiting, capl
 
     job = home.stores.state.jobs.get(id_)
     assert (job.status, job.attempt, job.error) == (JobStatus.PENDING, 0, None)
-    waits = [each for each in caplog.messages if "waits for another worker" in each]
+    waits = [each for each in caplog.messages if "waits, or another worker" in each]
     assert len(waits) == 1
     run_export(home.stores, id_)
     assert home.stores.state.jobs.get(id_).status is JobStatus.COMPLETE

@@ -43,7 +43,8 @@ class TimedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Wait for the rest of a head."""
         super().on_message_begin()
-        self._in_head, self._head_bytes, self._is_whole = True, 0, False
+        # Its first bytes came with the packet at hand, perhaps with what was before it.
+        self._in_head, self._head_bytes, self._is_whole = True, 1, False
         self._wait()
 
     def on_headers_complete(self) -> None:

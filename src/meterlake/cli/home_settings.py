@@ -52,9 +52,15 @@ def change(
         name: The setting: its variable without METERLAKE_, in lower case.
         value: Its value; of a list the JSON.
     """
+    from meterlake.settings import variable
     from meterlake.stores.home_settings import change as work
 
-    work(options.settings(), name, value)
+    if work(options.settings(), name, value):
+        options.output.note(
+            "The password is not written into the home: every process needs"
+            f" {variable(name)} with the whole URL, or a password file of libpq"
+            " and a URL without one."
+        )
     if name in {"lake", "catalog"}:
         options.output.note(
             "Lakes that are there stay where they are; `meterlake move-lake` moves them."

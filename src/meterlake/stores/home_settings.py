@@ -29,6 +29,8 @@ from meterlake.stores.objects.location import split_url
 FILE_NAME: Final = "settings.json"
 _LOCK: Final = ".settings.lock"
 _HIDDEN: Final = "***"
+# A URL of these may have a password, which is never written down.
+_DATABASES: Final = frozenset({"state", "catalog"})
 _STATE_FILE: Final = "state.sqlite"
 # A slash is missing: no folder of such a name is meant.
 _SCHEMES: Final = ("s3:", "gs:")
@@ -71,14 +73,18 @@ def shared_settings(settings: Settings) -> dict[str, Any]:
     return dict(_read_known(settings.home.absolute()))
 
 
-def change(settings: Settings, name: str, value: str | None) -> None:
+def change(settings: Settings, name: str, value: str | None) -> bool:
     """Change what stands in a home, for processes that start from now on; None removes it.
+
+    Returns:
+        Whether the value had a password, which was left out: every process needs the variable.
 
     Raises:
         NotFound: There is no such home.
         Invalid: It is no setting that homes have, or no value of it.
     """
     change_together(settings, {name: value})
+    return value is not None and name in _DATABASES and _HIDDEN in _without_password(value)
 
 
 def change_together(settings: Settings, values: Mapping[str, str | None]) -> None:
@@ -270,7 +276,7 @@ def _take_settings(known: Known, own: Known, *, lasting: bool) -> dict[str, Any]
         if name == "secret_key":
             if lasting:
                 raise Required(variable(name))
-        elif name in {"state", "catalog"} and _HIDDEN in value:
+        elif name in _DATABASES and _HIDDEN in value:
             raise Required(f"{variable(name)} with the password of {value}")
         else:
             taken[name] = _parse_value(name, value)

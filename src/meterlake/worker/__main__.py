@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from datetime import datetime
+from threading import Thread
 from typing import Final
 
 from cyclopts import App
@@ -15,10 +16,11 @@ from cyclopts import App
 from meterlake.model.automatic_work import check_names
 from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.log_lines import log_to_stderr
+from meterlake.pipeline.export.destinations import unreachable_from_here
 from meterlake.pipeline.jobs.attempt import leave_all
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, rest
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
+from meterlake.stores import Stores, open_stores
 from meterlake.stores.processes import end_with_parent
 from meterlake.stores.state import utc_now
 from meterlake.worker.flow_runs import Executor
@@ -58,6 +60,8 @@ def main(
             opened.enter_context(serve_health(health, host, port))
         if settings.without:
             _log.info("switched off: %s", ", ".join(settings.without))
+        # A bucket that does not answer holds nobody up, neither the work nor the end of it.
+        Thread(target=_say_unreachable, args=(stores,), daemon=True).start()
         pool = ThreadPoolExecutor(len(rounds_of(settings)), thread_name_prefix="worker")
         running = start_rounds(opened, pool, settings, lambda: bool(asked))
         try:
@@ -69,6 +73,14 @@ def main(
             pool.shutdown()
         for ended in running:
             ended.result()
+
+
+def _say_unreachable(stores: Stores) -> None:
+    try:
+        for sentence in unreachable_from_here(stores):
+            _log.warning("%s", sentence)
+    except MeterlakeError as error:
+        _log.warning("destinations of exports were not looked at: %s", error)
 
 
 def _note_signals() -> list[int]:

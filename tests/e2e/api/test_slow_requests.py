@@ -103,6 +103,20 @@ def test_a_head_that_comes_byte_by_byte_is_408(connection, start):
     assert message == f"the head of the request did not come within {SECONDS} s"
 
 
+@pytest.mark.parametrize("sent", [b"G", b"GET /healthz HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x"])
+@pytest.mark.parametrize("before", [b"", b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"])
+def test_a_head_that_stops_within_its_first_packet_is_408(connection, before, sent):
+    if before:
+        connection.sendall(before)
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    connection.sendall(sent)
+
+    status, message = said(rest_of(connection))
+
+    assert status == 408
+    assert message == f"the head of the request did not come within {SECONDS} s"
+
+
 def test_the_second_head_of_a_connection_has_no_more_time(connection):
     connection.sendall(b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
     assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")

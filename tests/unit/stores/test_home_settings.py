@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
+from meterlake.cli.app import run
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.settings import SCOPES, Settings, SettingScope, as_environment
 from meterlake.stores import open_stores
@@ -170,6 +171,28 @@ def test_no_password_and_no_key_stands_in_the_file(home):
     with pytest.raises(Required, match="METERLAKE_STATE"):
         agree_on_settings(told(home))
     assert agree_on_settings(told(home, state=url.replace("here", "there"))).state is not None
+
+
+@pytest.mark.parametrize("name", ["state", "catalog"])
+@pytest.mark.parametrize(
+    ("url", "hidden"),
+    [
+        ("postgresql://me:hidden@here/one", True),
+        ("postgresql://me@here/one?password=hidden", True),
+        ("postgresql://me@here/one", False),
+    ],
+)
+def test_whoever_changes_a_url_with_a_password_is_told_that_it_is_left_out(
+    home, monkeypatch, capsys, name, url, hidden
+):
+    monkeypatch.delenv("METERLAKE_STATE", raising=False)
+
+    assert run(["settings", "set", name, url, "--home", str(home)]) == 0
+
+    said = capsys.readouterr()
+    assert ("The password is not written into the home" in said.out + said.err) is hidden
+    assert (f"METERLAKE_{name.upper()} with the whole URL" in said.out + said.err) is hidden
+    assert "hidden" not in said.out + said.err + (home / FILE_NAME).read_text()
 
 
 def test_a_key_that_comes_from_a_variable_is_never_made(home):

@@ -1,6 +1,6 @@
 """The destinations of an organization's exports: as object stores, and whether they can be used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
@@ -12,7 +12,7 @@ from meterlake.pipeline.config.schedule_jobs import exported_types
 from meterlake.stages.export.exported_columns import Export, exports_of
 from meterlake.stores import Stores
 from meterlake.stores.objects import ObjectStore, missing_for, open_destination
-from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state import Job, JobStatus, Organization
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
 
@@ -96,6 +96,36 @@ def missing_here(stores: Stores, job: Job) -> str | None:
             found = _destination(stores, job.org_id, id_, job.created)
             if missing := missing_for(found, stores.settings):
                 return f"{missing}, destination {found.code!r} needs it"
+    return None
+
+
+def unreachable_from_here(stores: Stores) -> Iterator[str]:
+    """A sentence for each destination that this process cannot reach, of all organizations.
+
+    Nothing is written there: one object is asked for that need not exist. Whether a bucket takes
+    what is written, `check_destination` finds out.
+    """
+    for organization in stores.state.organizations():
+        with stores.state.reading(organization.id) as reader:
+            found = [each.entity for each in reader.all(ExportDestination)]
+        for each in found:
+            reason = missing_for(each, stores.settings) or _unreachable(stores, organization, each)
+            if reason:
+                yield (
+                    f"destination {each.code!r} of {organization.code} cannot be reached from here:"
+                    f" {reason}"
+                )
+
+
+def _unreachable(
+    stores: Stores, organization: Organization, destination: ExportDestination
+) -> str | None:
+    try:
+        open_destination(destination, organization.id, stores.settings).head(_NAME)
+    except NotFound:
+        return None  # Only the object is not there.
+    except MeterlakeError as error:
+        return str(error)
     return None
 
 

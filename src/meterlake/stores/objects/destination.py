@@ -43,7 +43,12 @@ def missing_for(destination: ExportDestination, settings: Settings) -> str | Non
     """
     kind = destination.destination_type
     if kind is DataExportDestinationType.LOCAL:
-        return None if settings.export_folder else f"{variable('export_folder')} is not set"
+        if settings.export_folder is None:
+            return f"{variable('export_folder')} is not set"
+        # A file system that is mounted later is there sooner or later, and its exports with it.
+        folder = settings.export_folder.absolute()
+        there = folder.is_dir()
+        return None if there else f"{variable('export_folder')} {folder} is not there"
     if kind is DataExportDestinationType.GCS:
         if settings.export_credentials == "own":
             return None  # Google's library takes seconds to find out.
