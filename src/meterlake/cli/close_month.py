@@ -145,16 +145,16 @@ def _check_options(expected: ExpectedFiles, decision: ClosingDecision) -> None:
     given = {"--approve": decision.approve, "--reject": decision.reject is not None}
     for name, is_given in (given | {"--early": decision.early}).items():
         if is_given and decision.reopen:
-            raise Invalid(name, decision.reject or True, "absent beside --reopen")
+            raise Invalid(name, decision.reject or True, "leave it out beside --reopen")
     if all(given.values()):
-        raise Invalid("--reject", decision.reject, "absent beside --approve")
+        raise Invalid("--reject", decision.reject, "leave it out beside --approve")
     for name, reason in (("--reject", decision.reject), ("--reason", decision.reason)):
         if reason is not None and not reason.strip():
             raise Invalid(name, reason, "a reason")
     if decision.reopen and decision.reason is None:
         raise Required("--reason")
     if decision.reason is not None and not decision.reopen:
-        raise Invalid("--reason", decision.reason, "absent without --reopen")
+        raise Invalid("--reason", decision.reason, "leave it out without --reopen")
     check_duration("--hours", expected.hours)
 
 

@@ -202,9 +202,9 @@ def _check_written(options: ExportOptions) -> None:
     if options.to is not None and "://" in options.to:
         split_url(options.to, "--to")
     if options.spreadsheet and options.format != Format.CSV.value:
-        raise Invalid("--spreadsheet", True, f"absent where --format is {options.format}")
+        raise Invalid("--spreadsheet", True, f"leave it out where --format is {options.format}")
     if options.month is not None and options.types and not _DATED.intersection(options.types):
-        rule = f"absent where --type is {', '.join(options.types)}: it is as of now, and not of a month"
+        rule = f"leave it out where --type is {', '.join(options.types)}: it is as of now, and not of a month"
         raise Invalid("--month", options.month, rule)
 
 
@@ -217,7 +217,7 @@ def _check_quantities(types: tuple[str, ...], selected: Selected) -> None:
     }
     for option, given in foreign.items():
         if given and QUANTITIES.name in types:
-            rule = f"absent where --type has {QUANTITIES.name}: they are of all measurements"
+            rule = f"leave it out where --type has {QUANTITIES.name}: they are of all measurements"
             raise Invalid(option, given[0], rule)
 
 

@@ -230,7 +230,7 @@ def requeue(
     if sum([from_ is not None, bool(ids), which != NO_FILTERS]) > 1:
         given = str(from_ or " ".join(ids))
         raise Invalid(
-            "--from" if from_ else "ID", given, "given alone: it says which rows are meant"
+            "--from" if from_ else "ID", given, "give it alone: it says which rows are meant"
         )
     edits = read_edits(from_) if from_ else (Edit(id_, None, "ID") for id_ in dict.fromkeys(ids))
     notes: list[str] = []

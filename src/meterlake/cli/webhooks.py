@@ -81,7 +81,7 @@ def replay(
     with options.open() as (stores, organization):
         if run is not None:
             if {webhook, since, status} != {None}:
-                raise Invalid("--run", run, "given alone: it is one run of one webhook")
+                raise Invalid("--run", run, "give it alone: it is one run of one webhook")
             options.output.record(
                 replay_run(stores, organization.id, options.author(stores, organization.id), run)
             )

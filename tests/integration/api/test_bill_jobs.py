@@ -103,7 +103,7 @@ def each_bill_alone(monkeypatch, after_first):
         (
             {"billDate": OCTOBER_1, "lastDateInBillingPeriod": "2026-09-29"},
             "billDate: '2026-10-01'",
-            "the day after lastDateInBillingPeriod 2026-09-29, or only one of both",
+            "it is not the day after lastDateInBillingPeriod 2026-09-29; give only one",
         ),
         ({"billDate": "0999-12-31"}, "billDate", "a day from 1000-01-01"),
         ({"lastDateInBillingPeriod": "9999-12-31"}, "lastDateInBillingPeriod", "a day from"),

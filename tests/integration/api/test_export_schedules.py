@@ -120,7 +120,9 @@ def test_lines_of_bills_are_exported_as_focus_with_types_or_alone(server, export
     assert server.stores.state.jobs.get(adhoc.job_id).parameters["types"] == ["bills", "focus"]
     with pytest.raises(m3ter.BadRequestError, match="operationalDataTypes is required"):
         exports.create_adhoc(source_type="OPERATIONAL", operational_data_types=[])
-    with pytest.raises(m3ter.BadRequestError, match="focus: true is not allowed: absent where"):
+    with pytest.raises(
+        m3ter.BadRequestError, match="focus: true is not allowed: it has no meaning where"
+    ):
         exports.schedules.create(
             source_type="USAGE", time_period="TODAY", extra_body={**focus, "code": "usage-costs"}
         )

@@ -29,10 +29,13 @@ def lines_of(home, capsys, *options):
         ((), "--month, --date, --frequency or --recalculate is required"),
         (("--month", "2026-09", "--date", "2026-10-01"), "--date: '2026-10-01' is not allowed"),
         (("--date", "tomorrow"), "--date: 'tomorrow' is not allowed: a date"),
-        (("--recalculate", NO_ID, "--account", "acme"), "--account: 'acme' is not allowed: absent"),
+        (
+            ("--recalculate", NO_ID, "--account", "acme"),
+            "--account: 'acme' is not allowed: leave it out",
+        ),
         (
             ("--recalculate", NO_ID, "--month", "2026-09"),
-            "--month: '2026-09' is not allowed: absent",
+            "--month: '2026-09' is not allowed: leave it out",
         ),
         (("--recalculate", NO_ID), f"--recalculate: '{NO_ID}' is not allowed: the id of an exi"),
         (("--recalculate", "one"), "no bill 'one'; there are no bills"),

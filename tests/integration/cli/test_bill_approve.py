@@ -155,9 +155,12 @@ def test_organizations_are_approved_one_by_one(home, capsys):
             (*SEPTEMBER, "--approve", "--change-approved"),
             "--change-approved: 'true' is not allowed",
         ),
-        (("--recalculate", "x", "--approve"), "--approve: 'true' is not allowed: absent beside"),
+        (
+            ("--recalculate", "x", "--approve"),
+            "--approve: 'true' is not allowed: leave it out beside",
+        ),
         (("--recalculate", "x", "--change-approved"), "--change-approved: 'true' is not allowed"),
-        (("--frequency", "monthly", "--approve"), "given with --month or --date"),
+        (("--frequency", "monthly", "--approve"), "give it with --month or --date"),
     ],
 )
 def test_words_that_contradict_an_approval_are_refused(capsys, options, told):

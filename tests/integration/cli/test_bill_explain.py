@@ -48,7 +48,10 @@ def shown(billed, capsys, *options):
         (("ID", "--version", "0"), "--version: 0 is not allowed: 1 or more"),
         (("ID", "--version", "2"), "no version of the bill"),
         (("ID", "--all"), "--all: true is not allowed: beside a line"),
-        (("ID", "1", "--all", "--html", "page.html"), "--all: true is not allowed: absent beside"),
+        (
+            ("ID", "1", "--all", "--html", "page.html"),
+            "--all: true is not allowed: leave it out beside",
+        ),
         (("ID", "--html", "/"), "--html: '/' is not allowed: a file in a folder that exists"),
         (("ID", "1", "--html", "none/page.html"), "--html: 'none/page.html' is not allowed"),
     ],

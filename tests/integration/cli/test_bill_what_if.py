@@ -50,7 +50,10 @@ def shown(home, capsys, *options):
         (("--with", "FILE", "--months", "2026-09..2026-08"), "months: '2026-09..2026-08' is not"),
         (("--with", "FILE", "--months", "2026-09.."), "--months: '2026-09..' is not allowed"),
         (("--with", "FILE", "--months", "1000-01..2026-08"), "of at most 120 months"),
-        (("--with", "FILE", "--backfill", "b"), "--backfill: 'b' is not allowed: absent beside"),
+        (
+            ("--with", "FILE", "--backfill", "b"),
+            "--backfill: 'b' is not allowed: leave it out beside",
+        ),
         (("--backfill", "none"), "no backfill 'none'"),
         (("--with", "none.yaml", *MONTH), "no file 'none.yaml'"),
         (("--with", "FILE", *MONTH, "--accounts", "nobody"), "no account 'nobody'"),

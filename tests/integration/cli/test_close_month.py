@@ -485,10 +485,10 @@ def test_who_dies_while_a_month_is_opened_again_has_it_closed_still(home, tmp_pa
     ("options", "rule"),
     [
         (("--reopen",), "--reason is required"),
-        (("--reason", "why"), "absent without --reopen"),
+        (("--reason", "why"), "leave it out without --reopen"),
         (("--reopen", "--reason", " "), "--reason: ' ' is not allowed: a reason"),
-        (("--reopen", "--reason", "why", "--approve"), "absent beside --reopen"),
-        (("--reopen", "--reason", "why", "--reject", "no"), "absent beside --reopen"),
+        (("--reopen", "--reason", "why", "--approve"), "leave it out beside --reopen"),
+        (("--reopen", "--reason", "why", "--reject", "no"), "leave it out beside --reopen"),
     ],
 )
 def test_words_about_opening_again_belong_together(home, capsys, options, rule):

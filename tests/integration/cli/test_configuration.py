@@ -297,8 +297,8 @@ def test_meters_and_accounts_with_measurements_are_not_pruned(tmp_path, capsys, 
     assert run(["config", "apply", "none.yaml", "--prune", "--yes", *at]) == 1
 
     assert capsys.readouterr().err.splitlines() == [
-        "Meter 'm' is still referenced by measurements",
-        "Account 'used' is still referenced by measurements",
+        "Meter 'm' is still referenced by measurements, which has to go or to change first",
+        "Account 'used' is still referenced by measurements, which has to go or to change first",
         "meterlake: 2 problems; nothing was changed",
     ]
     assert run(["config", "apply", "idle.yaml", "--prune", "--yes", *at]) == 0

@@ -130,7 +130,10 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
             "usage --type quantities --filter egress.region=eu",
             "--filter: 'egress.region=eu' is not",
         ),
-        ("usage --type quantities --aggregate egress.gb:SUM", "absent where --type has quantities"),
+        (
+            "usage --type quantities --aggregate egress.gb:SUM",
+            "leave it out where --type has quantities",
+        ),
         ("usage --type bills", "--type: 'bills' is not allowed: one of measurements, quantities"),
         ("usage --file-bytes 1", "--file-bytes: 1 is not allowed: at least 1024"),
         ("usage --to=", "--to: '' is not allowed: a folder, s3://"),
@@ -138,9 +141,12 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
         ("usage --month 2026-13", "--month: '2026-13' is not allowed"),
         (
             "operational --month 2026-10 --type accounts",
-            "--month: '2026-10' is not allowed: absent",
+            "--month: '2026-10' is not allowed: leave it out",
         ),
-        ("usage --format jsonl --spreadsheet", "--spreadsheet: true is not allowed: absent where"),
+        (
+            "usage --format jsonl --spreadsheet",
+            "--spreadsheet: true is not allowed: leave it out where",
+        ),
         ("usage --period tomorrow", "week-to-date"),
         ("usage --group minute", "account, day, hour, week, month, quarter, or a meter and one of"),
         (
@@ -171,7 +177,10 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
         ("schedules create usage x --cron=daily --period=today", "--cron: 'daily' is not allowed"),
         ("destinations create s3 x --bucket abc", "--role-arn is required"),
         ("destinations create s3 x --bucket abc --role-arn me", "--role-arn: 'me' is not allowed"),
-        ("destinations create local x --bucket abc --pool p", "absent where the type is LOCAL"),
+        (
+            "destinations create local x --bucket abc --pool p",
+            "it has no meaning where the type is LOCAL",
+        ),
         ("destinations create local x --bucket abc --prefix a//b", "--prefix: 'a//b' is not"),
         ("destinations create local x --bucket=-abc", "--bucket: '-abc' is not allowed: letters"),
     ],
@@ -349,12 +358,18 @@ def test_a_schedule_whose_change_is_refused_stays(at, export, capsys, usage_sche
         ("", "an option that says what changes, such as --name, is required"),
         ("--cron=", "exactly one of --every and --cron"),
         ("--cron daily", "--cron: 'daily' is not allowed"),
-        ("--cron=@daily --offset 2", "--offset: 2 is not allowed: absent beside a --cron"),
+        (
+            "--cron=@daily --offset 2",
+            "--offset: 2 is not allowed: the --cron says when; leave it out",
+        ),
         ("--every day --cron @daily", "exactly one of --every and --cron"),
         ("--every 5days", "--every: '5days' is not allowed"),
         ("--every hour --offset 60", "--offset: 60 is not allowed"),
         ("--period=", "--period is required"),
-        ("--type bills", "--type: ['BILLS'] is not allowed: absent where the source is USAGE"),
+        (
+            "--type bills",
+            "--type: ['BILLS'] is not allowed: it has no meaning where the source is USAGE",
+        ),
         ("--code=", "--code is required"),
         ("--destination nothing", "no ExportDestination"),
         ("--aggregate=", "--aggregate is required"),
@@ -384,7 +399,7 @@ def test_of_a_destination_only_what_is_given_changes(at, export, capsys):
         before = after
     for options, told in [
         ("", "an option that says what changes, such as --name, is required"),
-        ("--role-arn arn:aws:iam::1:role/x", "absent where the type is GCS"),
+        ("--role-arn arn:aws:iam::1:role/x", "it has no meaning where the type is GCS"),
         ("--pool=", "--pool is required"),
         ("--bucket=", "--bucket is required"),
         ("--prefix a//b", "--prefix: 'a//b' is not allowed"),

@@ -54,8 +54,8 @@ def cli(stores, *arguments):
         (["replay", "chat"], "--since is required"),
         (["replay"], "--run is required"),
         (["replay", "--run", "nothing"], "nothing"),
-        (["replay", "chat", "--run", "nothing"], "given alone"),
-        (["replay", "--run", "nothing", "--since", "2026-10-01"], "given alone"),
+        (["replay", "chat", "--run", "nothing"], "give it alone"),
+        (["replay", "--run", "nothing", "--since", "2026-10-01"], "give it alone"),
         (["replay", "chat", "--since", "2026-10-01", "--status", "FINE"], "status"),
     ],
 )

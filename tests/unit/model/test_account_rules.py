@@ -23,14 +23,14 @@ CONTRACT = {"name": "2026", "startDate": "2026-01-01", "endDate": "2027-01-01"}
 
 
 def test_an_account_is_not_its_own_parent():
-    with pytest.raises(Invalid, match=r"parentAccountId.*another account than this one"):
+    with pytest.raises(Invalid, match=r"parentAccountId.*no account is its own parent"):
         market().change(Account, "acme", parentAccountId="@acme")
 
 
 def test_a_child_gets_no_children():
     world = market().change(Account, "acme", parentAccountId="@bolt")
 
-    with pytest.raises(Invalid, match="an account without a parent; 'acme' has one"):
+    with pytest.raises(Invalid, match="'acme' has a parent itself; choose an account without one"):
         world.put(Account, "c", **CHILD, code="c", parentAccountId="@acme")
     world.put(Account, "c", **CHILD, code="c", parentAccountId="@bolt")
 
@@ -39,7 +39,7 @@ def test_an_account_with_children_gets_no_parent():
     world = market().change(Account, "acme", parentAccountId="@bolt")
     world.put(Account, "c", **CHILD, code="c")
 
-    with pytest.raises(Invalid, match="absent for an account with children; 'acme' is one"):
+    with pytest.raises(Invalid, match="the account has children, such as 'acme'; leave it out"):
         world.change(Account, "bolt", parentAccountId="@c")
 
 
@@ -58,7 +58,7 @@ def test_an_account_has_at_most_999_children(children, free):
     if free:
         children_fit(new)
     else:
-        with pytest.raises(Invalid, match="fewer than 999 children"):
+        with pytest.raises(Invalid, match="it has 999 children, and may have no more"):
             children_fit(new)
     children_fit(Proposed(new.id, child, child, around))
 
@@ -145,15 +145,15 @@ def test_a_plan_for_one_account_is_for_no_other():
     world = market().change(Plan, "cloud plan", accountId="@acme", bespoke=True)
     fields = {"planId": "@cloud plan", "startDate": START}
 
-    with pytest.raises(Invalid, match="a plan for everyone, or one made for this account"):
+    with pytest.raises(Invalid, match="the plan was made for another account; choose"):
         world.put(AccountPlan, "x", **fields, accountId="@bolt")
     world.put(AccountPlan, "x", **fields, accountId="@acme")
-    with pytest.raises(Invalid, match="the account that the plan was made for"):
+    with pytest.raises(Invalid, match=r"the plan was made for .* and stays there"):
         world.change(Plan, "cloud plan", accountId="@bolt")
 
 
 def test_a_plan_in_use_does_not_become_one_for_another_account():
-    with pytest.raises(Invalid, match="a plan for everyone, or one made for this account"):
+    with pytest.raises(Invalid, match="the plan was made for another account; choose"):
         subscribed().change(Plan, "cloud plan", accountId="@bolt")
     subscribed().change(Plan, "cloud plan", accountId="@acme")
 
@@ -162,10 +162,10 @@ def test_a_group_for_one_account_is_for_no_other():
     world = market().put(PlanGroup, "group", name="G", currency="USD", accountId="@acme")
     fields = {"planGroupId": "@group", "startDate": START}
 
-    with pytest.raises(Invalid, match="a plan group for everyone, or one made for this account"):
+    with pytest.raises(Invalid, match="the plan group was made for another account; choose"):
         world.put(AccountPlan, "x", **fields, accountId="@bolt")
     world.put(AccountPlan, "x", **fields, accountId="@acme")
-    with pytest.raises(Invalid, match="the account that the plan group was made for"):
+    with pytest.raises(Invalid, match=r"the plan group was made for .* and stays there"):
         world.change(PlanGroup, "group", accountId="@bolt")
 
 
@@ -178,7 +178,7 @@ def test_a_plan_for_one_account_is_in_groups_for_that_account_only(account, free
     if free:
         world.put(PlanGroupLink, "link", **link)
     else:
-        with pytest.raises(Invalid, match="made for the same account as the plan group"):
+        with pytest.raises(Invalid, match="the plan was made for another account"):
             world.put(PlanGroupLink, "link", **link)
 
 
@@ -187,10 +187,10 @@ def test_a_group_has_one_plan_per_product():
     world.put(Plan, "other", code="other", name="O", planTemplateId="@cloud template")
     link = {"planGroupId": "@group"}
 
-    with pytest.raises(Invalid, match="of which there is none in the plan group; 'cloud' is"):
+    with pytest.raises(Invalid, match="'cloud' of the plan group is of the same product"):
         world.put(PlanGroupLink, "l", **link, planId="@other")
     world.put(PlanGroupLink, "l", **link, planId="@shop plan")
-    with pytest.raises(Invalid, match="of which there is none in the plan group"):
+    with pytest.raises(Invalid, match="of the plan group is of the same product"):
         world.change(Plan, "cloud plan", planTemplateId="@shop template")
 
 
@@ -226,7 +226,7 @@ def test_a_field_that_a_contract_filters_by_stays_with_a_meter():
     fields, derived = [GB, TIER, KEY], DERIVED[:1]
 
     world.change(Meter, "egress", dataFields=fields, derivedFields=derived)
-    with pytest.raises(Invalid, match=r"dataFields: 'region' .* as long as Contract"):
+    with pytest.raises(Invalid, match=r"dataFields: 'region' .* Contract .* filters by it"):
         world.change(Meter, "calls", dataFields=fields, derivedFields=derived)
     world.change(Contract, "c", usageFilters=[usage_filter | {"dimensionCode": "tier"}])
     world.change(Meter, "calls", dataFields=fields, derivedFields=derived)
@@ -245,7 +245,7 @@ def test_what_was_broken_before_is_no_reason_to_refuse_a_change_of_something_els
     world.configuration = Configuration([*kept, strange])
 
     world.change(Account, "acme", currency="USD")
-    with pytest.raises(Invalid, match="a contract of the account or of its parent"):
+    with pytest.raises(Invalid, match="choose a contract of the account or of its parent"):
         world.change(AccountPlan, "acme cloud", endDate="2027-01-01T00:00:00Z")
 
 
@@ -253,12 +253,12 @@ def test_a_contract_covers_its_account_and_its_children():
     world = market().put(Contract, "c", **CONTRACT, accountId="@acme")
     fields = {"planId": "@cloud plan", "startDate": START, "contractId": "@c"}
 
-    with pytest.raises(Invalid, match="a contract of the account or of its parent"):
+    with pytest.raises(Invalid, match="choose a contract of the account or of its parent"):
         world.put(AccountPlan, "x", **fields, accountId="@bolt")
     world.change(Account, "bolt", parentAccountId="@acme")
     world.put(AccountPlan, "x", **fields, accountId="@bolt")
     world.put(AccountPlan, "y", **fields, accountId="@acme")
-    with pytest.raises(Invalid, match="a contract of the account or of its parent"):
+    with pytest.raises(Invalid, match="choose a contract of the account or of its parent"):
         world.change(Account, "bolt", parentAccountId=None)
 
 
@@ -272,5 +272,7 @@ def test_a_plan_group_carries_custom_fields_that_the_organization_does_not_know(
     world = market().put(PlanGroup, "group", name="G", currency="USD", customFields={"x": 1})
 
     assert world.has(PlanGroup, "group").entity.custom_fields == {"x": 1}
-    with pytest.raises(Invalid, match=r"a field of customFields\.contract first"):
+    with pytest.raises(
+        Invalid, match=r"customFields\.contract has no such field; add it there first"
+    ):
         world.put(Contract, "c", **CONTRACT, accountId="@acme", customFields={"x": 1})

@@ -29,7 +29,9 @@ FIELDS = [GB, REGION, TIER, KEY]
 def test_codes_of_data_and_derived_fields_differ_whatever_their_case(code):
     derived = [*DERIVED, DERIVED[0] | {"code": code}]
 
-    with pytest.raises(Invalid, match=r"derivedFields\[2\].code.*letter case apart"):
+    with pytest.raises(
+        Invalid, match=r"derivedFields\[2\].code.*has this code in other letter case"
+    ):
         market().change(Meter, "calls", derivedFields=derived)
     market().change(Meter, "calls", derivedFields=[*DERIVED, DERIVED[0] | {"code": "other"}])
 
@@ -73,7 +75,7 @@ def test_custom_sql_and_nothing_else_has_a_query(fields, free):
     if free:
         market().change(Aggregation, "calls_gb", **fields)
     else:
-        with pytest.raises(Invalid, match=r"customSql.*a query if aggregation is CUSTOM_SQL"):
+        with pytest.raises(Invalid, match=r"customSql.*(needs a query|has no query)"):
             market().change(Aggregation, "calls_gb", **fields)
 
 
@@ -164,7 +166,7 @@ def test_a_field_that_is_aggregated_or_segmented_by_stays(fields, read):
     segments = {"segmentedFields": ["region"], "segments": [{"region": "*"}]}
     world = market().change(Aggregation, "calls_gb", **segments)
 
-    with pytest.raises(Invalid, match=f"{read!r} is not allowed.*as long as aggregation"):
+    with pytest.raises(Invalid, match=f"{read!r} is not allowed: aggregation .* reads it"):
         world.change(Meter, "calls", dataFields=fields)
     world.change(Meter, "calls", dataFields=[GB, REGION, TIER])
 
@@ -172,7 +174,10 @@ def test_a_field_that_is_aggregated_or_segmented_by_stays(fields, read):
 def test_a_derived_field_that_is_aggregated_stays():
     world = market().change(Aggregation, "calls_gb", targetField="cost")
 
-    with pytest.raises(Invalid, match="'cost' is not allowed: a field of category COST"):
+    with pytest.raises(
+        Invalid,
+        match="'cost' is not allowed: aggregation 'calls_gb' reads it as a field of category COST",
+    ):
         world.change(Meter, "calls", derivedFields=[DERIVED[1]])
     world.change(Meter, "calls", derivedFields=[DERIVED[0]])
 
@@ -255,7 +260,7 @@ def test_what_a_compound_reads_stays_in_its_reach():
 
 
 def test_what_a_compound_reads_keeps_its_code():
-    with pytest.raises(Invalid, match="'calls_gb' as long as compound aggregation 'c' names it"):
+    with pytest.raises(Invalid, match="compound aggregation 'c' names it by 'calls_gb'"):
         compounded().change(Aggregation, "calls_gb", code="other")
     compounded().change(Aggregation, "egress_gb", code="other")
 

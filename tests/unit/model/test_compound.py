@@ -110,7 +110,7 @@ def test_of_several_aggregations_none_lends_its_custom_fields():
 def test_a_custom_field_that_a_calculation_names_stays_what_it_is(calculation, change):
     made = saved(calculation)
 
-    with pytest.raises(Invalid, match=r"CompoundAggregation 'c' agrees with"):
+    with pytest.raises(Invalid, match=r"CompoundAggregation 'c' does not fit any more"):
         made.put(CustomFields, "2", **(FIELDS | change))
     made.put(CustomFields, "2", **(FIELDS | {"planTemplate": {"new": 1}}))
 
@@ -121,7 +121,7 @@ def test_own_values_of_products_and_aggregations_stay_of_their_type():
         productId="@cloud",
     )
     for kind, name, field in ((Product, "cloud", "share"), (Aggregation, "egress_gb", "weight")):
-        with pytest.raises(Invalid, match=r"CompoundAggregation 'c' agrees with"):
+        with pytest.raises(Invalid, match=r"CompoundAggregation 'c' does not fit any more"):
             made.change(kind, name, customFields={field: "text"})
         made.change(kind, name, customFields={field: 4})
 

@@ -137,9 +137,9 @@ def test_a_custom_field_that_a_calculation_names_stays_and_keeps_its_type():
     made = meter(world(), "gb * customFields.account.tier")
     custom = made.has(CustomFields, "custom").entity.to_wire()
 
-    with pytest.raises(Invalid, match=r"Meter 'm' agrees with .*unknown name"):
+    with pytest.raises(Invalid, match=r"Meter 'm' does not fit any more .*unknown name"):
         made.put(CustomFields, "custom", **custom | {"account": {"group": "a"}})
-    with pytest.raises(Invalid, match=r"Meter 'm' agrees with .*needs number, not text"):
+    with pytest.raises(Invalid, match=r"Meter 'm' does not fit any more .*needs number, not text"):
         made.put(CustomFields, "custom", **custom | {"account": {"tier": "gold"}})
     made.put(CustomFields, "custom", **custom | {"account": {"tier": Decimal(7)}, "product": {}})
 
@@ -148,7 +148,7 @@ def test_a_product_s_own_custom_field_keeps_the_type_that_a_calculation_needs():
     made = meter(world(), "gb * customFields.product.factor", productId="@cloud")
     made.put(Product, "other", code="other", name="O")
 
-    with pytest.raises(Invalid, match=r"Meter 'm' agrees with .*needs number, not text"):
+    with pytest.raises(Invalid, match=r"Meter 'm' does not fit any more .*needs number, not text"):
         made.change(Product, "cloud", customFields={"factor": "two"})
     made.change(Product, "cloud", customFields={"factor": Decimal(3)})
     made.change(Product, "cloud", customFields={})
@@ -158,7 +158,7 @@ def test_a_product_s_own_custom_field_keeps_the_type_that_a_calculation_needs():
 def test_a_table_that_a_calculation_names_keeps_its_code():
     made = meter(world(), 'gb * lookup("rates", "rate", region)')
 
-    with pytest.raises(Invalid, match="'rates' as long as Meter 'm' names it"):
+    with pytest.raises(Invalid, match="Meter 'm' names it by 'rates'"):
         made.change(LookupTable, "rates", code="prices")
     made.change(LookupTable, "rates", name="Other")
     made.change(LookupTable, "empty", code="other")

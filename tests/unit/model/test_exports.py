@@ -92,12 +92,15 @@ def test_a_destination_needs_all_of_its_variant(document, name):
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        (S3 | {"poolId": "pool"}, "poolId: 'pool' .* absent where destinationType is S3"),
+        (
+            S3 | {"poolId": "pool"},
+            "poolId: 'pool' .* it has no meaning where destinationType is S3",
+        ),
         (GCS | {"iamRoleArn": "arn:aws:iam::12:role/r"}, "iamRoleArn: .* destinationType is GCS"),
         (
             {"name": "n", "code": "n", "destinationType": "LOCAL", "bucketName": "abc"}
             | {"serviceAccountEmail": "a@b.example"},
-            "serviceAccountEmail: .* absent where destinationType is LOCAL",
+            "serviceAccountEmail: .* it has no meaning where destinationType is LOCAL",
         ),
     ],
 )
@@ -122,18 +125,26 @@ def test_a_destination_has_nothing_of_the_other_variant():
     [
         (BILLS, {}, "exactly one of scheduleType and cronExpression"),
         (BILLS | CRON, {"scheduleType": "DAY", "period": 1}, "exactly one of scheduleType and"),
-        (BILLS | CRON, {"period": 1}, "period: 1 .* absent beside a cronExpression"),
-        (BILLS | CRON, {"offset": 1}, "offset: 1 .* absent beside a cronExpression"),
+        (BILLS | CRON, {"period": 1}, "period: 1 .* the cronExpression says when"),
+        (BILLS | CRON, {"offset": 1}, "offset: 1 .* the cronExpression says when"),
         (BILLS, {"scheduleType": "DAY"}, "period is required"),
         (BILLS, {"scheduleType": "MINUTE", "period": 14}, "period: 14 .* 15 to 4320 for MINUTE"),
         (BILLS, {"scheduleType": "MINUTE", "period": 4321}, "15 to 4320 for MINUTE"),
         (BILLS, {"scheduleType": "HOUR", "period": 73}, "1 to 72 for HOUR"),
         (BILLS, {"scheduleType": "DAY", "period": 4}, "1 to 3 for DAY"),
-        (BILLS, {"scheduleType": "MINUTE", "period": 15, "offset": 1}, "absent for MINUTE"),
+        (BILLS, {"scheduleType": "MINUTE", "period": 15, "offset": 1}, "leave it out for MINUTE"),
         (BILLS, {"scheduleType": "HOUR", "period": 1, "offset": 60}, "at most 59 for HOUR"),
         (BILLS, {"scheduleType": "DAY", "period": 1, "offset": 24}, "at most 23 for DAY"),
-        (BILLS, {"cronExpression": "*/10 * * * *"}, "runs at least 15 minutes apart"),
-        (BILLS, {"cronExpression": "59,0 * * * *"}, "runs at least 15 minutes apart"),
+        (
+            BILLS,
+            {"cronExpression": "*/10 * * * *"},
+            "let there be 15 minutes between them at least",
+        ),
+        (
+            BILLS,
+            {"cronExpression": "59,0 * * * *"},
+            "let there be 15 minutes between them at least",
+        ),
         (BILLS, {"cronExpression": "daily"}, "cronExpression: 'daily'"),
         (BILLS | CRON, {"operationalDataTypes": []}, "operationalDataTypes is required"),
         (USAGE | CRON, {"timePeriod": None}, "timePeriod is required"),
@@ -204,7 +215,7 @@ NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
     ],
 )
 def test_usage_and_operational_data_are_never_asked_for_together(document, name):
-    with pytest.raises(Invalid, match=f"{name}: .* absent where sourceType is"):
+    with pytest.raises(Invalid, match=f"{name}: .* it has no meaning where sourceType is"):
         check_ad_hoc(read(AdHocExport, document), empty(), NOON)
 
 

@@ -12,10 +12,13 @@ from tests.rule_world import COMPOUND, PRICING, bands, market, subscribed
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"overagePricingBands": bands(0)}, "cumulative: false is not allowed: true in a pricing"),
+        (
+            {"overagePricingBands": bands(0)},
+            "cumulative: false is not allowed: a pricing with overagePricingBands is cumulative",
+        ),
         (
             {"overagePricingBands": bands(0), "cumulative": True, "tiersSpanPlan": True},
-            "tiersSpanPlan: true is not allowed: false in a pricing",
+            "tiersSpanPlan: true is not allowed: overagePricingBands begin anew",
         ),
         (
             {"overagePricingBands": bands(1), "cumulative": True},

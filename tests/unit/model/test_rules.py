@@ -53,12 +53,12 @@ def rate(first, second):
         (
             "organizationConfig",
             {"scheduledBillOffset": 0},
-            "scheduledBillOffset: 0 is not allowed: absent unless scheduledBillInterval is 24",
+            "scheduledBillOffset: 0 is not allowed: only bills that are made once a day have an hour; leave it out",
         ),
         (
             "organizationConfig",
             {"autoApproveBillsGracePeriod": 1},
-            "autoApproveBillsGracePeriodUnit: null is not allowed: given together with",
+            "autoApproveBillsGracePeriodUnit: null is not allowed: autoApproveBillsGracePeriod needs a unit",
         ),
         (
             "organizationConfig",
@@ -68,27 +68,47 @@ def rate(first, second):
         (
             "meters",
             {"customFields": {"tier": 1}},
-            "customFields.tier: 1 is not allowed: a field of customFields.meter first",
+            "customFields.tier: 1 is not allowed: customFields.meter has no such field; add it there first",
         ),
-        ("accounts", {"customFields": {"x": "y"}}, "a field of customFields.account first"),
-        ("accountPlans", {"customFields": {"x": "y"}}, "a field of customFields.accountPlan first"),
-        ("products", {"customFields": {"x": "y"}}, "a field of customFields.product first"),
-        ("plans", {"customFields": {"x": "y"}}, "a field of customFields.plan first"),
+        (
+            "accounts",
+            {"customFields": {"x": "y"}},
+            "customFields.account has no such field; add it there first",
+        ),
+        (
+            "accountPlans",
+            {"customFields": {"x": "y"}},
+            "customFields.accountPlan has no such field; add it there first",
+        ),
+        (
+            "products",
+            {"customFields": {"x": "y"}},
+            "customFields.product has no such field; add it there first",
+        ),
+        (
+            "plans",
+            {"customFields": {"x": "y"}},
+            "customFields.plan has no such field; add it there first",
+        ),
         (
             "planTemplates",
             {"customFields": {"x": "y"}},
-            "a field of customFields.planTemplate first",
+            "customFields.planTemplate has no such field; add it there first",
         ),
-        ("aggregations", {"customFields": {"x": "y"}}, "a field of customFields.aggregation first"),
+        (
+            "aggregations",
+            {"customFields": {"x": "y"}},
+            "customFields.aggregation has no such field; add it there first",
+        ),
         (
             "meters",
             {"dataFields": [GB, {**REGION, "code": "gb"}]},
-            "dataFields[1].code: 'gb' is not allowed: different from field 'gb', letter case apart",
+            "dataFields[1].code: 'gb' is not allowed: field 'gb' has this code in other letter case",
         ),
         (
             "meters",
             {"dataFields": [GB, {**GB, "code": "GB"}]},
-            "different from field 'gb', letter case apart",
+            "field 'gb' has this code in other letter case",
         ),
         ("meters", {"dataFields": []}, "dataFields: [] is not allowed: at least 1 entry(ies)"),
         (
@@ -131,7 +151,7 @@ def rate(first, second):
         (
             "pricings",
             {"planId": None},
-            "planId: null is not allowed: exactly one of planId and planTemplateId",
+            "planId: null is not allowed: give exactly one of planId and planTemplateId",
         ),
         ("pricings", {"planTemplateId": "cloud"}, "exactly one of planId and planTemplateId"),
         (
@@ -222,7 +242,7 @@ def test_a_custom_field_may_be_carried_once_the_organization_has_it():
     configuration = after(documents)
 
     assert refused(added_singleton("customFields", account={}), configuration) == (
-        "new.yaml: customFields.account: 'industry' is not allowed: kept as long as Account 'acme' carries it"
+        "new.yaml: customFields.account: 'industry' is not allowed: Account 'acme' has it; keep it, or take it away there first"
     )
     assert after(added_singleton("customFields", account={"industry": 1}), configuration)
 
@@ -243,7 +263,7 @@ def test_a_field_that_an_aggregation_reads_stays(fields):
 
     assert sentence == (
         "all.yaml: meters[0].dataFields: 'gb' is not allowed:"
-        " a field of category MEASURE as long as aggregation 'egress_gb' reads it"
+        " aggregation 'egress_gb' reads it as a field of category MEASURE; keep that, or change the aggregation first"
     )
 
 
@@ -304,8 +324,8 @@ def test_a_field_keeps_the_letters_of_its_code():
     sentence = refused(changed("meters", dataFields=[{**GB, "code": "Gb"}, REGION]), configuration)
 
     assert sentence.endswith(
-        "meters[0].dataFields[0].code: 'Gb' is not allowed: 'gb', as it was:"
-        " the lake tells letters in another case not apart"
+        "meters[0].dataFields[0].code: 'Gb' is not allowed: the lake knows the field as 'gb',"
+        " whatever the letter case; keep 'gb'"
     )
 
 
@@ -321,7 +341,8 @@ def test_an_account_is_on_one_plan_per_product_at_a_time():
     assert sentence == (
         "new.yaml: accountPlans[0].startDate: '2026-06-01T00:00:00Z' is not allowed:"
         " AccountPlan 'acme-basic' holds from 2026-01-01T00:00:00Z on, and plans of one product may"
-        " not overlap while allowOverlappingPlans is false"
+        " not overlap while allowOverlappingPlans is false; end one before the other starts, or"
+        " set allowOverlappingPlans to true"
     )
     after(added("accountPlans", **second_plan(accountId="bolt")), configuration)
     after(
@@ -341,9 +362,10 @@ def test_an_organization_may_allow_overlapping_plans():
     assert len(list(both.all(AccountPlan))) == 2
     sentence = refused(changed("organizationConfig", allowOverlappingPlans=False), both)
     assert sentence.endswith(
-        "allowOverlappingPlans: false is not allowed: true, and given, as long as plans of one product overlap:"
+        "allowOverlappingPlans: false is not allowed: plans of one product overlap:"
         f" Account 'acme': AccountPlan 'acme-basic' from 2026-01-01T00:00:00Z on, {second(both)}"
-        " from 2026-06-01T00:00:00Z on"
+        " from 2026-06-01T00:00:00Z on; end one of them before the other starts, or send"
+        " allowOverlappingPlans: true"
     )
     after(changed("organizationConfig", allowOverlappingPlans=False), configuration)
 
@@ -370,10 +392,10 @@ def test_a_plan_made_for_one_account_stays_with_it():
     documents = changed("plans", accountId="acme", bespoke=True)
     configuration = after(documents)
 
-    assert "a plan for everyone, or one made for this account" in refused(
+    assert "the plan was made for another account; choose" in refused(
         added("accountPlans", **second_plan(accountId="bolt")), configuration
     )
-    assert "the account that the plan was made for" in refused(
+    assert "and stays there; make another plan" in refused(
         changed("plans", accountId="bolt", bespoke=True), configuration
     )
 
@@ -392,7 +414,7 @@ def test_a_currency_that_is_named_keeps_its_code(documents, user):
 
     sentence = refused(added("currencies", id=euro.id, code="EUX", name="Euro"), configuration)
 
-    assert f"code: 'EUX' is not allowed: 'EUR' as long as {user} is in it" in sentence
+    assert f"code: 'EUX' is not allowed: {user} is in 'EUR'; keep that" in sentence
 
 
 def test_custom_fields_are_one_map_per_kind():

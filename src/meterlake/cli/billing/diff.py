@@ -140,7 +140,7 @@ def _choice(first: int | None, last: int | None, against: str | None) -> "DiffCh
     from meterlake.pipeline.billing.differences.ends import DiffChoice
 
     if against is not None and last is not None:
-        raise Invalid("--against", against, "absent beside --to")
+        raise Invalid("--against", against, "leave it out beside --to")
     for name, version in (("--from", first), ("--to", last)):
         if version is not None and version < 1:
             raise Invalid(name, version, "1 or more")

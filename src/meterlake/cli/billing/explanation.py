@@ -123,7 +123,7 @@ def _check(depth: Depth, line: str | None, more: "Sequence[str]") -> None:
     if depth.all_ and line is None:
         raise Invalid("--all", True, "beside a line")
     if depth.all_ and depth.html is not None:
-        raise Invalid("--all", True, "absent beside --html")
+        raise Invalid("--all", True, "leave it out beside --html")
     if depth.html is not None:
         check_target("--html", depth.html)
 

@@ -118,7 +118,7 @@ def _read_files(what: WhatIfInput) -> "list[Document]":
 
     if what.backfill is not None:
         if what.with_:
-            raise Invalid("--backfill", what.backfill, "absent beside --with")
+            raise Invalid("--backfill", what.backfill, "leave it out beside --with")
         return []
     if not what.with_:
         raise Required("--with or --backfill")

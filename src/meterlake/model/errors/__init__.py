@@ -206,7 +206,10 @@ class Conflict(MeterlakeError):
 class StaleVersion(Conflict):
     """Someone else updated the entity since the caller read it."""
 
-    text = "{0} {1!r} is at version {2}, not {3}"
+    text = (
+        "{0} {1!r} is at version {2}, not {3}: somebody changed it since; read it again, and repeat"
+        " your change"
+    )
 
     def __init__(self, kind: str, id: str, stored: int, given: int) -> None:
         super().__init__(kind, id, stored, given)
@@ -215,7 +218,7 @@ class StaleVersion(Conflict):
 class DuplicateCode(Conflict):
     """The code belongs to another entity of the same kind."""
 
-    text = "{0} code {1!r} belongs to {2} already"
+    text = "{0} code {1!r} belongs to {2} already; choose another code"
 
     def __init__(self, kind: str, code: str, owner: str) -> None:
         super().__init__(kind, code, owner)
@@ -224,7 +227,7 @@ class DuplicateCode(Conflict):
 class StillReferenced(Conflict):
     """Something still refers to what is to be deleted."""
 
-    text = "{0} {1!r} is still referenced by {2}"
+    text = "{0} {1!r} is still referenced by {2}, which has to go or to change first"
 
     def __init__(self, kind: str, id: str, by: str) -> None:
         super().__init__(kind, id, by)
@@ -272,7 +275,7 @@ class CannotMove(Conflict):
 class ObjectExists(Conflict):
     """Something else is stored already under the name that was to be created."""
 
-    text = "{0} exists already with other content"
+    text = "{0} exists already with other content; choose another name"
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -327,7 +330,7 @@ class TooLarge(MeterlakeError):
     """A request carries more than is read at once."""
 
     status = 413
-    text = "{0} is larger than {1} bytes"
+    text = "{0} is larger than {1} bytes; send it in smaller parts"
 
     def __init__(self, what: str, most: int) -> None:
         super().__init__(what, most)

@@ -47,12 +47,19 @@ def bespoke_plan_for_its_account(new: Proposed[AccountPlan]) -> None:
     if account_plan.plan_id is not None:
         plan = new.configuration.get(Plan, account_plan.plan_id).entity
         if plan.account_id not in {None, account_plan.account_id}:
-            raise Invalid("planId", plan.code, "a plan for everyone, or one made for this account")
+            raise Invalid("planId", plan.code, _made_for_another("plan"))
     if account_plan.plan_group_id is not None:
         group = new.configuration.get(PlanGroup, account_plan.plan_group_id).entity
         if group.account_id not in {None, account_plan.account_id}:
-            rule = "a plan group for everyone, or one made for this account"
-            raise Invalid("planGroupId", group.code or group.name, rule)
+            name = group.code or group.name
+            raise Invalid("planGroupId", name, _made_for_another("plan group"))
+
+
+def _made_for_another(kind: str) -> str:
+    return (
+        f"the {kind} was made for another account; choose one without accountId, or one that was"
+        " made for this account"
+    )
 
 
 def contract_of_its_account(new: Proposed[AccountPlan]) -> None:
@@ -63,7 +70,11 @@ def contract_of_its_account(new: Proposed[AccountPlan]) -> None:
     account = new.configuration.get(Account, new.entity.account_id).entity
     if contract.account_id not in {new.entity.account_id, account.parent_account_id}:
         name = contract.code or contract.name
-        raise Invalid("contractId", name, "a contract of the account or of its parent")
+        raise Invalid(
+            "contractId",
+            name,
+            "it is of another account; choose a contract of the account or of its parent",
+        )
 
 
 def one_plan_per_product(new: Proposed[AccountPlan]) -> None:
@@ -79,7 +90,8 @@ def one_plan_per_product(new: Proposed[AccountPlan]) -> None:
         if other.id != new.id and _collide(new.entity, other.entity, new.configuration):
             rule = (
                 f"{display_name(other)} holds {span(other.entity)}, and plans of one product may not"
-                " overlap while allowOverlappingPlans is false"
+                " overlap while allowOverlappingPlans is false; end one before the other starts, or"
+                " set allowOverlappingPlans to true"
             )
             raise Invalid("startDate", format_instant(new.entity.start_date), rule)
 
@@ -94,7 +106,10 @@ def overlaps_are_allowed(new: Proposed[OrganizationConfig]) -> None:
     more = len(found) - _LISTED_MAX
     listed = "; ".join(found[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
     # An update replaces all fields: to leave it out is to say false.
-    rule = f"true, and given, as long as plans of one product overlap: {listed}"
+    rule = (
+        f"plans of one product overlap: {listed}; end one of them before the other starts, or send"
+        " allowOverlappingPlans: true"
+    )
     raise Invalid("allowOverlappingPlans", new.entity.allow_overlapping_plans, rule)
 
 

@@ -15,10 +15,12 @@ def parent_is_no_child(new: Proposed[Account]) -> None:
     if parent_id is None:
         return
     if parent_id == new.id:
-        raise Invalid("parentAccountId", parent_id, "another account than this one")
+        raise Invalid(
+            "parentAccountId", parent_id, "no account is its own parent; choose another account"
+        )
     parent = new.configuration.get(Account, parent_id).entity
     if parent.parent_account_id is not None:
-        rule = f"an account without a parent; {parent.code!r} has one"
+        rule = f"{parent.code!r} has a parent itself; choose an account without one"
         raise Invalid("parentAccountId", parent_id, rule)
 
 
@@ -28,7 +30,7 @@ def child_has_no_children(new: Proposed[Account]) -> None:
     if parent_id is None:
         return
     for child in new.configuration.where(Account, "parent_account_id", new.id):
-        rule = f"absent for an account with children; {child.entity.code!r} is one"
+        rule = f"the account has children, such as {child.entity.code!r}; leave it out"
         raise Invalid("parentAccountId", parent_id, rule)
 
 
@@ -38,5 +40,5 @@ def children_fit(new: Proposed[Account]) -> None:
     if parent_id is None or (new.before and new.before.parent_account_id == parent_id):
         return
     if len(new.configuration.where(Account, "parent_account_id", parent_id)) > CHILDREN_MAX:
-        rule = f"an account with fewer than {CHILDREN_MAX} children"
+        rule = f"it has {CHILDREN_MAX} children, and may have no more; choose another account"
         raise Invalid("parentAccountId", parent_id, rule)

@@ -31,7 +31,7 @@ def rollover_has_an_end(new: Proposed[Balance]) -> None:
     balance = new.entity
     if balance.rollover_end_date is None:
         if balance.rollover_amount is not None:
-            rule = "absent without a rolloverEndDate"
+            rule = "nothing rolls over without a rolloverEndDate; give that, too, or leave it out"
             raise Invalid("rolloverAmount", balance.rollover_amount, rule)
     elif balance.rollover_end_date <= balance.end_date:
         rule = f"after endDate {wire_text(balance.end_date)}"

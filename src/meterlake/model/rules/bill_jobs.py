@@ -29,7 +29,7 @@ def check_bill_request(request: BillJobRequest) -> None:
             raise Invalid(name, str(day), f"a day from {_FIRST} to {_LAST}")
     last = request.last_date_in_billing_period
     if request.bill_date is not None and last is not None and request.days.first != last:  # type: ignore[union-attr]
-        rule = f"the day after lastDateInBillingPeriod {last}, or only one of both"
+        rule = f"it is not the day after lastDateInBillingPeriod {last}; give only one of both"
         raise Invalid("billDate", str(request.bill_date), rule)
     refuse_two_rates(request.currency_conversions or ())
     if request.timezone is not None:

@@ -19,7 +19,7 @@ def field_codes_differ(new: Proposed[Meter]) -> None:
     for location, field in _fields_with_place(new.entity):
         other = seen.get(field.code.casefold())
         if other is not None:
-            rule = f"different from field {other!r}, letter case apart"
+            rule = f"field {other!r} has this code in other letter case; choose a different code"
             raise Invalid(f"{location}.code", field.code, rule)
         seen[field.code.casefold()] = field.code
 
@@ -33,7 +33,9 @@ def field_codes_keep_their_case(new: Proposed[Meter]) -> None:
     for location, field in _fields_with_place(new.entity):
         before = known.get((field.category, field.code.casefold()), field.code)
         if before != field.code:
-            rule = f"{before!r}, as it was: the lake tells letters in another case not apart"
+            rule = (
+                f"the lake knows the field as {before!r}, whatever the letter case; keep {before!r}"
+            )
             raise Invalid(f"{location}.code", field.code, rule)
 
 
@@ -55,7 +57,10 @@ def aggregated_fields_stay(new: Proposed[Meter]) -> None:
             before, after = new.before.category(field), new.entity.category(field)
             if before is not None and after is not before:
                 name = record.entity.code or record.entity.name
-                rule = f"a field of category {before} as long as aggregation {name!r} reads it"
+                rule = (
+                    f"aggregation {name!r} reads it as a field of category {before}; keep that, or"
+                    " change the aggregation first"
+                )
                 raise Invalid("dataFields", field, rule)
 
 
@@ -90,7 +95,12 @@ def custom_sql_for_custom_sql(new: Proposed[Aggregation]) -> None:
     """CUSTOM_SQL needs a query, and nothing else has one."""
     query = (new.entity.custom_sql or "").strip()
     if bool(query) is not (new.entity.aggregation is Reduce.CUSTOM_SQL):
-        rule = "a query if aggregation is CUSTOM_SQL, and absent otherwise"
+        kind = new.entity.aggregation.value
+        rule = (
+            f"the aggregation {kind} has no query; leave it out, or choose CUSTOM_SQL"
+            if query
+            else "the aggregation CUSTOM_SQL needs a query"
+        )
         raise Invalid("customSql", new.entity.custom_sql, rule)
 
 
@@ -98,7 +108,11 @@ def percentile_for_percentile(new: Proposed[Aggregation]) -> None:
     """PERCENTILE needs to know which one, and nothing else has one."""
     percentile = new.entity.percentile
     if (percentile is not None) is not (new.entity.aggregation is Reduce.PERCENTILE):
-        rule = "a number above 0, at most 100, if aggregation is PERCENTILE, and absent otherwise"
+        rule = (
+            "the aggregation PERCENTILE needs a number above 0, at most 100"
+            if percentile is None
+            else f"the aggregation {new.entity.aggregation.value} has none; leave it out"
+        )
         raise Invalid("percentile", percentile, rule)
 
 
@@ -162,5 +176,8 @@ def referenced_code_stays(new: Proposed[Aggregation]) -> None:
     assert new.before is not None
     for record in compounds_of(new.before, new.configuration):
         name = record.entity.code or record.entity.name
-        rule = f"{new.before.code!r} as long as compound aggregation {name!r} names it"
+        rule = (
+            f"compound aggregation {name!r} names it by {new.before.code!r}; keep that, or change"
+            " its calculation first"
+        )
         raise Invalid("code", new.entity.code, rule)

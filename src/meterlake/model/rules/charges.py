@@ -28,10 +28,12 @@ def amount_or_units(new: Proposed[Any]) -> None:
     """A charge is an amount, or units at a price."""
     amount, units, price = new.entity.amount, new.entity.units, new.entity.unit_price
     if amount is not None and (units is not None or price is not None):
-        raise Invalid("amount", amount, "absent where there are units and a unitPrice")
+        raise Invalid(
+            "amount", amount, "units and unitPrice give the amount; leave it out, or leave them out"
+        )
     if amount is None and (units is None or price is None):
         missing = "units" if units is None else "unitPrice"
-        raise Invalid(missing, None, "either an amount, or both units and unitPrice")
+        raise Invalid(missing, None, "give an amount, or both units and unitPrice")
 
 
 def service_period_is_in_order(new: Proposed[Any]) -> None:
@@ -56,17 +58,21 @@ def charge_fits_its_entity(new: Proposed[Charge]) -> None:
     charge = new.entity
     expected = _LINE_TYPES[charge.entity_type]
     if charge.line_item_type is not expected:
-        rule = f"{expected} for entityType {charge.entity_type}"
+        rule = f"a charge of entityType {charge.entity_type} has {expected}"
         raise Invalid("lineItemType", charge.line_item_type.value, rule)
     if charge.entity_type is ChargeEntityType.AD_HOC:
         if charge.entity_id is not None:
-            raise Invalid("entityId", charge.entity_id, "absent for entityType AD_HOC")
+            raise Invalid(
+                "entityId",
+                charge.entity_id,
+                "a charge of entityType AD_HOC is for no entity; leave it out",
+            )
         return
     _balance_is_of_the_account(new)
 
 
 def _balance_is_of_the_account(new: Proposed[Charge]) -> None:
-    balance_id, rule = new.entity.entity_id, "the id of a balance of the account"
+    balance_id, rule = new.entity.entity_id, "give the id of a balance of the account"
     if balance_id is None:
         raise Invalid("entityId", None, f"{rule} for entityType BALANCE")
     if new.configuration.get(Balance, balance_id).entity.account_id != new.entity.account_id:

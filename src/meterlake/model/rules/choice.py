@@ -15,4 +15,4 @@ def exactly_one(entity: Any, first: str, second: str) -> None:
     """
     values = [getattr(entity, to_snake(name)) for name in (first, second)]
     if (values[0] is None) is (values[1] is None):
-        raise Invalid(first, values[0], f"exactly one of {first} and {second}")
+        raise Invalid(first, values[0], f"give exactly one of {first} and {second}")

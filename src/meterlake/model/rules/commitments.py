@@ -22,14 +22,22 @@ def one_way_of_billing_fees(new: Proposed[Commitment]) -> None:
     commitment = new.entity
     plan_id = commitment.billing_plan_id
     if commitment.fee_dates and plan_id is not None:
-        raise Invalid("billingPlanId", plan_id, "absent where there are feeDates")
+        raise Invalid(
+            "billingPlanId",
+            plan_id,
+            "fees are billed with a plan or on feeDates, not both; leave one of them out",
+        )
     rhythm = {
         "billingInterval": commitment.billing_interval,
         "billingOffset": commitment.billing_offset,
     }
     for name, value in rhythm.items():
         if value is not None and plan_id is None:
-            raise Invalid(name, value, "absent without a billingPlanId, whose bills it counts")
+            raise Invalid(
+                name,
+                value,
+                "it counts the bills of a billingPlanId; give that, too, or leave it out",
+            )
 
 
 def billing_plan_has_periods(new: Proposed[Commitment]) -> None:
@@ -40,7 +48,10 @@ def billing_plan_has_periods(new: Proposed[Commitment]) -> None:
     plan = new.configuration.get(Plan, plan_id).entity
     frequency = new.configuration.get(PlanTemplate, plan.plan_template_id).entity.bill_frequency
     if frequency not in RECURRING:
-        rule = f"a plan with billing periods, which {frequency.value} has not; or use feeDates"
+        rule = (
+            f"it is billed {frequency.value}, which has no billing periods; choose another plan, or"
+            " give feeDates"
+        )
         raise Invalid("billingPlanId", plan.code, rule)
 
 
@@ -53,7 +64,7 @@ def fee_periods_are_in_order(new: Proposed[Commitment]) -> None:
 def separate_overage_without_surcharge(new: Proposed[Commitment]) -> None:
     """Overage has lines of its own, or a surcharge, but not both."""
     if new.entity.separate_overage_usage and new.entity.overage_surcharge_percent:
-        rule = "false where there is an overageSurchargePercent"
+        rule = "overage has lines of its own or a surcharge, not both; send false, or no overageSurchargePercent"
         raise Invalid("separateOverageUsage", new.entity.separate_overage_usage, rule)
 
 

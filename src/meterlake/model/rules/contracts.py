@@ -35,7 +35,7 @@ def exclusive_key_has_one_contract(new: Proposed[Contract]) -> None:
     others = _contracts_with(key_id, new.configuration)
     other = next((each for each in others if each.id != new.id), None)
     if key.exclusive and other is not None:
-        rule = f"a grouping key that is not exclusive, or that no other contract has; {display_name(other)} has it"
+        rule = f"the key is exclusive, and {display_name(other)} has it; choose another key"
         raise Invalid("billGroupingKeyId", key.code or key_id, rule)
 
 
@@ -46,7 +46,11 @@ def exclusive_key_is_of_one_contract(new: Proposed[BillGroupingKey]) -> None:
     users = _contracts_with(new.id, new.configuration)
     if len(users) > 1:
         names = " and ".join(display_name(each) for each in users[:2])
-        raise Invalid("exclusive", True, f"false as long as several contracts have it: {names}")
+        raise Invalid(
+            "exclusive",
+            True,
+            f"several contracts have it: {names}; give them other keys first, or send false",
+        )
 
 
 def _contracts_with(key_id: str, configuration: Configuration) -> list[Record[Contract]]:
@@ -63,7 +67,10 @@ def filtered_dimensions_stay(new: Proposed[Meter]) -> None:
     for record in new.configuration.all(Contract) if gone else ():
         for each in record.entity.usage_filters:
             if each.dimension_code in gone:
-                rule = f"a WHO, WHAT, WHERE or OTHER field as long as {display_name(record)} filters by it"
+                rule = (
+                    f"{display_name(record)} filters by it; keep it as a WHO, WHAT, WHERE or OTHER"
+                    " field, or change the contract first"
+                )
                 raise Invalid("dataFields", each.dimension_code, rule)
 
 

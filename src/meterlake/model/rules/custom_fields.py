@@ -21,7 +21,11 @@ def custom_fields_not_in_use_stay(new: Proposed[CustomFields]) -> None:
             still_used = sorted(gone & set(record.entity.custom_fields))
             if still_used:
                 who = f"{kind.__name__} {getattr(record.entity, 'code', None) or record.id!r}"
-                raise Invalid(_camel(attribute), still_used[0], f"kept as long as {who} carries it")
+                raise Invalid(
+                    _camel(attribute),
+                    still_used[0],
+                    f"{who} has it; keep it, or take it away there first",
+                )
 
 
 def _custom_field_kinds(configuration: Configuration) -> Iterable[tuple[type[Any], str]]:
@@ -45,5 +49,5 @@ def custom_fields_known(new: Proposed[Any]) -> None:
         known |= set(getattr(record.entity, attribute))
     for name, value in new.entity.custom_fields.items():
         if name not in known:
-            rule = f"a field of customFields.{_camel(attribute)} first"
+            rule = f"customFields.{_camel(attribute)} has no such field; add it there first"
             raise Invalid(f"customFields.{name}", value, rule)

@@ -44,7 +44,9 @@ def check_dependents(
             rule(Proposed(record.id, record.entity, record.entity, configuration, edited=False))
         except Invalid as error:
             raise Invalid(
-                field, value, f"what {display_name(record)} agrees with ({error})"
+                field,
+                value,
+                f"{display_name(record)} does not fit any more ({error}); change it first",
             ) from None
 
 

@@ -85,5 +85,8 @@ def looked_up_code_stays(new: Proposed[LookupTable]) -> None:
     assert new.before is not None
     for meter in new.configuration.all(Meter):
         if new.before.code in meter.entity.lookup_tables:
-            rule = f"{new.before.code!r} as long as {display_name(meter)} names it"
+            rule = (
+                f"{display_name(meter)} names it by {new.before.code!r}; keep that, or change the"
+                " calculations of the meter first"
+            )
             raise Invalid("code", new.entity.code, rule)

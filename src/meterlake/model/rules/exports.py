@@ -82,7 +82,7 @@ def _check_absent(export: Value, foreign: Collection[str], where: str) -> None:
     for attribute, field in type(export).model_fields.items():
         name, value = str(field.alias), getattr(export, attribute)
         if name in foreign and value:
-            raise Invalid(name, value, f"absent where {where}")
+            raise Invalid(name, value, f"it has no meaning where {where}; leave it out")
 
 
 def _check_types(export: ExportSchedule | AdHocExport) -> None:
@@ -125,7 +125,7 @@ def _check_destinations(export: AdHocExport, configuration: Configuration) -> No
 def _check_changes(export: AdHocExport, now: datetime) -> None:
     _check_types(export)
     if export.end_date is not None:
-        rule = "absent where sourceType is OPERATIONAL: a row is what an entity is now"
+        rule = "leave it out where sourceType is OPERATIONAL: a row is what an entity is now"
         raise Invalid("endDate", wire_text(export.end_date), rule)
     if export.start_date is not None and export.start_date > now:
         raise Invalid("startDate", wire_text(export.start_date), "now or earlier")
@@ -150,10 +150,12 @@ def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:
         return
     for name in ("period", "offset"):
         if getattr(schedule, name) is not None:
-            raise Invalid(name, getattr(schedule, name), "absent beside a cronExpression")
+            raise Invalid(
+                name, getattr(schedule, name), "the cronExpression says when; leave it out"
+            )
     cron = parse_cron("cronExpression", schedule.cron_expression)
     if shortest_gap(cron) < _SHORTEST_MINUTES:
-        rule = f"runs at least {_SHORTEST_MINUTES} minutes apart"
+        rule = f"its runs are too close; let there be {_SHORTEST_MINUTES} minutes between them at least"
         raise Invalid("cronExpression", schedule.cron_expression, rule)
 
 
@@ -168,6 +170,6 @@ def _check_period(schedule: ExportSchedule) -> None:
     if offset is None:
         return
     if unit not in _OFFSETS:
-        raise Invalid("offset", offset, f"absent for {unit}")
+        raise Invalid("offset", offset, f"leave it out for {unit}")
     if offset > _OFFSETS[unit]:
         raise Invalid("offset", offset, f"at most {_OFFSETS[unit]} for {unit}")

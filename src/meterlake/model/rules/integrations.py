@@ -53,7 +53,9 @@ def webhook_can_sign(new: Proposed[WebhookDestination]) -> None:
     _check_header("credentials.apiKey", credentials.api_key)
     if credentials.api_key == MASK:
         # It is shown as it is: a mask can only come from a program that hides it by itself.
-        raise Invalid("credentials.apiKey", MASK, "the key itself")
+        raise Invalid(
+            "credentials.apiKey", MASK, "it stands for a key that is not shown; give the key itself"
+        )
     if not is_signing_secret(credentials.secret):
         rule = f"{SECRET_PREFIX} and Base64, or text that begins otherwise"
         raise Invalid("credentials.secret", "***", rule)
@@ -83,7 +85,7 @@ def integration_fits_its_system(new: Proposed[IntegrationConfig]) -> None:
     system = system_of(config.destination)
     if config.entity_type.lower() not in {each.lower() for each in system.entity_types}:
         taken = ", ".join(system.entity_types)
-        raise Invalid("entityType", config.entity_type, f"what {system.name} takes: {taken}")
+        raise Invalid("entityType", config.entity_type, f"{system.name} takes only {taken}")
     options = system.read_options(config.config_data)
     _check_credentials(new, system)
     if system.needs_webhook and config.destination_id is None:

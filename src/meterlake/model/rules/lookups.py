@@ -44,7 +44,7 @@ def only_drafts_change(new: Proposed[LookupTableRevision]) -> None:
     refuse_unless_draft(new.entity.name, state)
     for name in ("fields", "keys"):
         if state.item_count and getattr(new.before, name) != getattr(new.entity, name):
-            rule = f"as they were: the revision holds {state.item_count} items"
+            rule = f"the revision holds {state.item_count} items; keep them, or change a copy of the revision"
             raise Invalid(name, new.entity.to_wire()[name], rule)
 
 
@@ -55,8 +55,8 @@ def refuse_unless_draft(name: str, state: LookupTableRevisionState | None) -> No
         Invalid: The revision is published or archived.
     """
     if state is not None and state.status is not _DRAFT:
-        rule = "a DRAFT; copy the revision to change it"
-        raise Invalid("status", state.status.value, f"{rule} (revision {name!r})")
+        rule = f"only a DRAFT can be changed; copy the revision {name!r} to change it"
+        raise Invalid("status", state.status.value, rule)
 
 
 def check_next(before: LookupTableRevisionStatus, after: LookupTableRevisionStatus) -> None:
@@ -66,8 +66,8 @@ def check_next(before: LookupTableRevisionStatus, after: LookupTableRevisionStat
         Invalid: It is another change.
     """
     if _NEXT.get(before) is not after:
-        expected = f"{_NEXT[before]}" if before in _NEXT else "as it is for ever"
-        raise Invalid("status", after.value, f"{expected}, as the revision is {before}")
+        then = f"only becomes {_NEXT[before]}" if before in _NEXT else "stays so"
+        raise Invalid("status", after.value, f"a revision that is {before} {then}")
 
 
 def state_of(revision_id: str, configuration: Configuration) -> LookupTableRevisionState | None:

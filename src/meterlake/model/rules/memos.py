@@ -80,7 +80,9 @@ def _check_reasons(
         if reason.entity.archived and getattr(before, field, None) != id_:
             raise Invalid(wire_name, id_, "a reason that is not archived")
     if None not in {new.reason_id, getattr(new, own)} and new.reason_id != getattr(new, own):
-        raise Invalid("reasonId", new.reason_id, f"{name} or absent")
+        raise Invalid(
+            "reasonId", new.reason_id, f"it is another reason than {name}; give one of the two"
+        )
 
 
 def signed_amount(new: MemoLineItem) -> Decimal:

@@ -50,7 +50,10 @@ def hour_of_daily_bills(new: Proposed[OrganizationConfig]) -> None:
     if config.scheduled_bill_offset is None:
         return
     if config.scheduled_bill_interval != ONCE_A_DAY:
-        rule = f"absent unless scheduledBillInterval is {ONCE_A_DAY}"
+        rule = (
+            f"only bills that are made once a day have an hour; leave it out, or set"
+            f" scheduledBillInterval to {ONCE_A_DAY}"
+        )
         raise Invalid("scheduledBillOffset", config.scheduled_bill_offset, rule)
 
 
@@ -61,7 +64,7 @@ def grace_period_has_a_unit(new: Proposed[OrganizationConfig]) -> None:
         new.entity.auto_approve_bills_grace_period_unit,
     )
     if period is not None and unit is None:
-        rule = "given together with autoApproveBillsGracePeriod"
+        rule = "autoApproveBillsGracePeriod needs a unit; give it, or leave the period out"
         raise Invalid("autoApproveBillsGracePeriodUnit", None, rule)
 
 
@@ -71,7 +74,7 @@ def currency_code_stays(new: Proposed[Currency]) -> None:
     if before is None or before == new.entity.code:
         return
     for user in _users_of_currency(new.configuration, before):
-        rule = f"{before!r} as long as {user} is in it"
+        rule = f"{user} is in {before!r}; keep that, or change what is in it first"
         raise Invalid("code", new.entity.code, rule)
 
 

@@ -15,7 +15,10 @@ def bespoke_plan_in_its_group(new: Proposed[PlanGroupLink]) -> None:
     plan = new.configuration.get(Plan, new.entity.plan_id).entity
     group = new.configuration.get(PlanGroup, new.entity.plan_group_id).entity
     if plan.account_id not in {None, group.account_id}:
-        rule = "a plan for everyone, or one made for the same account as the plan group"
+        rule = (
+            "the plan was made for another account; choose one without accountId, or one of the"
+            " account of the plan group"
+        )
         raise Invalid("planId", plan.code, rule)
 
 
@@ -28,9 +31,7 @@ def one_plan_per_product_in_group(new: Proposed[PlanGroupLink]) -> None:
             continue
         other = new.configuration.get(Plan, link.entity.plan_id).entity
         if product_of_plan(other, new.configuration) == product_id:
-            rule = (
-                f"a plan of a product of which there is none in the plan group; {other.code!r} is"
-            )
+            rule = f"{other.code!r} of the plan group is of the same product; take that out first"
             raise Invalid("planId", plan.code, rule)
 
 
@@ -46,7 +47,10 @@ def one_billing_period_in_group(new: Proposed[PlanGroupLink]) -> None:
             template.bill_frequency,
             template.bill_frequency_interval,
         ):
-            rule = f"a plan that is billed as {other.code!r} of the plan group is"
+            rule = (
+                f"it is not billed as often as {other.code!r} of the plan group; choose a plan of the"
+                " same frequency and interval"
+            )
             raise Invalid("planId", plan.code, rule)
 
 

@@ -19,5 +19,5 @@ def bespoke_account_stays(new: Proposed[Any]) -> None:
     before = new.before.account_id if new.before else None
     if before is not None and new.entity.account_id != before:
         kind = "plan" if isinstance(new.entity, Plan) else "plan group"
-        rule = f"the account that the {kind} was made for"
+        rule = f"the {kind} was made for {before!r} and stays there; make another {kind}"
         raise Invalid("accountId", new.entity.account_id, rule)

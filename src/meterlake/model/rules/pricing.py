@@ -39,10 +39,10 @@ def overage_bands_fit(new: Proposed[Pricing]) -> None:
     if not pricing.overage_pricing_bands:
         return
     if not pricing.cumulative:
-        rule = "true in a pricing with overagePricingBands"
+        rule = "a pricing with overagePricingBands is cumulative; send true, or no such bands"
         raise Invalid("cumulative", pricing.cumulative, rule)
     if pricing.tiers_span_plan:
-        rule = "false in a pricing with overagePricingBands"
+        rule = "overagePricingBands begin anew with every bill; send false, or no such bands"
         raise Invalid("tiersSpanPlan", pricing.tiers_span_plan, rule)
     check_bands("overagePricingBands", pricing.overage_pricing_bands)
 

@@ -34,7 +34,7 @@ def saved_query_fits(new: Proposed[UsageSavedQuery]) -> None:
     query = new.entity.usage_query
     dates = [query.start_date, query.end_date]
     if query.time_period is not None and any(dates):
-        rule = "absent where there is a startDate or an endDate"
+        rule = "startDate and endDate give the time already; leave it out, or leave them out"
         raise Invalid("usageQuery.timePeriod", query.time_period.value, rule)
     if query.time_period is None:
         check_dates(query.start_date, query.end_date, "usageQuery.")

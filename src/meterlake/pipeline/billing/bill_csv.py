@@ -71,7 +71,7 @@ def filters_of(request: DownloadCsvRequest) -> BillFilters:
     invoiced = (request.external_invoice_date_start, request.external_invoice_date_end)
     if any(invoiced):
         if any(dates):
-            rule = "absent together with externalInvoiceDateStart and externalInvoiceDateEnd"
+            rule = "leave it out together with externalInvoiceDateStart and externalInvoiceDateEnd"
             name, value = next(_named(("startDate", "endDate"), dates))
             raise Invalid(name, value, rule)
         names = ("externalInvoiceDateStart", "externalInvoiceDateEnd")

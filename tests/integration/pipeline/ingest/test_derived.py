@@ -297,9 +297,13 @@ def test_what_a_meter_looks_up_is_not_taken_away(home):
         (revision,) = reader.all(LookupTableRevision)
     at = At(table_id(home), revision.id)
 
-    with pytest.raises(Invalid, match=r"Meter 'egress' agrees with .*no published revision"):
+    with pytest.raises(
+        Invalid, match=r"Meter 'egress' does not fit any more .*no published revision"
+    ):
         set_status(home.stores, home.org_id, "t", at, {"status": "ARCHIVED"})
-    with pytest.raises(Invalid, match=r"Meter 'egress' agrees with .*no published revision"):
+    with pytest.raises(
+        Invalid, match=r"Meter 'egress' does not fit any more .*no published revision"
+    ):
         delete_revision(home.stores, home.org_id, "t", at)
     place = ResourceRef(BY_ENTITY[LookupTable], {}, at.table_id)
     with pytest.raises(StillReferenced):

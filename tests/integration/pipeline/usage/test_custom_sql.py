@@ -158,7 +158,7 @@ def test_a_field_that_sql_reads_stays(unused_home):
     ]
     other = [{"category": "MEASURE", "code": "mb", "name": "MB"}]
 
-    with pytest.raises(Invalid, match=r"as long as aggregation|agrees with"):
+    with pytest.raises(Invalid, match=r"aggregation .* reads it|does not fit any more"):
         configure(home.stores, home.org_id, meters=[meter | {"dataFields": other}])
 
 
