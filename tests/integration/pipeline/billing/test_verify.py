@@ -71,6 +71,9 @@ def test_the_bills_of_an_untouched_home_are_what_they_were(tmp_path):
         assert found.differences == ()
         assert (found.unpinned, found.other_code) == ([], 0)
         assert found.verified == len(run_sql(world, "SELECT id FROM bill")) > 3
+        former = verify_bills(world.stores, world.org_id, VerifyChoice(former=True))
+        assert former.differences == ()
+        assert former.former == len(run_sql(world, "SELECT bill_id FROM bill_version")) > 3
     finally:
         opened.__exit__(None, None, None)
 
