@@ -71,7 +71,6 @@ def test_approving_calculates_nothing(home, capsys):
     assert found["acme"] == ("approved", 73.5, "APPROVED")
 
 
-@pytest.mark.slow
 def test_a_bill_that_was_changed_since_it_was_shown_waits(home, capsys):
     bill(capsys, *SEPTEMBER)
     use(home, ("late", "acme", 1))
