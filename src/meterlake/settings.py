@@ -286,6 +286,19 @@ class Settings(BaseSettings):
     redirect_urls: tuple[str, ...] = Field(
         (), description="Where a sign-in may lead besides /console/callback of the same server."
     )
+    costly_at_once: int = Field(
+        3,
+        ge=1,
+        le=64,
+        description="API: documents, explanations, queries and other costly requests that a process"
+        " answers at the same time. One organization has at most all but one of them.",
+    )
+    costly_waiting: int = Field(
+        12,
+        ge=0,
+        le=10_000,
+        description="API: costly requests of one organization that wait in a process; more get 429.",
+    )
     request_seconds: float = Field(
         60,
         gt=0,

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from meterlake.api import body
+from meterlake.api.fair_threads import FairThreads
 from meterlake.api.page_tokens import NEXT_TOKEN, SEARCH, unmark_token
 from meterlake.model.access import Principal
 from meterlake.model.errors import Invalid
@@ -144,6 +145,7 @@ class Call:
         permissions: What the principal may do.
         list_mark: What a token of a page has to end with; nothing if empty.
         written: The members of the body, once it was read.
+        costly: The threads of an operation that takes long; None if it shares those of all.
     """
 
     request: Request
@@ -153,6 +155,7 @@ class Call:
     path: dict[str, str]
     list_mark: str = ""
     written: dict[str, Any] = field(default_factory=dict)
+    costly: FairThreads | None = None
 
     @property
     def next_token(self) -> str | None:
@@ -193,5 +196,11 @@ class Call:
         return self.written
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run something that waits for a store, without holding up other requests."""
+        """Run something that waits for a store, without holding up other requests.
+
+        Raises:
+            TooMany: It is costly, and too much of the organization waits already.
+        """
+        if self.costly is not None:
+            return await self.costly.run(self.org_id, function, *args, **kwargs)
         return await run_in_threadpool(function, *args, **kwargs)

@@ -11,6 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from meterlake.api.answers import WireResponse, failure, message
 from meterlake.api.call import Call
+from meterlake.api.costly import COSTLY
+from meterlake.api.fair_threads import FairThreads
 from meterlake.api.limits import RateLimits
 from meterlake.api.operations import Operation
 from meterlake.api.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
@@ -32,12 +34,19 @@ _SEARCH: Final = "/search"
 
 @dataclass(frozen=True)
 class Services:
-    """What one process answers requests with."""
+    """What one process answers requests with.
+
+    Attributes:
+        costly: Threads of operations that take long.
+        passwords: Threads that compare passwords, which takes long on purpose.
+    """
 
     stores: Stores
     tokens: Tokens
     permissions: KnownPermissions
     limits: RateLimits
+    costly: FairThreads
+    passwords: FairThreads
 
 
 class Dispatcher:
@@ -91,7 +100,11 @@ class Dispatcher:
         await self._require_enabled(call, operation)
         if operation.handler is None:
             raise NotAvailable(operation.id, operation.detail)
-        found = await shown_to(call, operation, await operation.handler(call))
+        if operation.id in COSTLY:
+            call.costly = services.costly
+        found = await operation.handler(call)
+        call.costly = None
+        found = await shown_to(call, operation, found)
         if isinstance(found, dict) and isinstance(found.get("data"), list):
             found["data"] = await self._visible(call, operation, found["data"])
         sentences = [*unknown_parameters(call, operation), *await cautions(call, operation, found)]

@@ -226,7 +226,8 @@ async def sign_in(request: Request) -> Response:
             return _sign_in_page(
                 request, parameters, 400, "The page was open for too long. Try again."
             )
-        return await run_in_threadpool(_sign_in, request, parameters, form)
+        threads = _services(request).passwords
+        return await threads.run(_address(request), _sign_in, request, parameters, form)
     except MeterlakeError as error:
         return failure(error)
 
