@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
@@ -32,6 +32,11 @@ from meterlake.stores.files import source_file
 from meterlake.stores.files.durable import disk
 
 Item = TypeVar("Item")
+
+# What a Parquet file that is compressed as a whole may become on disk, whatever its size, or else
+# by its size.
+_UNPACKED_BYTES: Final = 1 << 30
+_UNPACKED_TIMES: Final = 200
 
 
 class Decoder(Protocol):
@@ -317,8 +322,11 @@ def _parquet(reading: Reading) -> Iterator[Decoded]:
     columns = shape.wanted_columns(list(types), reading.mapping)
     _note_ignored(reading, list(types))
     check_types({column: types[column] for column in columns}, reading.name)
-    first, size = 1, reading.path.stat().st_size
-    for batch in source_file.batches(path, reading.name, columns, reading.position, size):
+    first, settings = 1, reading.settings
+    budget = source_file.Budget(
+        settings.block_bytes, settings.source_bytes, reading.path.stat().st_size
+    )
+    for batch in source_file.batches(path, reading.name, columns, reading.position, budget):
         yield decode_batch(batch, first, reading.name)
         first += len(batch)
 
@@ -328,14 +336,16 @@ def _decompress(reading: Reading) -> Path:
     if reading.format.compression is None:
         return reading.path
     target = reading.scratch / "uncompressed.parquet"
-    settings = reading.settings
+    settings, size = reading.settings, reading.path.stat().st_size
+    # It hardly shrinks, as its pages are compressed already.
+    limit = min(settings.source_bytes, max(_UNPACKED_BYTES, _UNPACKED_TIMES * size))
     with disk(), target.open("wb") as file:
         for chunk in source_file.chunks(
             reading.path,
             reading.name,
             reading.format.compression,
             settings.block_bytes,
-            settings.source_bytes,
+            limit,
         ):
             file.write(chunk)
     return target

@@ -25,6 +25,7 @@ from meterlake.model.receipt import Delivery, Receipt, SourceFormat
 from meterlake.model.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.account_codes import account_codes
 from meterlake.pipeline.ingest.commit import Commit, Conflicting, commit, preview
+from meterlake.pipeline.ingest.deaths import counting_deaths
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.pipeline.ingest.reading import Reading, completed_again
 from meterlake.pipeline.ingest.reporting import report_source
@@ -239,7 +240,8 @@ def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -
     reading = _reading(stores, org_id, source, only)
     with lake.sending() as send:
         sent = None if send is None else SentFiles(send)
-        staged = stage(reading, receipt, lake, progress, sent.send if sent else None)
+        with counting_deaths(stores.home, source.delivery):
+            staged = stage(reading, receipt, lake, progress, sent.send if sent else None)
         what = _prepare_commit(stores, org_id, reading, receipt, staged)
         return commit(lake, replace(what, names=sent.names if sent else {}))
 

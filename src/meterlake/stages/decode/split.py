@@ -27,6 +27,8 @@ _BREAKS_TO_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 _BREAKS_TO_CONTROL: Final = bytes.maketrans(b"\r\n", b"\x01\x01")
 _PREFIX_BYTES: Final = 4096
 _PART_BYTES: Final = 1 << 18
+# Of one block: a rejected row takes a thousand bytes, however short its line is.
+LINES_MAX: Final = 1 << 17
 
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -84,7 +86,7 @@ class LineSplitter:
 
     def split(self, chunks: Iterable[bytes]) -> Iterator[Block]:
         """Yield blocks of about a chunk's size, each of whole lines."""
-        for chunk in chunks:
+        for chunk in _few_lines(chunks):
             whole, self.rest = self._split(self._skip(chunk))
             if whole:
                 yield self._block(whole)
@@ -179,7 +181,7 @@ class ArraySplitter:
         if elements:
             self.rest = self.rest[end:]
             self.ends = _ElementEnds()
-            yield self._block([bytes(element) for element in elements])
+            yield from self._blocks([bytes(element) for element in elements])
 
     def _count_elements(self) -> Iterator[Block]:
         """Whole elements by their brackets; the beginning of one that is too long."""
@@ -193,8 +195,7 @@ class ArraySplitter:
             if self.closed:
                 break
         self.rest = self.ends.cut(self.rest, start)
-        if elements:
-            yield self._block(elements)
+        yield from self._blocks(elements)
         if not self.closed and (self.skipping or len(self.rest) > self.line_bytes):
             yield from self._drop()
 
@@ -217,10 +218,11 @@ class ArraySplitter:
             self.row += 1
         self.rest, self.skipping = self.ends.cut(self.rest, len(self.rest)), True
 
-    def _block(self, elements: list[bytes]) -> Block:
-        block = Block(b"".join(map(_line, elements)), self.row, len(elements))
-        self.row += len(elements)
-        return block
+    def _blocks(self, elements: list[bytes]) -> Iterator[Block]:
+        for start in range(0, len(elements), LINES_MAX):
+            some = elements[start : start + LINES_MAX]
+            yield Block(b"".join(map(_line, some)), self.row, len(some))
+            self.row += len(some)
 
     def _damaged_error(self, problem: str) -> UnreadableSource:
         return UnreadableSource(self.name, Reason.DAMAGED_FILE, f"not a JSON array: {problem}")
@@ -259,6 +261,20 @@ class _ElementEnds:
         if self.scanned == 0 == self.depth and not self.quoted:
             rest = rest.lstrip(_WHITE)
         return rest
+
+
+def _few_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut chunks of very many lines: each line may become a row with values of its own."""
+    for chunk in chunks:
+        if len(chunk) <= LINES_MAX or chunk.count(b"\n") <= LINES_MAX:
+            yield chunk
+            continue
+        breaks = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
+        start = 0
+        for end in [*(breaks[LINES_MAX - 1 :: LINES_MAX] + 1).tolist(), len(chunk)]:
+            if end > start:
+                yield chunk[start:end]
+            start = end
 
 
 def _boundary(buffer: bytes) -> tuple[int, list[msgspec.Raw]]:

@@ -16,6 +16,7 @@ from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Compression, Format, SourceFormat
 from meterlake.model.rejection import Reason
+from meterlake.stores.files.parquet_pages import PageSizes, check_footer
 from meterlake.stores.files.zip_file import only_member
 
 _COMPRESSIONS: Final[dict[str, Compression]] = {
@@ -44,6 +45,7 @@ _HEAD_BYTES: Final = 1 << 16
 _DELIMITERS: Final = frozenset(",;\t|")
 _PLAIN: Final = frozenset("\t\r")
 BATCH_ROWS: Final = 65_536
+_BUFFER_BYTES: Final = 1 << 20
 
 
 @dataclass
@@ -55,6 +57,21 @@ class Position:
     """
 
     bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much of a Parquet file may be in memory.
+
+    Attributes:
+        batch_bytes: Of rows that are decoded at once.
+        limit_bytes: Of all rows, one after the other.
+        size_bytes: The size of the file as it came.
+    """
+
+    batch_bytes: int
+    limit_bytes: int
+    size_bytes: int
 
 
 def digest(path: Path) -> tuple[str, int]:
@@ -219,7 +236,7 @@ def _read_stream(path: Path, name: str, compression: str | None, chunk_bytes: in
 
 
 def batches(
-    path: Path, name: str, columns: list[str], position: Position, size_bytes: int
+    path: Path, name: str, columns: list[str], position: Position, budget: Budget
 ) -> Iterator[pa.RecordBatch]:
     """Yield some columns of a Parquet file's rows; members of structs are named `outer.inner`.
 
@@ -228,20 +245,48 @@ def batches(
         name: Its name, for messages.
         columns: The columns.
         position: Is moved as far as the file is read: by its rows, for columns lie side by side.
-        size_bytes: The size of the file as it came.
+        budget: How much of it may be in memory.
 
     Raises:
-        UnreadableSource: It is no whole Parquet file.
+        UnreadableSource: It is no whole Parquet file, or too large for memory.
     """
     try:
-        with pq.ParquetFile(path) as file:
-            rows = 0
-            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
-                rows += len(batch)
-                position.bytes = size_bytes * rows // file.metadata.num_rows
-                yield batch
+        # A row group may be larger than memory: its columns are read page by page.
+        with path.open("rb") as raw, pq.ParquetFile(path, buffer_size=_BUFFER_BYTES) as file:
+            _check_size(file.metadata.num_rows * len(columns), budget, name)
+            sizes = PageSizes(raw, file, columns, name)
+            rows = total = 0
+            for groups, at_once in _parts(file, sizes, budget.batch_bytes):
+                for batch in file.iter_batches(at_once, row_groups=groups, columns=columns):
+                    rows, total = rows + len(batch), total + batch.nbytes
+                    _check_size(total, budget, name)
+                    position.bytes = budget.size_bytes * rows // file.metadata.num_rows
+                    yield batch
     except (pa.ArrowException, OSError) as error:
         raise _no_parquet(name, error) from None
+
+
+def _check_size(size: int, budget: Budget, name: str) -> None:
+    if size > budget.limit_bytes:
+        detail = f"holds more than {budget.limit_bytes} bytes"
+        raise UnreadableSource(name, Reason.TOO_LARGE, detail)
+
+
+def _parts(
+    file: pq.ParquetFile, sizes: PageSizes, batch_bytes: int
+) -> Iterator[tuple[list[int], int]]:
+    """Row groups that are read together, for each may be small, and how many rows at once."""
+    groups: list[int] = []
+    rows, at_once = 0, BATCH_ROWS
+    for group in range(file.num_row_groups):
+        possible = min(BATCH_ROWS, sizes.rows_at_once(group, batch_bytes))
+        if groups and (rows >= BATCH_ROWS or possible != at_once):
+            yield groups, at_once
+            groups, rows = [], 0
+        groups.append(group)
+        rows, at_once = rows + file.metadata.row_group(group).num_rows, possible
+    if groups:
+        yield groups, at_once
 
 
 def parquet_types(path: Path, name: str) -> dict[str, pa.DataType]:
@@ -251,6 +296,7 @@ def parquet_types(path: Path, name: str) -> dict[str, pa.DataType]:
         UnreadableSource: It is no Parquet file, there are too many columns, or two have one name.
     """
     try:
+        check_footer(path, name)
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         raise _no_parquet(name, error) from None

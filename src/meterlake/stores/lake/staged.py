@@ -16,6 +16,9 @@ ROW_GROUP_ROWS: Final = 122_880
 # A file with usage of many years must not run out of file handles.
 _OPEN_MAX: Final = 100
 _BUFFERED_ROWS_MAX: Final = 1_000_000
+# A row may have fifteen texts of a thousand characters.
+_PART_BYTES_MAX: Final = 48 << 20
+_BUFFERED_BYTES_MAX: Final = 128 << 20
 # Where files are sent as they are finished: large enough to be few, small enough to begin early.
 SENT_ROWS: Final = 4 * ROW_GROUP_ROWS
 _INCOMPRESSIBLE: Final = frozenset({"uid", "uid_hash", "content_hash"})
@@ -52,13 +55,14 @@ class _Partition:
         self.writing: Future[None] | None = None
         self.closing = False
         self.rows = 0
-        self.buffered = 0
+        self.buffered = self.buffered_bytes = 0
         self.frames: list[pl.DataFrame] = []
         self.writer: pq.ParquetWriter | None = None
 
     def add(self, frame: pl.DataFrame) -> None:
         self.frames.append(frame)
         self.buffered += len(frame)
+        self.buffered_bytes += int(frame.estimated_size())
 
     def flush(self) -> None:
         if not self.frames:
@@ -69,7 +73,7 @@ class _Partition:
             return
         self.writing = self.pool.submit(self._write, self.frames)
         self.rows += self.buffered
-        self.frames, self.buffered = [], 0
+        self.frames, self.buffered, self.buffered_bytes = [], 0, 0
 
     def _wait(self) -> None:
         if self.writing is not None:
@@ -102,7 +106,7 @@ class _Partition:
         self._wait()
         frames, self.frames = self.frames, []
         self.rows += self.buffered
-        self.buffered = 0
+        self.buffered = self.buffered_bytes = 0
         self.writing = self.pool.submit(self._finish, frames, self.rows)
         self.closing = True
 
@@ -190,10 +194,13 @@ class StagedFiles:
         part = self._partitions[key]
         part.add(frame)
         self._buffered += len(frame)
-        if part.buffered >= ROW_GROUP_ROWS:
+        if part.buffered >= ROW_GROUP_ROWS or part.buffered_bytes >= _PART_BYTES_MAX:
             self._flush([part])
-        elif self._buffered > _BUFFERED_ROWS_MAX:
+        elif self._buffered > _BUFFERED_ROWS_MAX or self._bytes() > _BUFFERED_BYTES_MAX:
             self._flush(list(self._partitions.values()))
+
+    def _bytes(self) -> int:
+        return sum(part.buffered_bytes for part in self._partitions.values())
 
     def _sender(self, key: _Key) -> Callable[[Path, int], None] | None:
         send = self._send

@@ -19,6 +19,7 @@ from meterlake.model.columns import COLUMNS_MAX
 from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.stores.files.folders import file_name
 from meterlake.stores.files.source_file import (
+    Budget,
     Position,
     batches,
     chunks,
@@ -76,8 +77,9 @@ def test_it_is_known_how_far_a_file_is_read_in_its_own_bytes(path, compression, 
 def test_parquet_is_read_as_far_as_its_rows(path):
     pq.write_table(pa.table({"a": list(range(100_000))}), path)
     position = Position()
+    budget = Budget(batch_bytes=8 << 20, limit_bytes=1 << 30, size_bytes=1000)
 
-    seen = [position.bytes for _ in batches(path, "f", ["a"], position, 1000)]
+    seen = [position.bytes for _ in batches(path, "f", ["a"], position, budget)]
 
     assert seen == [655, 1000]
 
