@@ -1,7 +1,8 @@
 """Words of strangers as text that can be stored: of receivers, of stores of objects, of errors that repeat them."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 # Of one text no more is kept: nobody reads more, and it must not fill State.
 UNTRUSTED_MAX: Final = 64 << 10
@@ -12,3 +13,15 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 def storable(text: str, size: int = UNTRUSTED_MAX) -> str:
     """A text that every database can store: no zeros, no halves of pairs, no more than so much."""
     return _UNSTORABLE.sub("\ufffd", text[:size])
+
+
+def storable_data(value: Any) -> Any:
+    """The same of all texts in data."""
+    match value:
+        case str():
+            return storable(value)
+        case Mapping():
+            return {storable_data(name): storable_data(each) for name, each in value.items()}
+        case list() | tuple():
+            return [storable_data(each) for each in value]
+    return value

@@ -316,8 +316,10 @@ def test_an_integration_of_bills_gets_each_version_once(world):
     assert {run.content.run_key for run in runs} == {
         f"{config.id} bill-1 3",
         f"{config.id} bill-1 4",
+        # What was handed over is taken back.
+        f"{config.id} bill-1 deleted",
     }
-    assert len(runs) == 2
+    assert len(runs) == 3
     assert {run.content.body for run in runs} == {None}
     assert {(r.content.entity_type, r.content.destination) for r in runs} == {("Bill", "BOOKS")}
 

@@ -302,3 +302,18 @@ def test_a_job_of_every_kind_is_taken_renewed_and_finished_alike(state, org, clo
             lease.finish(connection, clock(), JobStatus.COMPLETE)
         again.finish(connection, clock(), JobStatus.FAILED, error="no")
     assert (state.jobs.get(job.id).status, state.jobs.get(job.id).error) == (JobStatus.FAILED, "no")
+
+
+@pytest.mark.parametrize(
+    "said", ["a\0b", "a\ud800b", "x" * (10 << 20)], ids=["nul", "half", "10 MB"]
+)
+def test_a_job_ends_whatever_a_stranger_said_of_it(state, org, said):
+    """A store of objects, a file, a receiver: their words are in the reason."""
+    with pytest.raises(ValueError, match=r".+"), state.jobs.running(org, "export", {}):
+        raise ValueError(said)
+
+    [stored] = state.jobs.recent(org)
+    assert stored.status is JobStatus.FAILED
+    assert stored.error.startswith("ValueError: ")
+    assert len(stored.error) <= 1 << 16
+    assert not {"\0", "\ud800"} & set(stored.error)

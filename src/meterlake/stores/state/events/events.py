@@ -1,6 +1,6 @@
 """Events: written with the change that they tell of, read newest first."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -25,6 +25,7 @@ from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.events import Event, account_of, change, data, mask
 from meterlake.model.resources import resource_of
+from meterlake.model.untrusted import storable_data
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.pages import NEXT_TOKEN, TOKEN_RULE, Page, key_of, key_token
@@ -307,7 +308,7 @@ def _row(org_id: str, now: datetime, id: str, event: Event) -> dict[str, Any]:
         "written": None if event.time is None else now,
         "category": event.category,
         "base_id": event.base_id,
-        "body": _ENCODER.encode(event.data).decode(),
+        "body": _encode(event.data),
     }
 
 
@@ -357,3 +358,11 @@ def event_of_row(row: Row[Any]) -> StoredEvent:
         time=None if row.written is None else row.time,
     )
     return StoredEvent(row.id, event, row.time, row.actioned, row.written or row.time)
+
+
+def _encode(data: Mapping[str, Any]) -> str:
+    """The data of an event as JSON; words of strangers in it may be no text."""
+    try:
+        return _ENCODER.encode(data).decode()
+    except UnicodeEncodeError:
+        return _ENCODER.encode(storable_data(data)).decode()

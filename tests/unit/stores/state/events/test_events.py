@@ -438,3 +438,13 @@ def test_settings_that_change_are_told(write, found):
         plain(event)["oldDto"]["daysBeforeBillDue"],
         plain(event)["newDto"]["daysBeforeBillDue"],
     ) == (30, 7)
+
+
+def test_words_of_strangers_that_are_no_text_are_told_all_the_same(write, found):
+    said = {"newDto": {"message": "a\0b", "more": ["c\ud800"], "cents": 7}}
+    event = Event("dataexport.job.failure", "Job", None, said)
+    write(lambda transaction: transaction.journal.add(event))
+
+    [event] = found(EventFilter(names=("dataexport.job.failure",)))
+    assert event.event.data["newDto"]["more"] == ["c\ufffd"]
+    assert event.event.data["newDto"]["cents"] == 7
