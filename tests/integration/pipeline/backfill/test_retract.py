@@ -571,7 +571,8 @@ def test_a_withdrawal_while_rows_are_being_requeued_keeps_them_out(home, monkeyp
 
 def test_a_home_of_an_older_version_knows_what_was_withdrawn(home):
     retracted(home)
-    with home.stores.lake(home.org_id).transaction() as connection:
+    lake_ = home.stores.lake(home.org_id)
+    with lake_.lock(), lake_.transaction() as connection:
         connection.execute("DROP TABLE lake.withdrawn_source")
         connection.execute("UPDATE lake.retraction SET attempt = NULL")
     path = home.stores.home
