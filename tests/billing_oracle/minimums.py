@@ -132,7 +132,7 @@ def _of_pricings(
                 currency=template["currency"],
                 amount=amount,
                 service=service,
-                advance=bool(pricing.get(FLAG)),
+                advance=in_advance(book.world, FLAG, pricing, plan, template),
                 covers=[charge for charge in own if charge.pricing is pricing],
             )
 

@@ -43,25 +43,29 @@ def lives(draw):
     }
 
 
-def bills(life, *, in_advance):
-    made = World(timezone="Europe/Berlin")
+def bills(life, *, in_advance, pricing_flag="the same", said_by="template"):
+    """The bills of a life; who says that minimums are in advance, and what the pricing says itself."""
+    minimum = {"minimum_spend_bill_in_advance": in_advance}
+    # Whoever is asked later says the opposite, which nobody hears.
+    other = {"minimum_spend_bill_in_advance": not in_advance}
+    made = World(timezone="Europe/Berlin", **(minimum if said_by == "organization" else other))
     made.aggregation("sum")
     made.counter("seats")
-    flags = ("standing_charge_bill_in_advance", "minimum_spend_bill_in_advance")
     template = {
         "bill_frequency": life["frequency"],
         "bill_frequency_interval": life["interval"],
         "standing_charge": life["charge"],
         "minimum_spend": life["minimum"],
-        **dict.fromkeys(flags, in_advance),
+        "standing_charge_bill_in_advance": in_advance,
     }
-    made.plan("plan", template)
+    template |= {"organization": {}, "template": minimum, "plan": other}[said_by]
+    made.plan("plan", template, **(minimum if said_by == "plan" else {}))
     made.pricing(
         "plan",
         "sum",
         [(0, 0, 1)],
         minimum_spend=life["pricing_minimum"],
-        minimum_spend_bill_in_advance=in_advance,
+        minimum_spend_bill_in_advance=in_advance if pricing_flag == "the same" else pricing_flag,
     )
     bands = [(0, 0, 2), (20, 0, 3)]
     made.counter_pricing("plan", "seats", bands, running_total_bill_in_advance=in_advance)
@@ -93,6 +97,29 @@ def test_in_advance_costs_what_it_costs_in_arrears(life):
     # Each line is rounded by itself.
     lines = sum(len(each.lines) for each in (*arrears, *advance))
     assert abs(sum(each.total for each in advance) - total) <= Decimal(lines) / 200
+
+
+@given(
+    lives(),
+    st.booleans(),
+    st.sampled_from(["organization", "template", "plan"]),
+    st.sampled_from([None, True, False]),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_pricing_without_a_flag_of_its_own_has_that_of_its_plan(life, in_advance, said_by, own):
+    found = bills(life, in_advance=in_advance, said_by=said_by, pricing_flag=own)
+
+    # As if the template said what is said first, and the pricing said it, too.
+    as_said = in_advance if own is None else own
+    assert shown(found) == shown(bills(life, in_advance=in_advance, pricing_flag=as_said))
+
+
+def shown(found):
+    """All that bills charge, without who they are."""
+    return [
+        (each.total, [(line.type, line.subtotal, line.service_period) for line in each.lines])
+        for each in found
+    ]
 
 
 @given(lives())

@@ -131,5 +131,5 @@ class Pricing(Entity):
     tiers_span_plan: Flag = False
     minimum_spend: NonNegative | None = None
     minimum_spend_description: Description | None = None
-    minimum_spend_bill_in_advance: Flag = False
+    minimum_spend_bill_in_advance: Flag | None = None
     overage_pricing_bands: Bands = ()

@@ -174,6 +174,12 @@ def test_a_parameter_that_means_nothing_is_told_with_the_nearest(http, world, pa
     assert said in found.headers["Warning"]
 
 
+def test_the_page_of_the_api_shows_such_a_warning_as_it_is(http):
+    page = (Path(__file__).parents[3] / "docs" / "api.md").read_text("utf-8")
+    [shown] = re.findall(r"`Warning: (.*is no parameter of.*)`", page)
+    assert http.get("/accounts?pagesize=5").headers["Warning"] == shown
+
+
 def test_parameters_that_mean_nothing_are_told_of_writes_and_beside_other_warnings(http, world):
     body = {"name": "Rule", "description": "d", "code": world.code()}
     event = {"eventName": "billing.bill.created"}

@@ -237,12 +237,12 @@ def _of_pricings(terms: PlanTerms, owner: PlanPeriod) -> Iterator[Minimum]:
     for applicable in terms.applicable_pricings:
         pricing = applicable.pricing.entity
         if pricing.minimum_spend:
-            name = applicable.aggregation.entity.name
+            name, own = applicable.aggregation.entity.name, pricing.minimum_spend_bill_in_advance
             yield Minimum(
                 amount=pricing.minimum_spend,
                 currency=terms.currency,
                 description=pricing.minimum_spend_description or f"{name} Minimum Spend Adjustment",
-                in_advance=pricing.minimum_spend_bill_in_advance,
+                in_advance=terms.minimum_spend_in_advance if own is None else own,
                 accounting_product=applicable.accounting_product,
                 owner=owner,
                 window=applicable.period,
