@@ -39,7 +39,7 @@ def ingest(
     """Ingest files, or all files below folders, in the order of their names.
 
     CSV, NDJSON, a JSON array or Parquet, each plain, .gz or .zst. What a row was rejected for
-    stands in the lake: meterlake sql "FROM rejected".
+    stands in the lake: `meterlake rejected list` shows it.
 
     Example: `meterlake ingest usage.csv.gz october/`
 
@@ -125,8 +125,8 @@ def report(found: list[dict[str, Any]], options: Options) -> int:
         options.output.rows(found, COLUMNS, empty="No files.")
     for line in () if options.json else found:
         if line["received"] and line["rejected"] == line["received"] and not line.get("dryRun"):
-            shown = f"meterlake rejected list --source {shlex.quote(line['name'])}"
-            options.output.note(f"No row of {line['name']} came in: {shown}")
+            options.output.note(f"No row of {line['name']} came in:")
+            options.output.command(f"rejected list --source {shlex.quote(line['name'])}")
     failed = [line for line in found if line["status"] == "failed"]
     if failed:
         names = ", ".join(line["name"] for line in failed)

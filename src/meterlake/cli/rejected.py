@@ -269,7 +269,7 @@ def _explain_nothing(stores: "Stores", org_id: str, which: Which) -> list[str]:
     check_named(stores, org_id, which.filters())
     return [
         f"{rows:,} {name}: only those that you name by id are requeued"
-        f" (meterlake rejected list --status {name})"
+        f" (`meterlake rejected list --status {name}`)"
         for name, rows in count_set_aside(stores, org_id, which.filters()).items()
     ]
 

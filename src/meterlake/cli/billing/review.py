@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
+from meterlake.cli import next_steps
 from meterlake.cli.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
@@ -53,11 +54,14 @@ def review(
 
 def show_review(found: "Sequence[ReviewFinding]", output: "Output") -> None:
     """Print what is open, one line each."""
+    rows = [
+        each.to_wire() | {"command": next_steps.command(each.command.removeprefix("meterlake "))}
+        for each in found
+    ]
     if output.json:
-        for each in found:
-            output.line({"type": "open", **each.to_wire()})
+        for row in rows:
+            output.line({"type": "open", **row})
         return
-    rows = [each.to_wire() for each in found]
     output.rows(rows, ("kind=open", "!subject", "detail", "+!command=look closer"), "Open")
     if found and not output.wide:
         _show_commands(found, output)
