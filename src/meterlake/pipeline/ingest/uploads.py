@@ -12,7 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from meterlake.model.errors import Busy, Invalid, MeterlakeError, NotFound, StaleVersion
+from meterlake.model.errors import (
+    Busy,
+    Invalid,
+    MeterlakeError,
+    NotFound,
+    StaleVersion,
+    UnreadableSource,
+)
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.model.problems import read
@@ -21,6 +28,7 @@ from meterlake.model.uploads import UploadRequest
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import report_no_file
+from meterlake.pipeline.ingest.deaths import counting_deaths
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.file_jobs import (
@@ -259,7 +267,13 @@ def _sweep(stores: Stores, org_id: str) -> None:
 
 def _ingest_file(work: Work) -> Receipt | None:
     if work.upload.job.kind == JobKind.LOOKUP:
-        run_lookup_job(work)
+        upload = work.upload
+        delivery = Delivery(upload.id, upload.name, upload.arrived or upload.job.created)
+        try:
+            with counting_deaths(work.stores.home, delivery):
+                run_lookup_job(work)
+        except UnreadableSource as error:
+            work.finish(JobStatus.FAILED, failure(error.reason, error.detail))
         return None
     return _ingest(work)
 

@@ -1,12 +1,13 @@
 """Files of lookup tables: items that come in one, all of them or none, and items written to one."""
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, AnyStr, Final, Generic
 
 from meterlake.model import wire
 from meterlake.model.entity import Record
@@ -35,6 +36,8 @@ REFUSED: Final = "Refused"
 ITEMS: Final = "items"
 # So many wrong rows are told; of the others, how many there are.
 _TOLD_MAX: Final = 10
+# A file may have a gibibyte, and be one line. A row has at most some hundred columns.
+_RECORD_MAX: Final = 1 << 20
 _WRITTEN_AT_ONCE: Final = 2000
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -277,16 +280,41 @@ _WRITERS: Final = {
 }
 
 
+class _Records(Generic[AnyStr]):
+    """The lines of a file, none of which is for more memory than a record may take."""
+
+    def __init__(self, file: IO[AnyStr], name: str) -> None:
+        self._file: IO[AnyStr] = file
+        self._name = name
+        self._taken = 0
+        self._is_record_of_lines = isinstance(file, io.TextIOBase)
+
+    def __iter__(self) -> Iterator[AnyStr]:
+        while line := self._file.readline(_RECORD_MAX + 1):
+            # A record of CSV may have many lines; whoever reads it says when the next one begins.
+            self._taken = self._taken + len(line) if self._is_record_of_lines else len(line)
+            if self._taken > _RECORD_MAX:
+                rule = f"records of at most {_RECORD_MAX} characters"
+                raise Invalid("file", self._name, rule)
+            yield line
+
+    def begin(self) -> None:
+        """Begin the next record."""
+        self._taken = 0
+
+
 def _csv_rows(path: Path, revision: LookupTableRevision) -> _Rows:
     numbers = {
         field.name for field in revision.fields if field.type is LookupTableRevisionFieldType.NUMBER
     }
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, strict=True)
+            records = _Records(file, path.name)
+            lines = csv.reader(records, strict=True)
             names = _header(next(lines, []), revision)
             number = lines.line_num + 1
             for cells in lines:
+                records.begin()
                 if cells:
                     yield number, _document(number, names, cells, numbers)
                 number = lines.line_num + 1
@@ -323,7 +351,7 @@ def _document(
 
 def _jsonl_rows(path: Path, _: LookupTableRevision) -> _Rows:
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(_Records(file, path.name), 1):
             text = line.removeprefix(_BOM) if number == 1 else line
             if not text.strip():
                 continue

@@ -325,3 +325,32 @@ def test_jobs_of_tables_are_no_uploads_of_measurements(table):
     assert list_jobs(table.stores, table.org, Created(), Page(10)) == {"data": []}
     listed = lookup_jobs.list_jobs(table.stores, table.org, table.at, Page(10))["data"]
     assert [each["type"] for each in listed] == ["UPLOAD"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (JSONL, b'{"country": "DE", "note": "' + b"x" * (1 << 20) + b'"}\n'),
+        (JSONL, b"[" * (1 << 21)),
+        (CSV, b"country,rate,note\nDE,1," + b"," * (1 << 20)),
+        (CSV, b"country,rate,note\nDE,1" + b',"\n"' * (1 << 18)),
+    ],
+    ids=["text", "nested", "columns", "columns of lines"],
+)
+def test_a_row_that_is_for_more_memory_than_rows_have_fails_the_file(table, kind, data):
+    job = table.uploaded(data, kind)
+    table.work()
+
+    found = table.job(job)
+    assert found["status"] == "FAILED"
+    assert "records of at most 1048576 characters" in found["failureReason"]
+
+
+def test_many_rows_of_lines_are_no_large_record(table):
+    note = "line\n" * 100
+    rows = "".join(f'c{number},{number},"{note}"\n' for number in range(3_000))
+    assert len(rows) > 1 << 20
+    job = table.uploaded("country,rate,note\n" + rows)
+    table.work()
+
+    assert table.job(job)["status"] == "SUCCEEDED", table.job(job)
