@@ -6,7 +6,8 @@ from tests.people import join
 from tests.served import served
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
-KEY = {"type": "STATIC_API_KEY", "apiKey": "sk_live_1"}
+# A key is of one mode.
+KEYS = {"STRIPE": "sk_live_1", "STRIPE_TEST": "sk_test_1"}
 MARKET = {"productCode": "p", "dimension": "cents"}
 SYSTEMS = {
     "AWS": MARKET,
@@ -42,7 +43,7 @@ def create(client, webhook, system, data):
     if system == "WEBHOOK":
         document |= {"entityType": "Notification", "destinationId": webhook}
     elif system.startswith("STRIPE"):
-        document |= {"credentials": KEY}
+        document |= {"credentials": {"type": "STATIC_API_KEY", "apiKey": KEYS[system]}}
     known = SYSTEMS.get(system, {})
     return client.post("/integrationconfigs", json={**document, "configData": {**known, **data}})
 
