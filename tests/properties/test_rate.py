@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.billing import Quantity
 from meterlake.model.pricing import Pricing
-from meterlake.stages.bill.pricing.rate import price
+from meterlake.stages.bill.pricing.rate import convert_bands, price
 from tests import oracles
 from tests.billing_world import LONG_AGO
 
@@ -117,3 +117,16 @@ def test_one_band_is_the_same_tiered_and_volume(units, bands):
     single = bands[:1]
 
     assert amount(units, single, cumulative=True) == amount(units, single, cumulative=False)
+
+
+@given(signed_units, bands(), st.booleans(), st.decimals("0.0001", 1000, places=6))
+def test_bands_in_another_currency_add_up_by_their_own_prices(units, bands, cumulative, multiplier):
+    """Whoever is shown units, prices and fixed prices comes to what each band charges."""
+    own = priced(units, bands, cumulative=cumulative)
+    converted = convert_bands(own, multiplier)
+
+    for before, after in zip(own, converted, strict=True):
+        by_units = Fraction(after.units) * Fraction(after.unit_price)
+        assert by_units == Fraction(after.unit_subtotal)
+        assert by_units + Fraction(after.fixed_price) == Fraction(after.subtotal)
+        assert Fraction(after.subtotal) == Fraction(before.subtotal) * Fraction(multiplier)
