@@ -102,7 +102,9 @@ def find_table(reader: Reader, code: str) -> Record[LookupTable]:
     """
     found = reader.find(LookupTable, code)
     if found is None:
-        raise NotFound("lookup table", code, f": {suggest_name(code, reader.codes(LookupTable))}")
+        known = list(reader.codes(LookupTable))
+        hint = suggest_name(code, known) if known else "there is none yet; make one in lookupTables"
+        raise NotFound("lookup table", code, f": {hint}")
     return found
 
 
