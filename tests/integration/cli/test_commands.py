@@ -276,7 +276,8 @@ def test_an_organization_must_be_named_when_there_are_several(home, capsys):
     capsys.readouterr()
 
     assert run(["status", "--home", str(home)]) == 1
-    assert "halvorsen-cloud, other" in capsys.readouterr().err
+    named = "this home has halvorsen-cloud (Halvorsen Cloud), other (Other); name one"
+    assert named in capsys.readouterr().err
 
     assert run(["status", "--home", str(home), "--org", "other", "--json"]) == 0
     assert lines(capsys)[0]["organization"] == "other"

@@ -43,6 +43,7 @@ def rows(command, *words):
 def test_what_a_person_does_on_the_command_line_is_theirs(home, command, tmp_path, monkeypatch):
     ada, bob = f"USER_{home.ada}", f"USER_{home.bob}"
 
+    rows(command, "bill", "--month", "2026-09", "--as", "Ada@Example.com")
     rows(command, "bill", "--month", "2026-09", "--approve", "--as", "Ada@Example.com")
     [bill] = rows(command, "bill", "show", "acme", "2026-09")
     assert (bill["approvedBy"], bill["createdBy"]) == (ada, ada)

@@ -100,7 +100,7 @@ def test_what_is_staged_is_shown_and_decided_by_the_other_deployment(home: Path)
     assert summary[0]["backfill"] == "b"
     assert [(each["before"], each["after"]) for each in quantities] == [("3 GBy", "")]
     assert [each["units before"] for each in quantities] == ["3 × GB"]
-    assert titles("backfill") == ["Quantities before and after"]
+    assert titles("backfill") == ["How to go on", "Quantities before and after"]
     assert backfills(home)[0].status == "STAGED"
 
     for decision, status in (("apply", "APPLIED"), ("revert", "REVERTED")):

@@ -19,6 +19,11 @@ ALLOWED = (
     "meterlake.cli.export_documents",
     *("meterlake.worker.job_kinds", "meterlake.worker.runners", "meterlake.stores.processes"),
     *("meterlake.model.errors", "meterlake.model.receipt", "meterlake.model.quantity_unit"),
+    # What is asked for, what it is of, and how people read it.
+    *("meterlake.model.bill_jobs", "meterlake.model.period", "meterlake.model.command_line"),
+    *("meterlake.model.log_lines", "meterlake.stages.bill.pricing.currencies"),
+    # The password of the server, which every process of a flow has to have.
+    "meterlake.stores.prefect_access",
     # What carries organizations has the same names as on the command line, and is reached alike.
     *("meterlake.model.runner", "meterlake.stores.fan_out.dask_cluster"),
 )

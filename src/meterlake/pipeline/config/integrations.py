@@ -59,7 +59,8 @@ def update_integration(
     """Replace an integration's fields; its hosts are looked at again."""
     check_documented_addresses(stores.settings, document)
     shown = document.get(_SHARED)
-    if ref.id is not None and shown == credentials_id(ref.id):
+    is_own = ref.id is not None and shown == credentials_id(ref.id)
+    if is_own and document.get("credentials") is not None:
         # It is shown for others to use; the integration itself has the credentials.
         document = {name: value for name, value in document.items() if name != _SHARED}
     return entities.update(stores, org_id, author, ref, document)

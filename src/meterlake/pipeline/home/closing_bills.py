@@ -46,10 +46,15 @@ class NotReviewed(Conflict):
 
     text = "the bills of {0} have changed since they were reviewed{1}; review them again"
 
-    def __init__(self, month: str, accounts: Sequence[str] = ()) -> None:
+    def __init__(self, month: str, those: str = "") -> None:
+        super().__init__(month, those)
+
+    @classmethod
+    def of(cls, month: str, accounts: Sequence[str]) -> Self:
+        """Name the first accounts whose bills are others now."""
         named = ", ".join(accounts[:_NAMED])
         more = f" and {len(accounts) - _NAMED} more" if accounts[_NAMED:] else ""
-        super().__init__(month, f": those of {named}{more}" if accounts else "")
+        return cls(month, f": those of {named}{more}" if accounts else "")
 
 
 class NotShown(Conflict):
@@ -138,7 +143,7 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
     stores, org_id, month = closing.stores, closing.org_id, closing.month
     made = _MonthBills.make(stores, org_id, month, closing.author)
     if made.digest != closing.outcomes()[ClosingStep.BILL]["digest"]:
-        raise NotReviewed(str(month), made.changed)
+        raise NotReviewed.of(str(month), made.changed)
     found = review_result(stores, org_id, month, made.result)
     approved = 0
     for start in range(0, len(made.waiting), _BATCH):

@@ -51,10 +51,13 @@ def test_a_later_bill_draws_less_when_one_before_draws_more(home):
     assert totals(home) == {"2026-09": (0, "APPROVED"), "2026-10": (Decimal("4.5"), "APPROVED")}
 
     use(home, ("late", "acme", 7))
-    result = bill(home.stores, home.org_id, SEPTEMBER, approve=True)
+    kept = bill(home.stores, home.org_id, SEPTEMBER, approve=True)
+    # What would change approved bills has a word of its own.
+    assert totals(home) == {"2026-09": (0, "APPROVED"), "2026-10": (Decimal("4.5"), "APPROVED")}
+    assert outcomes(kept)["acme", "2026-10-01"] == "kept"
+    result = bill(home.stores, home.org_id, SEPTEMBER)
 
-    # Nobody asked to approve the later one.
-    assert totals(home) == {"2026-09": (0, "APPROVED"), "2026-10": (Decimal("11.5"), "PENDING")}
+    assert totals(home) == {"2026-09": (0, "PENDING"), "2026-10": (Decimal("11.5"), "PENDING")}
     assert outcomes(result) == {
         ("acme", "2026-10-01"): "updated",
         ("bolt", "2026-10-01"): "unchanged",

@@ -200,7 +200,8 @@ def live(door):
 # The small home has nothing of these.
 EMPTY = (
     *("calculation_error", "rejected_per_reason", "source", "ingest_health"),
-    *("balance", "commitment", "posting"),
+    *("balance", "commitment", "posting", "unbilled_usage", "late_usage"),
+    "bill WHERE status = 'APPROVED'",
 )
 
 
