@@ -184,7 +184,7 @@ def test_jobs_at_the_same_time_have_a_process_each_and_all_end_with_the_worker(w
     assert len(worker.processes()) == 2
     assert all(map(is_alive, worker.processes()))
     worker.executor.close()
-    assert not any(map(is_alive, worker.processes()))
+    until(lambda: not any(map(is_alive, worker.processes())))
 
 
 @pytest.mark.parametrize(
