@@ -88,6 +88,17 @@ def test_a_file_with_a_mistake_changes_nothing(loads, at, capsys, text, more, to
     assert (line["status"], line["itemCount"]) == ("DRAFT", 0)
 
 
+def test_a_file_that_fails_leaves_no_draft_behind(loads, at, capsys):
+    loads("region,rate\neu,2\n", "--publish")
+
+    failed = loads("region,rate\neu,1\neu,2\n", "--publish")
+
+    assert "nothing of the file came into the lookup table" in json.dumps(failed)
+    assert run(["lookup", "list", *at]) == 0
+    [line] = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (line["status"], line["itemCount"]) == ("PUBLISHED", 1)
+
+
 def test_a_table_is_loaded_published_and_read(loads, at, tmp_path, capsys):
     ingest(at, tmp_path, "before")
 

@@ -23,7 +23,7 @@ from meterlake.model.rules.lookups import active_revision, revision_state
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.ingest.uploads import note_arrival, run_upload
 from meterlake.pipeline.jobs.file_jobs import expect_file, key
-from meterlake.pipeline.lookups.lookups import At, set_status
+from meterlake.pipeline.lookups.lookups import At, delete_revision, set_status
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state import lookups as stored
@@ -38,6 +38,12 @@ _DRAFT: Final = LookupTableRevisionStatus.DRAFT.value
 # A worker that took the file has it for so long at most, seen so often.
 _WAIT_S: Final = 600
 _LOOK_S: Final = 0.2
+
+
+class LoadFailed(Conflict):
+    """A row of the file breaks a rule."""
+
+    text = "nothing of the file came into the lookup table: {0}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +86,20 @@ def load_lookup(stores: Stores, org_id: str, author: str, wanted: LookupLoad) ->
     )
     with stores.state.transaction(org_id, author) as transaction:
         table = find_table(transaction, wanted.table)
-        draft = _draft(transaction, table, wanted.revision)
-        if draft is None:
-            draft = entities.create_in(transaction, stores, _next(transaction, table, wanted.file))
+        known = _draft(transaction, table, wanted.revision)
+        draft = known or entities.create_in(
+            transaction, stores, _next(transaction, table, wanted.file)
+        )
         stored.add_job(transaction, draft.id, LookupTableDataJobType.UPLOAD, file=upload)
     stores.objects.put_file(key(upload), wanted.file)
     note_arrival(stores, upload, upload.content_length)
-    _run(stores, org_id, draft.id, upload.id)
     at = At(table.id, draft.id)
+    try:
+        _run(stores, org_id, draft.id, upload.id)
+    except LoadFailed:
+        if known is None:
+            delete_revision(stores, org_id, author, at)  # It was made for these rows.
+        raise
     if wanted.publish:
         publish = {"status": LookupTableRevisionStatus.PUBLISHED.value}
         set_status(stores, org_id, author, at, publish)
@@ -156,7 +168,7 @@ def _run(stores: Stores, org_id: str, revision_id: str, job_id: str) -> None:
         if job.status is LookupTableDataJobStatus.FAILED:
             result = job.file.job.result if job.file else {}
             reason = str(result.get("failureReason", "failed"))
-            raise Conflict(f"nothing of the file came into the lookup table: {reason}")
+            raise LoadFailed(reason)
         if time.monotonic() > until:
             raise Busy("lookup table", "another process has been loading the file for long")
         time.sleep(_LOOK_S)
