@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import pytest
 
 from meterlake.model.access import (
@@ -400,7 +402,8 @@ def test_the_support_enters_only_while_it_is_let_in(state, org, clock):
     users.make_support_user(state, "ADA@example.com", support_user=True)
     with pytest.raises(Unauthorized):
         permissions_of(state, helper)
-    until = clock().replace(day=2)
+    # Before the session of the support ends by itself.
+    until = clock() + timedelta(minutes=5)
     opened = access.set_support_access(
         state, org, "test", SupportAccess(dt_end_support_users_access=until), None
     )
@@ -413,9 +416,20 @@ def test_the_support_enters_only_while_it_is_let_in(state, org, clock):
         access.set_support_access(
             state, org, "test", SupportAccess(dt_end_support_users_access=until), None
         )
-    clock.advance(days=1)
+    clock.advance(minutes=5)
+    for each in (helper, signed_in(state, org)):
+        with pytest.raises(Unauthorized):
+            permissions_of(state, each)
+
+
+def test_a_session_is_that_of_its_person_alone(state, org):
+    ada = join(state, org, m3terUser=True)
+    join(state, org, "bob@example.com", m3terUser=True)
+    bob = signed_in(state, org, "bob@example.com")
+    permissions_of(state, bob)
+
     with pytest.raises(Unauthorized):
-        permissions_of(state, helper)
+        permissions_of(state, Principal(PrincipalType.USER, ada, org, bob.credential))
 
 
 def test_only_a_known_person_becomes_support(state):
