@@ -1,5 +1,6 @@
 """`meterlake rejected`: rows that were not accepted: find them, mend them, give them in again."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.options import NO_OPTIONS, Limit, Options, user_name
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.rejected.dismiss import RowChoice
+    from meterlake.pipeline.rejected.dismiss import Decided, RowChoice
     from meterlake.stores import Stores
     from meterlake.stores.lake.rejected import RejectedFilter, Status
 
@@ -290,23 +291,10 @@ def dismiss(
     """
     from meterlake.pipeline.rejected.dismiss import dismiss
 
-    choice = _choice(ids, which)
-    with options.open() as (stores, organization):
-        done = dismiss(
-            stores,
-            organization.id,
-            choice,
-            because,
-            options.author(stores, organization.id, user_name()),
-        )
-        if not done.rows + done.settled:
-            _check_named(stores, organization.id, which)
-    if options.json:
-        options.output.line(done.to_wire())
-        return
-    options.output.note(f"{done.rows:,} {_rows(done.rows)} dismissed")
-    if done.settled:
-        options.output.note(f"{done.settled:,} rows were not open: they are left as they are")
+    def decide(stores: "Stores", org_id: str, choice: "RowChoice", author: str) -> "Decided":
+        return dismiss(stores, org_id, choice, because, author)
+
+    _decide(decide, ids, which, options, ("dismissed", "open"))
 
 
 def reopen(*ids: Ids, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) -> None:
@@ -319,29 +307,32 @@ def reopen(*ids: Ids, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) 
     """
     from meterlake.pipeline.rejected.dismiss import reopen
 
-    choice = _choice(ids, which)
+    _decide(reopen, ids, which, options, ("reopened", "dismissed"))
+
+
+def _decide(
+    verb: "Callable[[Stores, str, RowChoice, str], Decided]",
+    ids: tuple[str, ...],
+    which: Which,
+    options: Options,
+    words: tuple[str, str],
+) -> None:
+    """Decide about rows, and say how many became what, and how many were not what they had to be."""
+    from meterlake.pipeline.rejected.dismiss import RowChoice
+
+    became, needed = words
+    choice = RowChoice(ids, which.filters())
     with options.open() as (stores, organization):
-        done = reopen(
-            stores, organization.id, choice, options.author(stores, organization.id, user_name())
-        )
+        author = options.author(stores, organization.id, user_name())
+        done = verb(stores, organization.id, choice, author)
         if not done.rows + done.settled:
             _check_named(stores, organization.id, which)
     if options.json:
         options.output.line(done.to_wire())
         return
-    options.output.note(f"{done.rows:,} {_rows(done.rows)} reopened")
+    options.output.note(f"{done.rows:,} {'row' if done.rows == 1 else 'rows'} {became}")
     if done.settled:
-        options.output.note(f"{done.settled:,} rows were not dismissed: they are left as they are")
-
-
-def _rows(count: int) -> str:
-    return "row" if count == 1 else "rows"
-
-
-def _choice(ids: tuple[str, ...], which: Which) -> "RowChoice":
-    from meterlake.pipeline.rejected.dismiss import RowChoice
-
-    return RowChoice(ids, which.filters())
+        options.output.note(f"{done.settled:,} rows were not {needed}: they are left as they are")
 
 
 def _check_named(stores: "Stores", org_id: str, which: Which) -> None:
