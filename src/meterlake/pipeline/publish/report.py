@@ -234,7 +234,11 @@ def _usage(
         rollup.sql.format(identifier(column_name(each)))
         for each, rollup in zip(fields, rollups, strict=True)
     ]
-    sums = "".join(f", {amount}" for amount in amounts)
+    # Latest values of all accounts need a query of their own.
+    sums = "".join(
+        ", NULL, NULL" if rollup is LATEST else f", {amount}"
+        for amount, rollup in zip(amounts, rollups, strict=True)
+    )
     table = identifier(meter.name)
     step = _STEP.format(step=span.step, local=local_time("ts", span.zone))
     query = _STEPS.format(step=step, sums=sums, table=table, place=_PLACE, most=POINTS_MAX)
