@@ -105,6 +105,18 @@ def test_a_rollover_that_paid_before_is_exhausted_also_by_an_overdraft(drawn_bef
     assert [found for found, *_ in surcharges([line(1, 110)], *sources)] == [name]
 
 
+def test_the_rollover_takes_the_last_of_a_balance_whose_currency_is_coarse():
+    """Three yen pay for 0.03, which is two; the rollover takes the third, and none is left."""
+    yen = {"rate": D("0.0125"), "places": 0, "surcharge": D(10)}
+    own = balance("b", 3, end="01-16", **yen)
+    rollover = balance("b", 3, "01-16", rollover=True, **yen)
+
+    assert surcharges([line(1, 62)], own, rollover) == [
+        ("b", {1: "29.97"}, Amount(D("299.70"), 100)),
+        ("b", {1: "31.99"}, Amount(D("319.90"), 100)),
+    ]
+
+
 def test_a_part_after_the_end_of_a_source_is_no_overage():
     found = surcharges(
         [line(1, 310)], balance("b", 100, end="01-16", surcharge=D(10)), commitment("c", 0, "02-01")
