@@ -78,7 +78,7 @@ class _Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The numbers of a counter that an account has, from which day on."""
+    """The numbers of a counter that an account has, from which day on: one for a day, in order."""
 
     changes: Sequence[tuple[date, Decimal]]
 
@@ -182,10 +182,9 @@ def _changes(draft: BillDraft, window: _Window) -> Iterator[LineDraft]:
         # Of the day on which a plan ends, what follows it carries the number.
         if first < day < after and value != before:
             drafted = _change(draft, window, midnight(day, zone), (before, value))
+            before = value
             if drafted is not None:
                 yield drafted
-        if day > first:
-            before = value
 
 
 def _change(
