@@ -55,11 +55,16 @@ def make_bills(home: Home, *, with_runs: bool = True) -> None:
 
 
 def put_bill(
-    home: Home, account: str, month: int, total: Decimal | int, lines: Sequence[LineContent] = ()
+    home: Home,
+    account: str,
+    month: int,
+    total: Decimal | int,
+    lines: Sequence[LineContent] = (),
+    currency: str = "USD",
 ) -> str:
     """Store a bill of 2026 that comes to a total, or change it; its id."""
     key = BillKey(account, date(2026, month, 28), "MONTHLY", 1)
-    content = BillContent(key, f"2026-{month:02}", "USD", Decimal(total), {}, {}, lines)
+    content = BillContent(key, f"2026-{month:02}", currency, Decimal(total), {}, {}, lines)
     with home.stores.state.transaction(home.org_id, "test") as transaction:
         stored, _ = bills.put(transaction, content)
     return stored.id

@@ -298,3 +298,7 @@ def test_two_jobs_at_once_never_spend_a_cent_twice(world, monkeypatch, days, fir
     assert [each.failures for each in results] == [[], []]
     expected = {FEBRUARY: 60, MARCH: 40} if FEBRUARY in days else {MARCH: 60}
     assert [drawn(world, each) for each in accounts] == [expected] * 3
+    # What was made of money that was gone is never stored, not for a moment.
+    again = FEBRUARY in days and first == 1
+    made = dict.fromkeys(expected, 1) | {MARCH: 1 + again}
+    assert [versions(world, each) for each in accounts] == [made] * 3

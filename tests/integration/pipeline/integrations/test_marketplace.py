@@ -109,6 +109,16 @@ def test_an_account_without_a_customer_is_an_error(home, market):
     assert "acme is mapped to no customer" in run.job.error
 
 
+def test_a_bill_in_another_currency_is_not_reported_as_dollars(home, market):
+    integrate_market(home)
+    put_bill(home, account_id(home, "acme"), 8, 50, currency="EUR")
+    make_runs(home)
+
+    [run] = send_bills(home)
+    assert (run.status, market.taken) == (RunStatus.ERROR, {})
+    assert run.job.error == "the marketplace takes USD, the bill is in EUR"
+
+
 @pytest.mark.parametrize("customer", ["cust-1", "123456789012"])
 def test_a_bill_is_reported_in_cents_at_the_hour(home, market, customer):
     integrate_market(home, customer)
