@@ -1,6 +1,7 @@
 """kill -9 while bills become invoices, and are taken back: one invoice of each bill, none of a deleted one."""
 
 import copy
+import json
 import shutil
 from decimal import Decimal
 
@@ -8,8 +9,10 @@ import pytest
 
 from meterlake.model.integrations import RunStatus
 from meterlake.pipeline.billing.bills import delete_bill
+from meterlake.stages.events.hand_over import BILL_DELETED
 from meterlake.stores.state.billing.stored_bills import LineContent
 from tests.deliveries import runs_of
+from tests.doubles.receivers import running_receiver
 from tests.doubles.stripe import running_stripe
 from tests.e2e.crashing import zygote
 from tests.homes import new_home, open_home
@@ -17,6 +20,7 @@ from tests.invoice_world import CREDENTIALS
 from tests.sent_bills import account_id, create, integrate, make_runs, put_bill, send_bills
 
 SEND, LATER = "tests.e2e.senders:send", "tests.e2e.senders:send_later"
+LATEST = "tests.e2e.senders:send_much_later"
 STEP = "stripe.written"
 COMPLETE = {RunStatus.COMPLETE}
 LINES = [LineContent("usage", {"convertedSubtotal": Decimal(7)}, {})]
@@ -80,3 +84,40 @@ def test_whoever_dies_between_two_requests_each_bill_has_one_invoice(processes, 
         assert len(steps) >= len(standing)
         for number in steps:
             live(f"died{number}", (SEND, number), (LATER, None))
+
+
+@pytest.mark.slow
+def test_whoever_dies_a_receiver_hears_of_a_deletion_before_the_next_bill(processes, tmp_path):
+    """Also if the deletion is tried again: the receiver fails at first."""
+    with running_receiver() as receiver:
+        org_id = new_home(tmp_path / "home")
+        local = {"webhook_allow": ("127.0.0.1",)}
+        with open_home(tmp_path / "home", org_id, **local) as home:
+            acme = account_id(home, "acme")
+            integrate(home, "HTTP", url=receiver.url("/200"))
+            first = put_bill(home, acme, 1, 7, LINES)
+            make_runs(home)
+            send_bills(home)
+            delete_bill(home.stores, org_id, "test", first)
+            second = put_bill(home, acme, 1, 7, LINES)
+            make_runs(home)
+
+        def live(name, *lives):
+            receiver.received.clear()
+            shutil.copytree(tmp_path / "home", tmp_path / name)
+            for status, work, crash_at in lives:
+                receiver.answers["/200"] = status
+                done = processes.run([tmp_path / name], org_id, crash_at, work, **local)
+                assert done["died"] == (crash_at is not None)
+            said = [json.loads(each.body) for each in receiver.received]
+            told = [each.get("type") or each["id"] for each in said]
+            assert set(told) == {BILL_DELETED, second}
+            # From its first hearing of the new bill it hears of nothing else.
+            assert set(told[told.index(second) :]) == {second}
+            return done["reached"]
+
+        for number in range(len(live("whole", (200, SEND, None)))):
+            live(f"died{number}", (200, SEND, number), (200, LATER, None))
+        failed = (500, SEND, None)
+        for number in range(len(live("failed", failed, (200, LATER, None)))):
+            live(f"failed{number}", failed, (200, LATER, number), (200, LATEST, None))

@@ -19,6 +19,7 @@ from meterlake.pipeline.integrations.life_cycle import (
     disable_integration,
     enable_integration,
 )
+from meterlake.stages.events.hand_over import BILL_DELETED
 from meterlake.stores.state.billing.stored_bills import LineContent
 from tests.deliveries import runs_of, tries
 from tests.doubles.receivers import respond, running_receiver
@@ -34,6 +35,8 @@ from tests.sent_bills import (
     put_bill,
     send_bills,
 )
+
+pytestmark = pytest.mark.usefixtures("home_database")
 
 CREDENTIALS = {"type": "STRIPE_SIGNED_REQUEST", "apiKey": KEY}
 DELETED = ("DELETE", RunStatus.COMPLETE)
@@ -348,6 +351,132 @@ def test_a_body_of_its_own_tells_of_a_deletion(home, receiver):
 def test_an_address_that_an_answer_could_choose_is_refused(home, url):
     with pytest.raises(Invalid, match=r"configData\.deleteUrl"):
         integrate(home, "HTTP", url="https://x.test", deleteUrl=url)
+
+
+def told(receiver):
+    """What a receiver was told, one after the other: the id of a bill, or that it is deleted."""
+    bodies = [json.loads(each.body) for each in receiver.received]
+    return [each.get("id") or (each["type"], each["bill"]["id"]) for each in bodies]
+
+
+def put_again(home):
+    home.clock.time += timedelta(seconds=1)
+    return put(home)
+
+
+def test_the_next_bill_waits_while_the_deletion_is_tried_again(home, receiver):
+    """Else the receiver would have both, and then be told to remove one."""
+    integrate(home, "HTTP", url=receiver.url("/bills"))
+    first = put(home)
+    send_bills(home)
+    receiver.answers["/bills"] = 500
+    delete(home, first)
+    send_bills(home)
+    second = put_again(home)
+    receiver.answers["/bills"] = 200
+
+    assert ends(send_bills(home)) == [
+        SENT,
+        ("DELETE", RunStatus.AWAITING_RETRY),
+        ("SEND", RunStatus.WAITING),
+    ]
+    home.clock.time += timedelta(hours=1)
+    assert ends(send_bills(home)) == [SENT, DELETED, SENT]
+    gone = (BILL_DELETED, first)
+    assert told(receiver) == [first, gone, gone, second]
+
+
+def test_the_next_bill_waits_for_a_deletion_whose_sender_died(home, receiver):
+    """It died before or after the receiver heard of it: nobody knows, so it is told again first."""
+    integrate(home, "HTTP", url=receiver.url("/bills"))
+    first = put(home)
+    send_bills(home)
+    delete(home, first)
+    books = Bookkeeping(home.stores, connectors(), timedelta())
+    assert books.turn(Written(), lambda due, *_: dict.fromkeys(due, 9))
+    second = put_again(home)
+    home.clock.time += timedelta(seconds=5)
+    send_bills(home)
+    assert told(receiver) == [first]
+
+    home.clock.time += timedelta(minutes=2)
+    assert ends(send_bills(home)) == [SENT, DELETED, SENT]
+    assert told(receiver) == [first, (BILL_DELETED, first), second]
+
+
+def test_the_next_bill_waits_no_longer_for_a_deletion_that_is_given_up(home, receiver):
+    """It cannot be told of the deletion, and has both: the run and its event say so."""
+    url = receiver.url("/bills/{externalId}")
+    integrate(home, "HTTP", url=receiver.url("/bills"), deleteUrl=url)
+    first = put(home)
+    send_bills(home)
+    delete(home, first)
+    second = put_again(home)
+
+    assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.ERROR), SENT]
+    assert told(receiver) == [first, second]
+
+
+def test_a_bill_that_is_deleted_and_made_again_twice_is_told_in_order(home, receiver):
+    """A later deletion comes due before an earlier one that is tried again."""
+    integrate(home, "HTTP", url=receiver.url("/bills"))
+    first = put(home)
+    send_bills(home)
+    receiver.answers["/bills"] = 500
+    delete(home, first)
+    send_bills(home)
+    second = put_again(home)
+    delete(home, second)
+    third = put_again(home)
+    receiver.answers["/bills"] = 200
+    for _ in range(3):
+        runs = send_bills(home)
+        home.clock.time += timedelta(minutes=10)
+
+    assert {each.status for each in runs} == {RunStatus.COMPLETE}
+    gone = (BILL_DELETED, first)
+    assert told(receiver) == [first, gone, gone, third]
+
+
+def test_the_next_bill_waits_for_no_other_one(home, receiver):
+    integrate(home, "HTTP", url=receiver.url("/bills"))
+    first = put(home)
+    send_bills(home)
+    receiver.answers["/bills"] = 500
+    delete(home, first)
+    send_bills(home)
+    receiver.answers["/bills"] = 200
+    other = put_bill(home, account_id(home, "acme"), 2, 7)
+    make_runs(home)
+    send_bills(home)
+
+    assert told(receiver)[-1] == other
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["known", "unheard of"])
+def test_what_stands_of_a_former_bill_goes_although_its_deletion_failed(home, stripe, is_heard):
+    """Stripe is asked by the ids that the bill had before, and by those that invoices carry."""
+    config = to_stripe(home)
+    first = put(home)
+    send_bills(home)
+    if not is_heard:
+        with home.stores.state.transaction(home.org_id, "test") as transaction:
+            [of_bill] = [
+                each for each in transaction.all(ExternalMapping) if each.entity.m3ter_id == first
+            ]
+            transaction.delete(ExternalMapping, of_bill.id)
+    stripe.faults = [400]
+    delete(home, first)
+    assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.ERROR)]
+    assert len(stripe.live()) == 1
+
+    second = put_again(home)
+    assert {each.status for each in send_bills(home) if each.content.entity_id == second} == {
+        RunStatus.COMPLETE
+    }
+    assert [each["metadata"]["meterlake_bill"] for each in stripe.live()] == [second]
+    assert mapped(home) == [each["id"] for each in stripe.live()]
+    assert config["enabled"]
 
 
 class Ledger:

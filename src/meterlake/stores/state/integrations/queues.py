@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from meterlake.model.integration_systems import BILL
-from meterlake.model.integrations import RunStatus
+from meterlake.model.integrations import RunAction, RunStatus
 from meterlake.model.jobs import JobKind
 from meterlake.stores.state.core.tables import InstantText
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN, INTEGRATION_TRY
@@ -57,17 +57,44 @@ ORDER BY run.queue
 _NOW: Final = bindparam("now", type_=InstantText)
 _RUN, _OTHER = INTEGRATION_RUN.c, INTEGRATION_RUN.alias("other").c
 # Another run of the same bill is sent, or comes first: two at once would make two invoices of it.
-# A bill that was deleted and made again is the same one; the old one is taken back first.
-_WAITS_FOR_OTHER: Final = exists().where(
+# A bill that was deleted and made again is the same one; the old one is taken back first. So what
+# sends waits for what deletes also while that waits for its next try.
+_SAME_BILL: Final = (
     *(_OTHER[name] == _RUN[name] for name in ("org", "entity_type", "subject", "queue")),
     _OTHER.id != _RUN.id,
+)
+_IS_DELETED_FIRST: Final = and_(
+    _RUN.action != RunAction.DELETE.value,
+    _OTHER.action == RunAction.DELETE.value,
+    _OTHER.due.is_not(None),
+)
+_WAITS_FOR_OTHER: Final = exists().where(
+    *_SAME_BILL,
     or_(
         and_(_OTHER.status == RunStatus.STARTED.value, _OTHER.due > _NOW),
+        _IS_DELETED_FIRST,
         and_(
             _OTHER.due <= _NOW,
-            tuple_(_OTHER.due, _OTHER.action, _OTHER.id) < tuple_(_RUN.due, _RUN.action, _RUN.id),
+            _OTHER.action == _RUN.action,
+            tuple_(_OTHER.due, _OTHER.id) < tuple_(_RUN.due, _RUN.id),
         ),
     ),
+)
+# When the deletion is tried again; one that is being sent may end at any moment.
+_DELETION_DUE: Final = select(
+    func.min(case((_OTHER.status == RunStatus.STARTED.value, _NOW), else_=_OTHER.due))
+).where(*_SAME_BILL, _IS_DELETED_FIRST)
+# They are not looked at again before that: a queue of nothing else has nothing due.
+_WAITING_LONG: Final = (
+    select(_RUN.id, _DELETION_DUE.scalar_subquery().label("due"))
+    .where(
+        _RUN.queue == bindparam("queue"),
+        _RUN.due <= _NOW,
+        _RUN.entity_type == BILL,
+        _RUN.status != RunStatus.STARTED.value,
+        _DELETION_DUE.scalar_subquery() > _NOW,
+    )
+    .with_for_update(skip_locked=True)
 )
 _NEXT: Final = (
     select(_RUN.id)
@@ -176,7 +203,18 @@ def held_runs(connection: Connection, runs: Iterable[ClaimedRun]) -> list[Claime
 
 def _next_ids(connection: Connection, queue: str, size: int, now: datetime) -> list[str]:
     values = {"queue": queue, "size": size, "now": now}
-    return list(connection.execute(_NEXT, values).scalars())
+    found = list(connection.execute(_NEXT, values).scalars())
+    if not found:
+        _postpone(connection, queue, now)
+    return found
+
+
+def _postpone(connection: Connection, queue: str, now: datetime) -> None:
+    waiting = connection.execute(_WAITING_LONG, {"queue": queue, "now": now}).all()
+    if waiting:
+        later = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id == bindparam("run_id"))
+        rows = [{"run_id": row.id, "until": row.due} for row in waiting]
+        connection.execute(later.values(due=bindparam("until")), rows)
 
 
 def _begin_attempts(connection: Connection, ids: list[str], now: datetime) -> dict[str, int]:
