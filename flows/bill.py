@@ -23,13 +23,14 @@ from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 def bill_organization(
     home: Home, org: str, month: str, approve: bool, change: bool, runner: str | None = None
 ) -> TaskOutcome:
-    """Aggregate and bill a month of one organization."""
+    """Bill a month of one organization, and keep the quantities that its bills are made from."""
     with open_home(home, runner) as stores:
         org_id = stores.state.organization(org).id
         named = month_named(stores, org_id, month)
-        quantities = aggregate(stores, org_id, named)
         order = BillOrder(days=named, approve=approve, keep_approved=not change)
         billed = bill_order(stores, org_id, order)
+        # Of the same measurements, whatever has come in meanwhile.
+        quantities = aggregate(stores, org_id, named, billed.snapshot)
         currencies = read_currencies(stores, org_id)
     return TaskOutcome(
         _summary(quantities, billed),

@@ -11,6 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from meterlake.cli import run
+from meterlake.model import failpoint
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.integration.flows.conftest import drop
@@ -216,6 +218,35 @@ def test_bill_aggregates_and_bills_every_organization(home: Path) -> None:
     assert [row["quantity"] for row in unpriced] == ["1 GBy", "1 GBy"]
     assert [row["units to price"] for row in unpriced] == ["1 × GB", "1 × GB"]
     assert titles("bill") == ["Unpriced usage"]
+
+
+@pytest.mark.parametrize("step", ["quantities.done", "bill.submitted"])
+def test_quantities_are_those_of_the_bills_whenever_a_file_comes(
+    home: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    from flows.bill import bill
+
+    def ingest(name: str, *rows: str) -> None:
+        path = drop(home, "acme", name, *rows)
+        assert run(["ingest", "--home", str(home), "--org", "acme", str(path)]) == 0
+
+    def come(name: str) -> None:
+        if name == step:
+            monkeypatch.setattr(failpoint, "hook", None)
+            ingest("late.csv", GOOD.format(uid="2", day=2, gb=5))
+
+    ingest("a.csv", *usage("1"))
+    monkeypatch.setattr(failpoint, "hook", come)
+
+    [row] = bill(home=home, org=("acme",), month="2026-10")
+
+    assert failpoint.hook is None
+    # A standing charge of 10.
+    assert row["total"] == "20.00 USD"
+    assert run(["publish", "--home", str(home), "--org", "acme"]) == 0
+    file = str(home / "published/acme/warehouse.duckdb")
+    with duckdb.connect(file, read_only=True) as connection:
+        assert connection.sql("SELECT quantity FROM quantity_current").fetchall() == [(10,)]
 
 
 def test_bill_leaves_approved_bills_as_they_are_unless_it_is_told_to_change_them(
