@@ -19,6 +19,7 @@ from meterlake.stores.state.billing.bill_lists import BillFilters
 from meterlake.stores.state.billing.bill_totals import BillTotals
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 from tests.homes import HEADER, configure, csv_row
+from tests.late_bills import retract, revert
 
 SEPTEMBER = Month(2026, 9)
 
@@ -119,6 +120,23 @@ def test_usage_that_came_after_the_bills_is_open(home):
     assert ("LateUsage", "acme, bolt", "2 measurements came after the bills were made") in opened(
         home
     )
+
+
+def test_usage_that_went_after_the_bills_is_open_until_somebody_has_dealt_with_it(home):
+    bill_months(home, 9)
+    backfill = retract(home, "1.csv")
+
+    # acme and bolt came in one file.
+    went = ("LateUsage", "a backfill came after the bill was made: retract, applied")
+    found = review_bills(home.stores, home.org_id, SEPTEMBER)
+    assert sorted((each.kind.value, each.subject, each.detail) for each in found) == [
+        (went[0], code, went[1]) for code in ("acme", "bolt")
+    ]
+    assert run(shlex.split(found[0].command)[1:]) == 0
+    revert(home, backfill)
+    assert [detail for *_, detail in opened(home)] == [f"{went[1]}, and retract, reverted"] * 2
+    bill_months(home, 9)
+    assert opened(home) == []
 
 
 def test_late_usage_is_open_until_the_policy_has_dealt_with_it(home):
