@@ -25,6 +25,7 @@ from flows.parameters import open_home
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.export.control import list_schedules
 from meterlake.stores import Stores
+from meterlake.stores.state.core.reader import DamagedRow
 
 LOOK_S: Final = 10
 TAG: Final = "export schedule"
@@ -85,7 +86,12 @@ def _wanted(home: Path) -> dict[str, DeploymentSpec]:
 def deployment_specs(stores: Stores, home: Path) -> Iterator[DeploymentSpec]:
     """What the deployments of all schedules look like."""
     for organization in stores.state.organizations():
-        for schedule in list_schedules(stores, organization.id):
+        try:
+            schedules = list_schedules(stores, organization.id)
+        except DamagedRow as error:
+            _log.warning("the schedules of %s have no deployments: %s", organization.code, error)
+            continue
+        for schedule in schedules:
             code, name = schedule["code"], schedule["name"]
             parameters = {"org": organization.code, "schedule": code, "name": name}
             known_by = name if name == code else f"{name} ({code})"

@@ -17,6 +17,7 @@ import msgspec
 from meterlake.model import wire
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.entity import Record
+from meterlake.model.ids import derived_id
 from meterlake.model.ledger import Consumption
 from meterlake.model.money import (
     EXACT,
@@ -267,6 +268,10 @@ def _product_members(name: str, product: ProductName | None) -> dict[str, str]:
 # Members that tell lines of the same type, plan, subject and time apart.
 _IDENTIFYING: Final = ("childAccountId",)
 NO_MEMBERS: Final[Mapping[str, Any]] = MappingProxyType({})
+# Keys of lines are in an index, and PostgreSQL has none of more than 2,704 bytes; texts of segments
+# may be longer together.
+LINE_KEY_BYTES_MAX: Final = 2_600
+_ID_CHARACTERS: Final = 36
 
 
 class MadeFrom(NamedTuple):
@@ -367,7 +372,11 @@ class Line(NamedTuple):
         if self.segment is not None:
             parts.append(wire.dumps_sorted(dict(self.segment)))
         parts += [str(self.members[name]) for name in _IDENTIFYING if name in self.members]
-        return "/".join([*parts, *self.apart])
+        key = "/".join([*parts, *self.apart])
+        if len(data := key.encode()) <= LINE_KEY_BYTES_MAX:
+            return key
+        beginning = data[: LINE_KEY_BYTES_MAX - _ID_CHARACTERS - 1].decode(errors="ignore")
+        return f"{beginning}/{derived_id('line', key)}"
 
     def to_wire(self) -> dict[str, Any]:
         """The line as `BillLineItem`, without an id; `made_from` is kept beside it."""

@@ -15,6 +15,11 @@ def storable(text: str, size: int = UNTRUSTED_MAX) -> str:
     return _UNSTORABLE.sub("\ufffd", text[:size])
 
 
+def is_storable(text: str) -> bool:
+    """Whether every database can store a text as it is."""
+    return "\x00" not in text and (text.isascii() or _UNSTORABLE.search(text) is None)
+
+
 def storable_data(value: Any) -> Any:
     """The same of all texts in data."""
     match value:

@@ -27,6 +27,7 @@ from meterlake.stores.state import Reader, State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions
 from meterlake.stores.state.access.access import SUPPORT, AccessKey, PolicyGrant
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.reader import DamagedRow
 
 SECRET_BYTES: Final = 32
 # So long a process goes on by what it knew: what is revoked stops working within this time.
@@ -136,8 +137,11 @@ def organizations_of(state: State, person_id: str) -> list[tuple[str, str]]:
 def _check_not_used(state: State, besides: set[str], now: datetime) -> list[str]:
     found = []
     for organization in state.organizations():
-        with state.reading(organization.id) as reader:
-            opened = support_record(reader)
+        try:
+            with state.reading(organization.id) as reader:
+                opened = support_record(reader)
+        except DamagedRow:
+            continue  # Nobody enters by what cannot be read; all others are as open as before.
         until = opened.entity.dt_end_support_users_access if opened else now
         if until > now and organization.id not in besides:
             found.append(organization.id)

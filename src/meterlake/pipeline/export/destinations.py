@@ -14,6 +14,7 @@ from meterlake.stores import Stores
 from meterlake.stores.objects import ObjectStore, missing_for, open_destination
 from meterlake.stores.state import Job, JobStatus, Organization
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.jobs import JobFilters
 
 # Readers of partitioned folders leave names alone that begin so.
@@ -106,8 +107,12 @@ def unreachable_from_here(stores: Stores) -> Iterator[str]:
     what is written, `check_destination` finds out.
     """
     for organization in stores.state.organizations():
-        with stores.state.reading(organization.id) as reader:
-            found = [each.entity for each in reader.all(ExportDestination)]
+        try:
+            with stores.state.reading(organization.id) as reader:
+                found = [each.entity for each in reader.all(ExportDestination)]
+        except DamagedRow as error:
+            yield f"destinations of {organization.code} cannot be read: {error}"
+            continue
         for each in found:
             reason = missing_for(each, stores.settings) or _unreachable(stores, organization, each)
             if reason:

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Select,
     String,
     Table,
-    Text,
     delete,
     func,
     insert,
@@ -28,11 +27,12 @@ from sqlalchemy import (
 from meterlake.model import wire
 from meterlake.model.errors import NotFound
 from meterlake.model.jobs import JobKind
+from meterlake.model.lookup_keys import KEY_MAX
 from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import METADATA
+from meterlake.stores.state.core.tables import METADATA, StorableText
 from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.ingest import uploads
 from meterlake.stores.state.ingest.uploads import Upload
@@ -47,8 +47,8 @@ LOOKUP_ITEM: Final = Table(
     METADATA,
     Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
     Column("revision_id", String(36), primary_key=True),
-    Column("key", Text, primary_key=True),
-    Column("body", Text, nullable=False),
+    Column("key", StorableText(at_most=KEY_MAX), primary_key=True),
+    Column("body", StorableText, nullable=False),
 )
 
 LOOKUP_JOB: Final = Table(

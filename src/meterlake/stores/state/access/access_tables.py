@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, String, Table, Text
 
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 
 
 def _hash(**options: Any) -> Column[str]:
@@ -41,10 +41,10 @@ PERSON: Final = Table(
     "person",
     METADATA,
     Column("id", String(36), primary_key=True),
-    Column("email", String(320), nullable=False, unique=True),
-    Column("first_name", Text, nullable=False),
-    Column("last_name", Text, nullable=False),
-    Column("contact_number", Text),
+    Column("email", StorableText(320), nullable=False, unique=True),
+    Column("first_name", StorableText, nullable=False),
+    Column("last_name", StorableText, nullable=False),
+    Column("contact_number", StorableText),
     Column("password_hash", Text),
     Column("support_user", Boolean, nullable=False),
     _instant("first_accepted_terms", nullable=True),
@@ -58,7 +58,7 @@ MEMBERSHIP: Final = Table(
     _org(primary_key=True),
     Column("person_id", String(36), ForeignKey("person.id"), primary_key=True),
     Column("version", Integer, nullable=False),
-    Column("permission_policy", Text, nullable=False),
+    Column("permission_policy", StorableText, nullable=False),
     _instant("end_access", nullable=True),
     _instant("created"),
     _author("created_by"),
@@ -87,8 +87,8 @@ GRANT: Final = Table(
     Column("kind", String(20), nullable=False),
     Column("session_id", String(36), ForeignKey("session.id", ondelete="CASCADE"), nullable=False),
     _org(nullable=False),
-    Column("redirect_uri", Text),
-    Column("challenge", String(128)),
+    Column("redirect_uri", StorableText),
+    Column("challenge", StorableText(128)),
     _instant("expires"),
     _instant("used", nullable=True),
     Index("session_grant_session", "session_id"),

@@ -10,11 +10,10 @@ from sqlalchemy import (
     Index,
     String,
     Table,
-    Text,
     false,
 )
 
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 
 # What a job about a statement has of its own.
 STATEMENT_JOB: Final = Table(
@@ -36,7 +35,7 @@ BILL_STATEMENT: Final = Table(
     Column("org", String(36), ForeignKey("organization.id"), nullable=False),
     Column("job_id", String(36), nullable=False),
     # Where the bytes are in the object store.
-    Column("key", Text, nullable=False),
+    Column("key", StorableText, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("sha256", String(64), nullable=False),
     # When the bill was calculated that the file shows.

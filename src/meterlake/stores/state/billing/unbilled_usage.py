@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, String, Table, Text, delete, select
+from sqlalchemy import BigInteger, Column, ForeignKey, Integer, String, Table, delete, select
 
 from meterlake.model import wire
 from meterlake.model.period import Month
@@ -11,7 +11,7 @@ from meterlake.model.unbilled import Unpriced
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 from meterlake.stores.state.core.transaction import Transaction
 
 # One row for each that a run reports. The account may be one that there is not.
@@ -24,7 +24,7 @@ UNBILLED_USAGE: Final = Table(
     Column("position", Integer, primary_key=True),
     Column("snapshot", BigInteger, nullable=False),
     Column("found", InstantText, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", StorableText, nullable=False),
 )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Connection, FromClause, literal, or_, select
 
 from meterlake.model.entity import Entity
-from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.tables import ENTITY, ORGANIZATION
 
 
@@ -16,8 +15,11 @@ def has_entities(*kinds: type[Entity]) -> ColumnElement[bool]:
 
 
 def has_number(kind: type[Entity], name: str) -> ColumnElement[bool]:
-    """Organizations with an entity of a kind that has a number above 0, by its name in JSON."""
-    is_set = member_text(ENTITY.c.body, literal(name)) > "0"
+    """Organizations with an entity of a kind that has a whole number above 0, by its name in JSON.
+
+    The text is matched, not read: a row that is no JSON would fail the question about all others.
+    """
+    is_set = ENTITY.c.body.regexp_match(f'"{name}": ?[1-9]')
     return _has(ENTITY, ENTITY.c.kind == kind.__name__, is_set)
 
 

@@ -18,9 +18,14 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DontWrapMixin
+from sqlalchemy.sql.operators import OperatorType
+from sqlalchemy.types import TypeEngine
 
+from meterlake.model.billing import LINE_KEY_BYTES_MAX
+from meterlake.model.errors import Invalid
 from meterlake.model.ids import derived_id
-from meterlake.model.untrusted import storable
+from meterlake.model.untrusted import is_storable, storable
 
 
 class InstantText(TypeDecorator[datetime]):
@@ -72,6 +77,51 @@ class UntrustedText(TypeDecorator[str]):
         return None if value is None else storable(value)
 
 
+class Unstorable(Invalid, DontWrapMixin):
+    """A text that no database can store, or that is longer than its column."""
+
+
+class StorableText(TypeDecorator[str]):
+    """Words that strangers chose and that mean nothing in part: kept whole, or refused.
+
+    The doors they come through refuse them before. What gets past a door is an error of its own
+    writer, the same on every database, and by name.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, length: int | None = None, *, at_most: int | None = None) -> None:
+        """Keep texts.
+
+        Args:
+            length: Of a `VARCHAR` of so many characters.
+            at_most: Of a `TEXT`, but of no more characters. Whatever is in an index needs one of
+                both: PostgreSQL has no indexes of more than 2,704 bytes.
+        """
+        super().__init__()
+        if length is not None:
+            # What is bound is the column's own type: a `VARCHAR` is not compared with a `TEXT`.
+            self.impl = String(length)  # type: ignore[assignment] # an instance, as SQLAlchemy makes it
+        self.at_most = length if at_most is None else at_most
+
+    def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
+        """What is only compared may be any text: nothing is equal to one that is not kept."""
+        del op, value
+        return Text()
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Write all of it."""
+        del dialect
+        if value is None:
+            return None
+        if not is_storable(value):
+            raise Unstorable("text", value, "text without NUL characters and lone surrogates")
+        if self.at_most is not None and len(value) > self.at_most:
+            raise Unstorable("text", value, f"text of at most {self.at_most} characters")
+        return value
+
+
 METADATA: Final = MetaData()
 
 
@@ -83,8 +133,8 @@ ORGANIZATION: Final = Table(
     "organization",
     METADATA,
     Column("id", String(36), primary_key=True),
-    Column("code", String(80), nullable=False, unique=True),
-    Column("name", Text, nullable=False),
+    Column("code", StorableText(80), nullable=False, unique=True),
+    Column("name", StorableText, nullable=False),
     Column("created", InstantText, nullable=False),
     # How many transactions have written what bills are made of; their order, and so that of all
     # that has their numbers.
@@ -98,8 +148,8 @@ ENTITY: Final = Table(
     Column("kind", String(80), primary_key=True),
     Column("id", String(36), primary_key=True),
     Column("version", Integer, nullable=False),
-    Column("code", String(80)),
-    Column("body", Text, nullable=False),
+    Column("code", StorableText(80)),
+    Column("body", StorableText, nullable=False),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
     Column("modified", InstantText, nullable=False),
@@ -115,9 +165,9 @@ ENTITY_REFERENCE: Final = Table(
     _org(),
     Column("kind", String(80), primary_key=True),
     Column("id", String(36), primary_key=True),
-    Column("field", String(200), primary_key=True),
+    Column("field", StorableText(200), primary_key=True),
     Column("target_kind", String(80), nullable=False),
-    Column("target_id", String(36), nullable=False),
+    Column("target_id", StorableText(36), nullable=False),
     Index("entity_reference_target", "org", "target_kind", "target_id"),
 )
 
@@ -141,7 +191,7 @@ ENTITY_HISTORY: Final = Table(
     Column("version", Integer, primary_key=True),
     Column("valid_from", InstantText, nullable=False),
     Column("valid_to", InstantText),
-    Column("body", Text),
+    Column("body", StorableText),
     Column("author", Text, nullable=False),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
@@ -189,14 +239,14 @@ BILL: Final = Table(
     Column("interval", Integer, nullable=False),
     # What tells bills of contracts apart: the id of a contract or of a grouping key, else empty.
     Column("grouping_key", String(36), nullable=False, server_default=""),
-    Column("period", String(40), nullable=False),
+    Column("period", StorableText(40), nullable=False),
     Column("version", Integer, nullable=False),
     Column("status", String(20), nullable=False),
     Column("locked", Boolean, nullable=False),
-    Column("currency", String(80), nullable=False),
+    Column("currency", StorableText(80), nullable=False),
     Column("total", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("pins", Text, nullable=False),
+    Column("body", StorableText, nullable=False),
+    Column("pins", StorableText, nullable=False),
     # The one of `pins`, so that the oldest of a period is found without reading the bills.
     Column("snapshot", BigInteger),
     Column("approved", InstantText),
@@ -206,7 +256,7 @@ BILL: Final = Table(
     # The last calculation, even if nothing differed, and the job that did it.
     Column("calculated", InstantText),
     Column("job_id", String(36)),
-    Column("invoice_number", Text),
+    Column("invoice_number", StorableText),
     # The job that changed what bills before it draw from the same sources; None if none did since
     # it was calculated.
     Column("outdated_by", String(36)),
@@ -243,7 +293,7 @@ BILL_CALCULATION: Final = Table(
     # The last transaction that it sees.
     Column("at", BigInteger, nullable=False),
     Column("snapshot", BigInteger, nullable=False),
-    Column("selection", Text, nullable=False),
+    Column("selection", StorableText, nullable=False),
     Column("code", Text, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("created", InstantText, nullable=False),
@@ -257,7 +307,7 @@ LAKE_FILE: Final = Table(
     METADATA,
     _org(),
     # Below the root of the lake's files.
-    Column("path", String(400), primary_key=True),
+    Column("path", StorableText(400), primary_key=True),
     Column("size_bytes", BigInteger, nullable=False),
     # None where a store of objects does not tell it.
     Column("sha256", String(64)),
@@ -277,11 +327,11 @@ BILL_VERSION: Final = Table(
     Column("frequency", String(20), nullable=False),
     Column("interval", Integer, nullable=False),
     Column("grouping_key", String(36), nullable=False),
-    Column("period", String(40), nullable=False),
-    Column("currency", String(80), nullable=False),
+    Column("period", StorableText(40), nullable=False),
+    Column("currency", StorableText(80), nullable=False),
     Column("total", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("pins", Text, nullable=False),
+    Column("body", StorableText, nullable=False),
+    Column("pins", StorableText, nullable=False),
     Column("snapshot", BigInteger),
     Column("began", BigInteger, nullable=False),
     Column("ended", BigInteger, nullable=False),
@@ -304,9 +354,9 @@ BILL_VERSION_LINE: Final = Table(
     Column("bill_id", String(36), primary_key=True),
     Column("version", Integer, primary_key=True),
     Column("sequence", Integer, primary_key=True),
-    Column("key", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("pins", Text, nullable=False),
+    Column("key", StorableText, nullable=False),
+    Column("body", StorableText, nullable=False),
+    Column("pins", StorableText, nullable=False),
 )
 
 BILL_LINE: Final = Table(
@@ -314,9 +364,9 @@ BILL_LINE: Final = Table(
     METADATA,
     Column("bill_id", String(36), ForeignKey("bill.id"), primary_key=True),
     Column("sequence", Integer, primary_key=True),
-    Column("key", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("pins", Text, nullable=False),
+    Column("key", StorableText(at_most=LINE_KEY_BYTES_MAX), nullable=False),
+    Column("body", StorableText, nullable=False),
+    Column("pins", StorableText, nullable=False),
     UniqueConstraint("bill_id", "key", name="bill_line_key"),
 )
 
@@ -329,11 +379,11 @@ BILL_MEMO: Final = Table(
     Column("bill_id", String(36), ForeignKey("bill.id"), nullable=False),
     Column("kind", String(20), nullable=False),
     Column("position", Integer, nullable=False),
-    Column("key", Text, nullable=False),
+    Column("key", StorableText, nullable=False),
     Column("reason_id", String(36)),
     Column("version", Integer, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("line", Text, nullable=False),
+    Column("body", StorableText, nullable=False),
+    Column("line", StorableText, nullable=False),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
     Column("modified", InstantText, nullable=False),
@@ -357,10 +407,10 @@ POSTING: Final = Table(
     Column("sequence", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
     Column("id", String(36), nullable=False, unique=True),
     Column("org", String(36), ForeignKey("organization.id"), nullable=False),
-    Column("from_account", Text, nullable=False),
-    Column("to_account", Text, nullable=False),
+    Column("from_account", StorableText, nullable=False),
+    Column("to_account", StorableText, nullable=False),
     Column("amount", Text, nullable=False),
-    Column("currency", String(80), nullable=False),
+    Column("currency", StorableText(80), nullable=False),
     Column("kind", String(20), nullable=False),
     Column("source_id", String(36), nullable=False),
     Column("bill_id", String(36)),
@@ -409,13 +459,13 @@ BALANCE_NOTE: Final = Table(
     METADATA,
     Column("id", String(36), primary_key=True),
     Column("org", String(36), ForeignKey("organization.id"), nullable=False),
-    Column("description", Text),
+    Column("description", StorableText),
     Column("paid", Text),
     Column("currency_paid", String(80)),
     Column("transaction_type_id", String(36)),
     Column("transacted", InstantText),
     Column("entity_type", String(20), nullable=False),
-    Column("entity_id", Text, nullable=False),
+    Column("entity_id", StorableText(at_most=200), nullable=False),
     # When the schedule that made it was due.
     Column("due", InstantText),
     Index("balance_note_type", "org", "transaction_type_id"),

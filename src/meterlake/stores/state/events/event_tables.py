@@ -11,10 +11,9 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
-    Text,
 )
 
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 
 # SQLite counts by itself only in a column of exactly this type.
 _SERIAL: Final = BigInteger().with_variant(Integer(), "sqlite")
@@ -31,13 +30,13 @@ EVENT: Final = Table(
     Column("seq", _SERIAL, primary_key=True, autoincrement=True),
     Column("id", String(36), nullable=False, unique=True),
     _org(),
-    Column("name", String(400), nullable=False),
+    Column("name", StorableText(400), nullable=False),
     Column("kind", String(80), nullable=False),
-    Column("resource_id", String(200)),
+    Column("resource_id", StorableText(200)),
     Column("account_id", String(36)),
     Column("time", InstantText, nullable=False),
     Column("actioned", InstantText),
-    Column("body", Text, nullable=False),
+    Column("body", StorableText, nullable=False),
     # Of what follows from another event: which kind it is, and the event itself.
     Column("category", String(40)),
     Column("base_id", String(36)),
@@ -83,7 +82,7 @@ SCHEDULED_SCAN: Final = Table(
     Column("config_id", String(36), primary_key=True),
     # What it was looked at for: the version of the configuration, and the organization's zone.
     Column("version", Integer, nullable=False),
-    Column("zone", String(80), nullable=False),
+    Column("zone", StorableText(80), nullable=False),
     # The id of the entity that was looked at last.
     Column("last_id", String(36), nullable=False),
     Column("complete", Boolean, nullable=False),

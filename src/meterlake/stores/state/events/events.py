@@ -25,7 +25,7 @@ from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.events import Event, account_of, change, data, mask
 from meterlake.model.resources import resource_of
-from meterlake.model.untrusted import storable_data
+from meterlake.model.untrusted import UNTRUSTED_MAX, storable_data
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.pages import NEXT_TOKEN, TOKEN_RULE, Page, key_of, key_token
@@ -363,6 +363,11 @@ def event_of_row(row: Row[Any]) -> StoredEvent:
 def _encode(data: Mapping[str, Any]) -> str:
     """The data of an event as JSON; words of strangers in it may be no text."""
     try:
-        return _ENCODER.encode(data).decode()
+        encoded = _ENCODER.encode(data).decode()
     except UnicodeEncodeError:
         return _ENCODER.encode(storable_data(data)).decode()
+    # PostgreSQL reads no member of JSON that has a zero anywhere, and a text of megabytes would go
+    # to every receiver.
+    if len(encoded) > UNTRUSTED_MAX or "\\u0000" in encoded:
+        return _ENCODER.encode(storable_data(data)).decode()
+    return encoded

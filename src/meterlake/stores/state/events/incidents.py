@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, ForeignKey, String, Table, delete, insert, select, update
 
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 
 # What a lake that nothing was reported of has been reported up to.
 NOTHING: Final = -1
@@ -31,7 +31,7 @@ INCIDENT: Final = Table(
     METADATA,
     _org(),
     Column("name", String(80), primary_key=True),
-    Column("subject", String(200), primary_key=True),
+    Column("subject", StorableText(200), primary_key=True),
     Column("event_id", String(36), nullable=False),
     Column("since", InstantText, nullable=False),
 )

@@ -11,7 +11,6 @@ from sqlalchemy import (
     ForeignKey,
     String,
     Table,
-    Text,
     and_,
     func,
     select,
@@ -20,7 +19,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from meterlake.model.entity import Entity
 from meterlake.model.period import format_instant
-from meterlake.stores.state.core.tables import ENTITY, METADATA, ORGANIZATION, InstantText
+from meterlake.stores.state.core.tables import (
+    ENTITY,
+    METADATA,
+    ORGANIZATION,
+    InstantText,
+    StorableText,
+)
 
 LAKE_WATCH: Final = Table(
     "lake_watch",
@@ -31,8 +36,8 @@ LAKE_WATCH: Final = Table(
     Column("due", InstantText),
     # What tells the lake's state from others, and the limits that were looked for.
     Column("mark", String(80), nullable=False),
-    Column("limits", Text, nullable=False),
-    Column("configured", Text, nullable=False),
+    Column("limits", StorableText, nullable=False),
+    Column("configured", StorableText, nullable=False),
 )
 
 

@@ -22,7 +22,7 @@ from meterlake.model.backfill import Action, Backfill, BackfillSpec, BackfillSta
 from meterlake.model.errors import NotFound
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.state import State
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 
 BACKFILL: Final = Table(
     "backfill",
@@ -30,13 +30,13 @@ BACKFILL: Final = Table(
     Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
     Column("id", String(36), primary_key=True),
     Column("status", String(20), nullable=False),
-    Column("wanted", Text, nullable=False),
+    Column("wanted", StorableText, nullable=False),
     Column("author", Text, nullable=False),
     Column("created", InstantText, nullable=False),
     Column("snapshot", BigInteger, nullable=False),
     Column("applied", BigInteger),
-    Column("summary", Text, nullable=False),
-    Column("history", Text, nullable=False),
+    Column("summary", StorableText, nullable=False),
+    Column("history", StorableText, nullable=False),
     Index("backfill_newest", "org", "created", "id"),
 )
 

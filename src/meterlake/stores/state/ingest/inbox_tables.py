@@ -2,16 +2,16 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Table
 
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 
 INBOX: Final = Table(
     "inbox",
     METADATA,
     Column("id", String(36), primary_key=True),
     Column("org", String(36), ForeignKey("organization.id"), nullable=False),
-    Column("url", Text, nullable=False),
+    Column("url", StorableText, nullable=False),
     Column("afterwards", String(20), nullable=False),
     Column("created", InstantText, nullable=False),
     Index("inbox_org", "org", "created"),
@@ -25,7 +25,7 @@ INBOX_CLAIM: Final = Table(
     METADATA,
     Column("id", String(36), ForeignKey("job.id", name="inbox_claim_job"), primary_key=True),
     Column("inbox", String(36), nullable=False),
-    Column("key", Text, nullable=False),
-    Column("version", Text, nullable=False),
+    Column("key", StorableText, nullable=False),
+    Column("version", StorableText, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
 )

@@ -31,7 +31,7 @@ from meterlake.model.jobs import JobKind
 from meterlake.model.uploads import UploadStatus
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.pages import Page, read
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, in_status, takeable
 from meterlake.stores.state.jobs.filters import of_kind
 from meterlake.stores.state.jobs.job import insert_job, job_of
@@ -42,8 +42,8 @@ UPLOAD: Final = Table(
     "upload",
     METADATA,
     Column("id", String(36), ForeignKey("job.id", name="upload_job"), primary_key=True),
-    Column("name", String(100), nullable=False),
-    Column("content_type", String(100), nullable=False),
+    Column("name", StorableText(100), nullable=False),
+    Column("content_type", StorableText(100), nullable=False),
     Column("content_length", BigInteger, nullable=False),
     Column("start_until", InstantText, nullable=False),
     Column("arrived", InstantText),

@@ -11,11 +11,10 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
-    Text,
     text,
 )
 
-from meterlake.stores.state.core.tables import METADATA, InstantText, UntrustedText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText, UntrustedText
 
 # How far a reader of the event log is; written with what it made of the events.
 EVENT_POSITION: Final = Table(
@@ -36,11 +35,11 @@ INTEGRATION_RUN: Final = Table(
     Column("config_id", String(36)),
     Column("config_version", Integer),
     Column("entity_type", String(80), nullable=False),
-    Column("entity_id", String(200), nullable=False),
-    Column("destination", String(80), nullable=False),
+    Column("entity_id", StorableText(200), nullable=False),
+    Column("destination", StorableText(80), nullable=False),
     Column("destination_id", String(36)),
     # What it is about is handed over once, whoever asks for it again.
-    Column("run_key", String(400), nullable=False),
+    Column("run_key", StorableText(400), nullable=False),
     Column("account_id", String(36)),
     Column("event_id", String(36)),
     Column("rule_version", Integer),
@@ -49,14 +48,14 @@ INTEGRATION_RUN: Final = Table(
     # What is done there: SEND, or DELETE of what was sent and is deleted here.
     Column("action", String(20), nullable=False, server_default="SEND"),
     # What the entity is, whatever its id: of a bill its account, date, period and key.
-    Column("subject", String(200)),
+    Column("subject", StorableText(200)),
     # The exact text that is sent, where it does not depend on the time of the try.
-    Column("body", Text),
+    Column("body", StorableText),
     Column("external_id", UntrustedText),
     Column("url", UntrustedText),
     Column("created", InstantText, nullable=False),
     # Runs to one destination wait for each other, and for nobody else.
-    Column("queue", String(80)),
+    Column("queue", StorableText(80)),
     # When somebody is to look at it: for the next try, or because whoever tried is dead by then.
     Column("due", InstantText),
     Index("integration_run_key", "org", "run_key", unique=True),
@@ -118,14 +117,14 @@ MARKETPLACE_RECORD: Final = Table(
     "marketplace_record",
     METADATA,
     Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
-    Column("customer", String(200), primary_key=True),
+    Column("customer", StorableText(200), primary_key=True),
     # The product's code, `-` and the dimension.
-    Column("dimension", String(300), primary_key=True),
+    Column("dimension", StorableText(300), primary_key=True),
     Column("hour", InstantText, primary_key=True),
     Column("system", String(80), nullable=False),
     Column("account_id", String(36), nullable=False),
     Column("bill_id", String(36), nullable=False),
-    Column("run_key", String(400), nullable=False),
+    Column("run_key", StorableText(400), nullable=False),
     Column("quantity", BigInteger, nullable=False),
     # Written down before it is sent; false until the marketplace has taken it.
     Column("accepted", Boolean, nullable=False),
@@ -138,7 +137,7 @@ MARKETPLACE_BILL: Final = Table(
     "marketplace_bill",
     METADATA,
     Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
-    Column("dimension", String(300), primary_key=True),
+    Column("dimension", StorableText(300), primary_key=True),
     Column("bill_id", String(36), primary_key=True),
     Column("account_id", String(36), nullable=False),
     Index("marketplace_bill_account", "org", "account_id", "dimension"),

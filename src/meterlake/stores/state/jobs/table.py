@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from meterlake.stores.state.core.tables import METADATA, InstantText, UntrustedText
+from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText, UntrustedText
 
 JOB: Final = Table(
     "job",
@@ -26,13 +26,13 @@ JOB: Final = Table(
     Column("org", String(36), ForeignKey("organization.id")),
     Column("kind", String(40), nullable=False),
     Column("status", String(20), nullable=False),
-    Column("parameters", Text, nullable=False),
+    Column("parameters", StorableText, nullable=False),
     Column("lease_until", InstantText),
     # Nobody takes it before.
     Column("not_before", InstantText),
     Column("attempt", Integer, nullable=False),
     Column("snapshot", BigInteger),
-    Column("result", Text),
+    Column("result", StorableText),
     Column("error", UntrustedText),
     Column("created", InstantText, nullable=False),
     Column("started", InstantText),
@@ -41,7 +41,7 @@ JOB: Final = Table(
     Column("author", Text),
     Column("schedule_id", String(36)),
     Column("due", InstantText),
-    Column("progress", Text),
+    Column("progress", StorableText),
     Column("cancel_asked", Boolean, nullable=False, server_default=false()),
     # No run of a schedule is doubled.
     Index("job_due", "schedule_id", "due", unique=True),

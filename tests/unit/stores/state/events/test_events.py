@@ -440,11 +440,32 @@ def test_settings_that_change_are_told(write, found):
     ) == (30, 7)
 
 
-def test_words_of_strangers_that_are_no_text_are_told_all_the_same(write, found):
-    said = {"newDto": {"message": "a\0b", "more": ["c\ud800"], "cents": 7}}
-    event = Event("dataexport.job.failure", "Job", None, said)
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("a\0b", "a\ufffdb"),
+        ("c\ud800", "c\ufffd"),
+        ("x" * (10 << 20), "x" * (64 << 10)),
+        ("\0\udfff" * (5 << 20), "\ufffd" * (64 << 10)),
+    ],
+    ids=["nul", "half", "10 MB", "10 MB of both"],
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dataexport.job.failure",
+        "ingest.validation.failure",
+        "integration.authentication.error",
+        "integration.disabled.error",
+        "integration.perform.error",
+    ],
+)
+def test_words_of_strangers_are_told_as_text_that_every_receiver_can_read(
+    write, found, name, said, told
+):
+    """Of stores of objects, of files, of receivers of webhooks and of integrations."""
+    event = Event(name, "Job", None, {"newDto": {"message": said, "more": [said], "cents": 7}})
     write(lambda transaction: transaction.journal.add(event))
 
-    [event] = found(EventFilter(names=("dataexport.job.failure",)))
-    assert event.event.data["newDto"]["more"] == ["c\ufffd"]
-    assert event.event.data["newDto"]["cents"] == 7
+    [event] = found(EventFilter(names=(name,)))
+    assert event.event.data["newDto"] == {"message": told, "more": [told], "cents": 7}

@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
 
-from meterlake.stores.state.core.tables import METADATA, DayText, InstantText
+from meterlake.stores.state.core.tables import METADATA, DayText, InstantText, StorableText
 
 # The late usage of a bill: one row that something may be done about, and those of before.
 LATE_USAGE: Final = Table(
@@ -19,16 +19,16 @@ LATE_USAGE: Final = Table(
     Column("frequency", String(20), nullable=False),
     Column("interval", Integer, nullable=False),
     Column("grouping_key", String(36), nullable=False),
-    Column("period", String(40), nullable=False),
-    Column("currency", String(80), nullable=False),
+    Column("period", StorableText(40), nullable=False),
+    Column("currency", StorableText(80), nullable=False),
     Column("since", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False),
     Column("status", String(20), nullable=False),
     Column("bill_version", Integer, nullable=False),
-    Column("sources", Text, nullable=False),
-    Column("difference", Text),
+    Column("sources", StorableText, nullable=False),
+    Column("difference", StorableText),
     Column("new_version", Integer),
-    Column("reason", Text),
+    Column("reason", StorableText),
     Column("found", InstantText, nullable=False),
     Column("decided", InstantText),
     # The last transaction of the ledger that the calculation of the bill has; None if nobody knows.
@@ -44,14 +44,14 @@ LATE_USAGE_LINE: Final = Table(
     METADATA,
     Column("late_usage_id", String(36), ForeignKey("late_usage.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
-    Column("key", Text, nullable=False),
+    Column("key", StorableText, nullable=False),
     Column("line_id", String(36)),
-    Column("description", Text, nullable=False),
+    Column("description", StorableText, nullable=False),
     Column("amount", Text, nullable=False),
     Column("memo_bill_id", String(36)),
     Column("memo_id", String(36)),
     Column("memo_amount", Text),
-    Column("memo_currency", String(80)),
+    Column("memo_currency", StorableText(80)),
     # The late usage whose memos take this one back, and those with it; then it counts no more.
     Column("taken_back", String(36)),
     Index("late_usage_line_memo", "memo_bill_id"),
