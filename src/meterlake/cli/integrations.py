@@ -2,21 +2,31 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from meterlake.pipeline.integrations.left_behind import BillLeftBehind
     from meterlake.stores.state.integrations.runs import RunFilters
 
 _PAGE: Final = 200
 _COLUMNS: Final = (
-    *("!id", "status", "destination", "error", "?externalId=became", "?dtCreated=time"),
+    *("!id", "action", "status", "destination", "error", "?externalId=became", "?dtCreated=time"),
     *("?entityType=of", "?entityId=entity"),
+)
+_LEFT: Final = (
+    "!bill",
+    "account",
+    "date",
+    "destination",
+    "externalId=is there",
+    "?status",
+    "error",
 )
 _LISTED: Final = ("!id", "destination", "enabled", "error", "?entityType=of", "?name")
 
@@ -28,6 +38,7 @@ def register(app: App) -> None:
     integrations.command(delete)
     integrations.command(list_runs, name="runs")
     integrations.command(show_run, name="show")
+    integrations.command(deleted_bills)
     integrations.command(deliver)
     app.command(integrations)
 
@@ -131,6 +142,57 @@ def show_run(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     tries = found.pop("tries")
     options.output.record(found)
     options.output.rows(tries, ("number", "dtStarted=time", "statusCode=answer", "error"))
+
+
+def deleted_bills(
+    *,
+    take_back: Annotated[bool, Parameter(negative="")] = False,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """List the deleted bills that other systems still have by a name, perhaps as open invoices.
+
+    Such bills were deleted before deletions were handed over, or the other system refused to take
+    them back. Whether it still counts what it has, only that system knows.
+
+    Example: `meterlake integrations deleted-bills`
+
+    Args:
+        take_back: Have each of them taken back now, as if it were deleted now. `status` then says how
+            its run stands.
+    """
+    from meterlake.pipeline.integrations import left_behind
+
+    with options.open() as (stores, organization):
+        if take_back:
+            author = options.author(stores, organization.id)
+            runs = left_behind.take_back(stores, organization.id, author)
+            options.output.note(f"{len(runs)} runs wait: `meterlake integrations runs` shows them.")
+        found = left_behind.bills_left_behind(stores, organization.id)
+    rows = [
+        {
+            "bill": each.bill_id,
+            "account": each.account,
+            "date": each.key and each.key.bill_date,
+            "destination": each.destination,
+            "externalId": each.external_id,
+            "integrationConfigId": each.config_id,
+            "status": each.tried,
+            "error": each.error or _why_not(each),
+        }
+        for each in found
+    ]
+    if options.json:
+        for row in rows:
+            options.output.line(row)
+    else:
+        options.output.rows(rows, _LEFT, empty="No other system has a bill that is deleted.")
+
+
+def _why_not(bill: "BillLeftBehind") -> str | None:
+    """Why nobody can take a bill back from here."""
+    if bill.key is None:
+        return "nothing is kept of it: void it there by hand"
+    return None if bill.config_id else f"no integration with {bill.destination} is left"
 
 
 def deliver(*, options: Options = NO_OPTIONS) -> None:

@@ -88,3 +88,26 @@ def test_an_integration_is_listed_and_deleted(home, capsys, tmp_path):
     assert run(["integrations", "delete", listed["id"], "--home", home]) == 1
     assert run(["integrations", "list", "--home", home, "--json"]) == 0
     assert not capsys.readouterr().out
+
+
+def test_the_list_of_runs_says_what_each_did(home, capsys):
+    assert run(["integrations", "runs", "--home", home]) == 0
+    assert "SEND" in capsys.readouterr().out
+
+
+def test_a_deleted_bill_that_another_system_has_is_listed_with_the_reason(home, capsys, tmp_path):
+    bill = "2f6a5e0c-3b3d-4a61-9c3c-7f9a6a0f9d11"
+    file = tmp_path / "mapping.yaml"
+    file.write_text(
+        f"externalMappings:\n  - {{m3terEntity: Bill, m3terId: {bill}, externalSystem: STRIPE,"
+        " externalTable: Invoice, externalId: in_9}\n"
+    )
+    assert run(["config", "apply", str(file), "--home", home]) == 0
+    capsys.readouterr()
+
+    assert run(["integrations", "deleted-bills", "--home", home]) == 0
+    out = capsys.readouterr().out
+    assert bill in out
+    assert "void it there by hand" in " ".join(out.split())
+    assert run(["integrations", "deleted-bills", "--take-back", "--home", home, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["externalId"] == "in_9"

@@ -90,6 +90,7 @@ COMMANDS = (
     "events action {event}",
     "integrations list",
     "integrations runs",
+    "integrations deleted-bills",
     "integrations deliver",
     "inbox list",
     "lookup list",
@@ -233,6 +234,7 @@ def test_what_people_look_at_most_fits(sample_home, tmp_path, capsys, monkeypatc
 EMPTY = (
     *("rejected list", "receipts list", "bill list", "late", "backfill list", "inbox list"),
     *("integrations runs", "integrations list", "lookup list", "uploads ingest", "check alerts"),
+    *("integrations deleted-bills",),
     *("export jobs list", "export schedules list", "export destinations list"),
 )
 

@@ -37,7 +37,7 @@ from meterlake.stores.state.events.log import (
     write_position,
 )
 from meterlake.stores.state.integrations.handed_over import configs_that_took
-from meterlake.stores.state.integrations.runs import NewRuns, RunContent
+from meterlake.stores.state.integrations.runs import NewRuns, RunContent, deletion_key
 
 AUTHOR: Final = "notifications"
 _FAILED: Final = "integration.validation.error"
@@ -313,7 +313,9 @@ def _bill_run(
         config_version=config.version,
         account_id=event.account_id,
         event_id=stored.id,
-        run_key=f"{config.id} {bill_id} {'deleted' if is_deleted else version}",
+        run_key=deletion_key(config.id, bill_id)
+        if is_deleted
+        else f"{config.id} {bill_id} {version}",
         action=(RunAction.DELETE if is_deleted else RunAction.SEND).value,
         subject=subjects.get(bill_id),
     )

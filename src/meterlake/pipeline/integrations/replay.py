@@ -10,18 +10,21 @@ from sqlalchemy import Row, literal, select, tuple_
 
 from meterlake.model import wire
 from meterlake.model.errors import Conflict
+from meterlake.model.integration_systems import BILL
 from meterlake.model.integrations import RunAction, RunStatus, WebhookDestination
 from meterlake.model.period import format_instant
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations.runs import run_document
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.billing.bill_versions import which_are_there
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
 from meterlake.stores.state.integrations.runs import (
     REPLAY_MARK,
     NewRuns,
     RunContent,
     RunFilters,
+    deletion_key,
     find_run,
 )
 from meterlake.stores.state.jobs import JobStatus
@@ -58,6 +61,8 @@ def ping_webhook(stores: Stores, org_id: str, author: str, id: str) -> Document:
 def replay_run(stores: Stores, org_id: str, author: str, id: str) -> Document:
     """Send a run once more, as a new one; what is sent is what was sent.
 
+    The run of a bill that is deleted takes it back.
+
     Raises:
         NotFound: There is no such run.
         Conflict: It has not ended.
@@ -66,7 +71,7 @@ def replay_run(stores: Stores, org_id: str, author: str, id: str) -> Document:
         run = find_run(transaction.connection, org_id, id)
         if run.job.status in {JobStatus.PENDING, JobStatus.RUNNING}:
             raise Conflict(f"the run {id} has not ended: it is {run.status.value}")
-        return _add(transaction, _repeat(run.id, run.content))
+        return _add(transaction, _as_it_stands(transaction, _repeat(run.id, run.content)))
 
 
 def repeat_deletions(transaction: Transaction, config_id: str) -> None:
@@ -150,6 +155,18 @@ def _is_original(content: RunContent) -> bool:
 def _repeat(id: str, content: RunContent) -> RunContent:
     key = f"{content.original_key}{REPLAY_MARK}{uuid4()}"
     return replace(content, run_key=key, replayed_from=id)
+
+
+def _as_it_stands(reader: Reader, content: RunContent) -> RunContent:
+    """What is to be done with the bill of a run by now: one that is deleted is taken back."""
+    if (
+        content.entity_type != BILL
+        or content.is_deletion
+        or which_are_there(reader, [content.entity_id])
+    ):
+        return content
+    key = f"{deletion_key(content.config_id, content.entity_id)}{REPLAY_MARK}{uuid4()}"
+    return replace(content, action=RunAction.DELETE.value, event_id=None, run_key=key)
 
 
 def _content_of(row: Row[Any]) -> RunContent:

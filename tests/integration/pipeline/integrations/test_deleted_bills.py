@@ -11,14 +11,17 @@ from meterlake.model.errors import Invalid
 from meterlake.model.integration_systems import BILL, IntegrationSystem
 from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.pipeline.billing.bills import delete_bill, set_status
+from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Written
 from meterlake.pipeline.integrations.connectors.connector import Sent
 from meterlake.pipeline.integrations.connectors.registry import connectors
+from meterlake.pipeline.integrations.left_behind import bills_left_behind, take_back
 from meterlake.pipeline.integrations.life_cycle import (
     delete_integration,
     disable_integration,
     enable_integration,
 )
+from meterlake.pipeline.integrations.replay import replay_run
 from meterlake.stages.events.hand_over import BILL_DELETED
 from meterlake.stores.state.billing.stored_bills import LineContent
 from tests.deliveries import runs_of, tries
@@ -477,6 +480,83 @@ def test_what_stands_of_a_former_bill_goes_although_its_deletion_failed(home, st
     assert [each["metadata"]["meterlake_bill"] for each in stripe.live()] == [second]
     assert mapped(home) == [each["id"] for each in stripe.live()]
     assert config["enabled"]
+
+
+def delete_silently(home, id_):
+    """As an older version did: nobody is told."""
+    delete_bill(home.stores, home.org_id, "test", id_)
+    read_log(home.stores, home.org_id)
+
+
+def test_what_was_deleted_before_deletions_were_handed_over_is_named_and_taken_back(home, stripe):
+    config = to_stripe(home)
+    first = put(home)
+    send_bills(home)
+    assert bills_left_behind(home.stores, home.org_id) == []
+    delete_silently(home, first)
+    put_bill(home, account_id(home, "acme"), 2, 5)
+
+    [left] = bills_left_behind(home.stores, home.org_id)
+    assert (left.bill_id, left.account, left.external_id) == (first, "acme", "in_1")
+    assert (left.config_id, left.tried, str(left.key.bill_date)) == (
+        config["id"],
+        None,
+        "2026-01-28",
+    )
+
+    assert len(take_back(home.stores, home.org_id, "test")) == 1
+    # It waits: to ask again changes nothing.
+    assert take_back(home.stores, home.org_id, "test") == []
+    send_bills(home)
+    assert stripe.live() == []
+    assert bills_left_behind(home.stores, home.org_id) == []
+
+
+def test_what_could_not_be_taken_back_is_named_with_its_reason_and_tried_again(home, stripe):
+    to_stripe(home)
+    first = put(home)
+    send_bills(home)
+    stripe.invoices["in_1"]["status"] = "paid"
+    delete(home, first)
+    send_bills(home)
+
+    [left] = bills_left_behind(home.stores, home.org_id)
+    assert left.tried is RunStatus.INVOICE_ALREADY_PAID
+    assert left.error.startswith("invoice in_1 is paid")
+    stripe.invoices["in_1"]["status"] = "open"  # Its payment was refunded there.
+    [again] = take_back(home.stores, home.org_id, "test")
+    assert {each.id: each.status for each in send_bills(home)}[again] is RunStatus.COMPLETE
+    assert stripe.live() == []
+
+
+def test_a_bill_of_which_nothing_is_left_is_named_although_nobody_can_take_it_back(home):
+    to_stripe(home)
+    create(
+        home,
+        "externalMappings",
+        m3terEntity="Bill",
+        m3terId="2f6a5e0c-3b3d-4a61-9c3c-7f9a6a0f9d11",
+        externalSystem="STRIPE_TEST",
+        externalTable="Invoice",
+        externalId="in_9",
+    )
+
+    [left] = bills_left_behind(home.stores, home.org_id)
+    assert (left.external_id, left.key) == ("in_9", None)
+    assert take_back(home.stores, home.org_id, "test") == []
+
+
+def test_the_run_of_a_deleted_bill_takes_it_back_if_it_is_sent_once_more(home, stripe):
+    to_stripe(home)
+    first = put(home)
+    [sent] = send_bills(home)
+    delete_silently(home, first)
+
+    replayed = replay_run(home.stores, home.org_id, "test", sent.id)
+
+    assert replayed["action"] == "DELETE"
+    send_bills(home)
+    assert (stripe.live(), mapped(home)) == ([], [])
 
 
 class Ledger:

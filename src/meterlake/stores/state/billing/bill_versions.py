@@ -145,6 +145,15 @@ def last_version(reader: Reader, bill_id: str) -> BillVersion:
     return get_version(reader, bill_id, list_versions(reader, bill_id)[-1].version)
 
 
+def which_are_there(reader: Reader, bill_ids: Iterable[str]) -> set[str]:
+    """Those of some bills that are not deleted."""
+    found: set[str] = set()
+    for ids in chunks_of(set(bill_ids)):
+        query = select(BILL.c.id).where(BILL.c.org == reader.org_id, BILL.c.id.in_(ids))
+        found.update(reader.connection.execute(query).scalars())
+    return found
+
+
 def keys_of(reader: Reader, bill_ids: Iterable[str]) -> dict[str, BillKey]:
     """The keys of bills, also of deleted ones, by id."""
     found: dict[str, BillKey] = {}

@@ -29,6 +29,11 @@ _FACTS: Final = [
 ]
 
 
+def deletion_key(config_id: str | None, bill_id: str) -> str:
+    """The key of the run that takes a bill back."""
+    return f"{config_id} {bill_id} deleted"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
     """What is handed over where, and why.
