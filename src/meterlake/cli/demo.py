@@ -297,18 +297,24 @@ def _publish(stage: Stage) -> None:
     line = attach_line(stage.stores, stage.organization.id)
     show_published(published, line, stage.output)
     stage.output.begin("queries", "What an analyst would ask that file first")
-    for title, rows in _answers(published.path):
-        stage.output.rows(rows, list(rows[0]) if rows else (), title)
+    amounts = AmountText.read(stage.stores, stage.organization.id)
+    for title, names, rows in _answers(published.path):
+        shown = (
+            (dict(zip(names, row, strict=True)) for row in rows)
+            if stage.output.json
+            else amounts.answer(names, rows, ())
+        )
+        stage.output.rows(shown, names, title)
 
 
-def _answers(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _answers(file: Path) -> Iterator[tuple[str, list[str], list[tuple[Any, ...]]]]:
     import duckdb
 
     with duckdb.connect(str(file), read_only=True) as connection:
         for title, statement in QUERIES.items():
             result = connection.execute(statement)
             names = [column[0] for column in result.description or ()]
-            yield title, [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+            yield title, names, result.fetchall()
 
 
 def _look(stage: Stage) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, CycloptsError, Parameter
 
+from meterlake.cli.amounts import AmountText
 from meterlake.cli.files import open_target
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid
@@ -151,7 +152,7 @@ def _answer(stores: "Stores", org_id: str, query: str, output: "Output", out: Pa
 
     with run(stores, org_id, query) as answer:
         if not output.json:
-            _show(answer, output)
+            _show(answer, AmountText.read(stores, org_id), output)
             return
         with open_target(out) if out else nullcontext() as stream:
             for row in answer.rows:
@@ -162,15 +163,15 @@ def _answer(stores: "Stores", org_id: str, query: str, output: "Output", out: Pa
                     stream.write(wire.dumps(document) + b"\n")
 
 
-def _show(answer: "QueryResult", output: "Output") -> None:
+def _show(answer: "QueryResult", amounts: AmountText, output: "Output") -> None:
     from meterlake.cli import tables
 
-    rows = list(islice(answer.rows, TABLE_ROWS))
-    named = [dict(zip(answer.columns, row, strict=True)) for row in rows]
+    rows = islice(answer.rows, TABLE_ROWS)
+    named = list(amounts.answer(answer.columns, rows, answer.tables))
     columns = [tables.TableColumn(each, each) for each in answer.columns]
     width = None if output.wide else tables.terminal_width()
     tables.show(named, columns, width=width, keep_empty=True)
-    if not rows:
+    if not named:
         output.note("No rows.")
     if next(answer.rows, None) is not None:
         output.note(f"The first {TABLE_ROWS:,} rows; --json, --csv and --parquet give all.")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from datetime import datetime
@@ -91,6 +92,58 @@ def test_queries_are_typed_one_after_the_other(ask, monkeypatch):
     assert "99" not in out
     assert len(err.splitlines()) == 2
     assert "DROP" in err
+
+
+BILLS = """(VALUES
+    ('a', 'EUR', 225.2::DECIMAL(38,12), 1::DECIMAL(38,12)),
+    ('b', 'KWD', 225.2, 2), ('c', 'JPY', 225, 3), ('d', 'JPY', 0.123456789012, 4),
+    ('e', 'EUR', 12345678901234567890123456.123456789012, 5)
+) AS t(account, currency, amount, units)"""
+CURRENCIES = """currencies:
+  - {code: KWD, name: Kuwaiti dinar, maxDecimalPlaces: 3, roundingMode: HALF_UP}
+  - {code: JPY, name: Yen, maxDecimalPlaces: 0, roundingMode: HALF_UP}
+"""
+
+
+def test_amounts_have_the_decimals_of_the_currency_beside_them(home, capsys, tmp_path):
+    file = tmp_path / "currencies.yaml"
+    file.write_text(CURRENCIES)
+    at = ["--home", str(home)]
+    assert run(["config", "apply", str(file), *at]) == 0
+    capsys.readouterr()
+
+    assert run(["sql", f"SELECT account, currency, amount, units FROM {BILLS}", *at]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:7]]
+    assert rows == [
+        ["a", "EUR", "225.20", "1"],
+        ["b", "KWD", "225.200", "2"],
+        ["c", "JPY", "225", "3"],
+        ["d", "JPY", "0.123456789012", "4"],
+        ["e", "EUR", "12,345,678,901,234,567,890,123,456.123456789012", "5"],
+    ]
+    # Without a currency they have the decimals that all of the organization's have: yen has none.
+    assert run(["sql", f"SELECT amount AS cost FROM {BILLS} LIMIT 1", *at]) == 0
+    assert capsys.readouterr().out.split()[-1] == "225.2"
+    # What programs read is as it was.
+    assert run(["sql", "--csv", f"SELECT currency, amount FROM {BILLS} LIMIT 2", *at]) == 0
+    assert capsys.readouterr().out == "currency,amount\nEUR,225.2\nKWD,225.2\n"
+    assert run(["sql", "--json", f"SELECT currency, amount FROM {BILLS} LIMIT 1", *at]) == 0
+    assert capsys.readouterr().out == '{"currency":"EUR","amount":225.2}\n'
+
+
+def test_a_number_keeps_the_decimals_that_its_query_gives_it(ask):
+    query = "SELECT 225.2::DECIMAL(18,2) AS cost, 1.5::DECIMAL(9,4) AS x, 2::DECIMAL(38,12) AS y"
+
+    assert ask("sql", query)[1].splitlines()[2].split() == ["225.20", "1.5000", "2"]
+
+
+def test_amounts_of_published_tables_have_decimals_without_a_currency(ask):
+    query = "SELECT 7.5::DECIMAL(38,12) AS total, standing_charge FROM {} WHERE code = 'storage'"
+
+    known = ask("sql", query.format("plan_template"))[1].splitlines()[2]
+    assert known.split() == ["7.50", "4.90"]
+    usage = "SELECT sum(measurements)::DECIMAL(38,12) AS total FROM usage_per_day WHERE meter = 'storage'"
+    assert re.fullmatch(r"[\d,]+", ask("sql", usage)[1].split()[-1])
 
 
 @pytest.mark.parametrize(

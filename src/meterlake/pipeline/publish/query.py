@@ -42,15 +42,21 @@ _OF_ALL: Final = ("show", "describe", "summarize", *_WITH_COMMENTS)
 # Where DuckDB's tree of a statement has the names of tables and of functions that are read.
 _TABLE: Final = ("table_name",)
 _FUNCTION: Final = ("function", "function_name")
+_READ: Final = (("BASE_TABLE", _TABLE), ("TABLE_FUNCTION", _FUNCTION))
 _EXPLAIN: Final = re.compile(r"\s*explain\b(?:\s+analyze\b)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The rows of a query, read as they are needed while it is open; column names differ."""
+    """The rows of a query, read as they are needed while it is open; column names differ.
+
+    Attributes:
+        tables: The tables, views and macros that the query reads by name.
+    """
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Any, ...]]
+    tables: frozenset[str]
 
 
 @contextmanager
@@ -70,10 +76,12 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[QueryResult]:
         Unavailable: The disk or the memory failed.
     """
     with _open_for(stores, org_id, statement) as connection:
+        tree = _tree(connection, statement)
+        tables = frozenset(each for kind in _READ for each in _names(tree, *kind))
         with _explain_errors(statement):
             connection.execute(statement)
             names = [column[0] for column in connection.description or ()]
-        yield QueryResult(_unique(names), _rows(connection, statement))
+        yield QueryResult(_unique(names), _rows(connection, statement), tables)
 
 
 @contextmanager
@@ -148,8 +156,7 @@ def _reads(connection: duckdb.DuckDBPyConnection, statement: str) -> bool:
     if any(word in statement.casefold() for word in _OF_ALL):
         return True
     tree = _tree(connection, _EXPLAIN.sub("", statement, count=1))
-    kinds = (("BASE_TABLE", _TABLE), ("TABLE_FUNCTION", _FUNCTION))
-    return bool(tree["error"]) or any(any(_names(tree, *each)) for each in kinds)
+    return bool(tree["error"]) or any(any(_names(tree, *each)) for each in _READ)
 
 
 def _allowed_tables(connection: duckdb.DuckDBPyConnection, statement: str) -> Callable[[str], bool]:

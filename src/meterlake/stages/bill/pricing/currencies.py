@@ -27,6 +27,11 @@ class Conversion(NamedTuple):
     rate: Decimal
 
 
+def write_amount(amount: Decimal, places: int, *, sign: bool = False) -> str:
+    """An amount with all its digits, in groups, and at least so many decimals."""
+    return f"{amount:{'+' if sign and amount else ''},.{decimals(amount, places)}f}"
+
+
 class Amount(NamedTuple):
     """Exact money: a quotient that is not divided before it is rounded."""
 
@@ -90,12 +95,16 @@ class Currencies:
             currency: The code of its currency.
             sign: Whether an amount above 0 has a sign, too.
         """
-        places = decimals(amount, self.rounding(currency)[0])
-        return f"{amount:{'+' if sign and amount else ''},.{places}f}"
+        return write_amount(amount, self.rounding(currency)[0], sign=sign)
 
     def money(self, amount: Decimal, currency: str, *, sign: bool = False) -> str:
         """An amount as `written` gives it, with the code of its currency."""
         return f"{self.written(amount, currency, sign=sign)} {currency}"
+
+    def shared_places(self) -> int:
+        """The decimals that every currency of the organization has, whichever an amount is in."""
+        codes = {self.own, *self.records, *(code for pair in self.rates for code in pair)}
+        return min(self.rounding(each)[0] for each in codes)
 
     def sums(self, totals: Mapping[str, Decimal], *, sign: bool = False) -> str:
         """Amounts in several currencies, in one line; 0 of the organization's if there are none."""

@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import floor, lcm
 
-from meterlake.model.money import ZERO, exact, split
+from meterlake.model.money import ZERO, exact, plain, split
 
 Weight = Decimal | Fraction | int
 
@@ -60,9 +60,7 @@ def split_by_signed_weights(
 
 def decimals(amount: Decimal, least: int) -> int:
     """How many decimals an amount has, trailing zeros aside; at least so many."""
-    exponent = amount.normalize().as_tuple().exponent
-    assert isinstance(exponent, int), amount
-    return max(least, -exponent)
+    return max(least, len(plain(amount).partition(".")[2]))
 
 
 def lower_by_weights(amounts: Sequence[Decimal], reduction: Decimal, places: int) -> list[Decimal]:
