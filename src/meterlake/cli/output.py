@@ -168,11 +168,14 @@ def problem_lines(
 
 
 def error_line(kind: str, message: str, *, json: bool) -> None:
-    """Print an error to stderr as exactly one line."""
+    """Print an error to stderr as one line, which a terminal has in lines that fit."""
     text = next_steps.complete(" ".join(message.split()))
     if json:
         from meterlake.model import wire
 
         sys.stderr.write(wire.dumps({"error": {"code": kind, "message": text}}).decode() + "\n")
     else:
-        sys.stderr.write(f"meterlake: {text.translate(CONTROLS)}\n")
+        from meterlake.cli.tables import terminal_width, wrap_sentence
+
+        line = f"meterlake: {text.translate(CONTROLS)}"
+        sys.stderr.write(wrap_sentence(line, terminal_width(sys.stderr)) + "\n")

@@ -23,7 +23,7 @@ A command that is suggested names `--home` and `--org` where it needs them.
 what the person does has the author that it would have over the API. It is no sign-in: whoever may read the home may name anybody.
 You name a bill by its id or the first eight digits of it, by its invoice number, or by the code of its account and the month of its last day:
 `meterlake bill show acme 2026-10`. `meterlake bill list` shows the bills that there are.
-Errors are one line on stderr, with `--json` one object `{"error": {"code", "message"}}`.
+Errors are one line on stderr, broken between words on a terminal, and with `--json` one object `{"error": {"code", "message"}}`.
 
 | exit code | meaning |
 |---|---|

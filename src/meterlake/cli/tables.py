@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import singledispatch
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TextIO
 
 from rich.cells import cell_len, chop_cells
 
@@ -50,9 +50,9 @@ class TableColumn(NamedTuple):
     is_optional: bool = False
 
 
-def terminal_width() -> int | None:
-    """How wide lines may be; None if nothing says so, as in a pipe."""
-    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """How wide lines of a stream may be, or of stdout; None if nothing says so, as in a pipe."""
+    if (stream or sys.stdout).isatty() or os.environ.get("COLUMNS", "").isdecimal():
         return max(shutil.get_terminal_size().columns, _TEXT_MIN)
     return None
 

@@ -145,6 +145,59 @@ def test_an_unknown_name_is_told_what_there_is(command, bills, name, told):
         assert "`meterlake bill list --home " in err
 
 
+@pytest.fixture
+def charged_command(tmp_path, capsys):
+    """Runs a command where acme has seven bills in September 2026, six of them of one charge."""
+    with a_home_to_bill(tmp_path) as home:
+        days = range(10, 16)
+        charges = [
+            {
+                "code": f"setup-{day}",
+                "name": "Setup",
+                "accountId": "acme",
+                "entityType": "AD_HOC",
+                "lineItemType": "AD_HOC",
+                "amount": day,
+                "currency": "USD",
+                "billDate": f"2026-09-{day}",
+                "servicePeriodStartDate": "2026-09-01T00:00:00Z",
+                "servicePeriodEndDate": "2026-09-02T00:00:00Z",
+            }
+            for day in days
+        ]
+        configure(home.stores, home.org_id, charges=charges)
+        bill(home.stores, home.org_id, Month(2026, 9))
+
+        def work(*words):
+            code = run([*words, "--home", str(home.stores.home)])
+            told = capsys.readouterr()
+            return code, told.out, told.err
+
+        yield work
+
+
+@pytest.mark.parametrize("columns", ["80", ""])
+def test_an_account_with_several_bills_in_a_month_is_told_which(
+    charged_command, monkeypatch, columns
+):
+    monkeypatch.setenv("COLUMNS", columns)
+    _, out, _ = charged_command("bill", "list", "--month", "2026-09", "--account", "acme", "--json")
+    ids = {bill["billDate"]: bill["id"][:8] for bill in map(json.loads, out.splitlines())}
+
+    for verb in ("show", "explain", "versions", "diff", "verify", "document", "statement"):
+        code, out, err = charged_command("bill", verb, "acme", "2026-09")
+        assert (code, out) == (1, ""), verb
+        lines = err.splitlines()
+        assert (len(lines) == 1) == (not columns), err
+        assert not columns or max(len(line) for line in lines if "`" not in line) <= int(columns)
+        told = " ".join(lines)
+        assert "bill: 'acme 2026-09' is not allowed: it is several bills; name one by its" in told
+        assert f"{ids['2026-10-01']} (acme 2026-09, bill date 2026-10-01, " in told
+        assert f"{ids['2026-09-15']} (acme 2026-09, bill date 2026-09-15, 15.00 USD)" in told
+        assert " and more; `meterlake bill list" in told
+    assert charged_command("bill", "show", ids["2026-09-15"])[0] == 0
+
+
 def test_a_bill_is_shown_with_its_lines_and_what_to_do_next(command, home):
     _, out, _ = command("bill", "show", "acme", "2026-09")
 

@@ -1,6 +1,7 @@
 """Which bill people mean: by id or its first digits, by invoice number, or by account and month."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -24,6 +25,7 @@ from meterlake.stores.state.core.account_names import by_code
 _DIGITS: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]+)*-?", re.IGNORECASE)
 _MONTH: Final = re.compile(r"\d{4}-\d\d|last|current")
 _LISTED_MAX: Final = 5
+_FOUND_MAX: Final = _LISTED_MAX + 1
 
 
 def find_bills(stores: Stores, org_id: str, words: Sequence[str]) -> list[str]:
@@ -69,7 +71,7 @@ class _Finder:
             account_id = self._account(reader, code)
             if account_id is None:
                 raise NotFound("account", code)
-            found = bills_of_month(reader, account_id, month, _LISTED_MAX)
+            found = bills_of_month(reader, account_id, month, _FOUND_MAX)
             if not found:
                 others = newest_bills(reader, _LISTED_MAX, account_id)
                 raise NotFound("bill", f"{code} {month}", self._hint(others))
@@ -78,9 +80,9 @@ class _Finder:
     def named(self, word: str) -> str:
         """The bill of an id's first digits, or of an invoice number."""
         with self._stores.state.reading(self._org_id) as reader:
-            found = bills_invoiced(reader, word, _LISTED_MAX)
+            found = bills_invoiced(reader, word, _FOUND_MAX)
             if not found and _DIGITS.fullmatch(word):
-                found = bills_beginning(reader, _hyphenated(word), _LISTED_MAX)
+                found = bills_beginning(reader, _hyphenated(word), _FOUND_MAX)
             if not found:
                 account_id = self._account(reader, word)
                 others = newest_bills(reader, _LISTED_MAX, account_id)
@@ -94,7 +96,9 @@ class _Finder:
 
     def _one(self, name: str, found: Sequence[NamedBill]) -> str:
         if len(found) > 1:
-            raise Invalid("bill", name, f"the name of one bill: it may be {self._list(found)}")
+            more = "; `meterlake bill list` shows all" if len(found) > _LISTED_MAX else ""
+            listed = f"it is several bills; name one by its digits: {self._list(found)}{more}"
+            raise Invalid("bill", name, listed)
         return found[0].id
 
     def _hint(self, others: Sequence[NamedBill]) -> str:
@@ -104,12 +108,16 @@ class _Finder:
 
     def _list(self, bills: Sequence[NamedBill]) -> str:
         currencies = read_currencies(self._stores, self._org_id)
-        texts = (
-            f"{each.id[:8]} ({each.account_code} {each.month},"
-            f" {currencies.money(each.total, each.currency)})"
-            for each in bills
-        )
-        return ", ".join(texts)
+        listed = bills[:_LISTED_MAX]
+        names = Counter(f"{each.account_code} {each.month}" for each in listed)
+        texts = []
+        for each in listed:
+            name = f"{each.account_code} {each.month}"
+            date = f", bill date {each.bill_date}" if names[name] > 1 else ""
+            texts.append(
+                f"{each.id[:8]} ({name}{date}, {currencies.money(each.total, each.currency)})"
+            )
+        return ", ".join(texts) + (" and more" if len(bills) > _LISTED_MAX else "")
 
 
 def _hyphenated(digits: str) -> str:
