@@ -37,6 +37,7 @@ from tests.sent_bills import (
     make_runs,
     put_bill,
     send_bills,
+    store_key,
 )
 
 pytestmark = pytest.mark.usefixtures("home_database")
@@ -118,6 +119,19 @@ def test_a_bill_that_is_deleted_before_it_is_sent_is_sent_nowhere(home, stripe):
         "nothing is sent: the bill is deleted",
         "nothing is sent: the bill never was",
     ]
+
+
+def test_an_invoice_is_not_voided_by_a_key_of_the_other_mode(home, stripe):
+    made = to_stripe(home)
+    id_ = put(home)
+    send_bills(home)
+    store_key(home, made["id"], "sk_live_key")
+    stripe.versions.clear()
+    delete(home, id_)
+
+    assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.AUTH_FAILED)]
+    # Every request names a version: Stripe was not asked.
+    assert (stripe.versions, len(stripe.live())) == (set(), 1)
 
 
 def test_a_bill_that_is_made_and_deleted_in_one_reading_of_the_log_is_the_same(home, stripe):

@@ -16,7 +16,7 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Invalid
 from meterlake.model.events import fields_of
 from meterlake.model.integration_systems import SplitBy
-from meterlake.model.integrations import IntegrationConfig, RunStatus
+from meterlake.model.integrations import RunStatus
 from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
 from meterlake.pipeline.integrations.connectors.stripe_calls import stripe_client
 from meterlake.stores.processes import free_port
@@ -38,6 +38,7 @@ from tests.sent_bills import (
     make_runs,
     put_bill,
     send_bills,
+    store_key,
 )
 
 ITEM = {"customer": "cus_1", "invoice": "in_1", "currency": "usd", "amount": "1.5"}
@@ -228,13 +229,7 @@ def test_a_key_that_could_send_nothing_is_refused_when_it_is_saved(home, system,
 def test_a_key_of_the_other_mode_that_was_stored_before_sends_nothing(home, stripe):
     map_account(home, "acme", "cus_1")
     made = integrate(home, "STRIPE_TEST", CREDENTIALS, accountIds=[account_id(home, "acme")])
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
-        record = transaction.get(IntegrationConfig, made["id"])
-        credentials = record.entity.credentials.model_copy(
-            update={"api_key": home.stores.secrets.encrypt("sk_live_key")}
-        )
-        entity = record.entity.model_copy(update={"credentials": credentials})
-        transaction.update(record.id, record.version, entity)
+    store_key(home, made["id"], "sk_live_key")
     make_bills(home)
 
     [run] = send_bills(home)
@@ -434,6 +429,18 @@ def test_a_bill_becomes_an_invoice_with_items(home, stripe, split, items):
     assert (invoice["status"], invoice["total"], invoice["customer"]) == ("open", 7350, "cus_1")
     assert items_of(stripe) == items
     assert KEY not in all_tries(home)
+
+
+def test_a_bill_of_more_items_than_an_invoice_may_have_is_refused_whole(home, stripe):
+    integrate_stripe(home)
+    bodies = [{"convertedSubtotal": Decimal(1), "aggregationId": f"a{n}"} for n in range(251)]
+    lines = [LineContent(each["aggregationId"], each, {}) for each in bodies]
+    put_bill(home, account_id(home, "acme"), 8, 251, lines)
+    make_runs(home)
+
+    [run] = send_bills(home)
+    assert (run.status, stripe.invoices) == (RunStatus.ERROR, {})
+    assert run.job.error == "251 items are more than the 250 of an invoice: see splitBy"
 
 
 def test_runs_of_a_bill_that_are_due_at_the_same_time_make_one_invoice(home, stripe):
