@@ -1,6 +1,6 @@
 """A home with bills, and integrations that send them, as tests need them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meterlake.model.integration_systems import systems
-from meterlake.model.integrations import IntegrationConfig
+from meterlake.model.integrations import IntegrationConfig, IntegrationCredentials
 from meterlake.model.period import Month
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.billing.jobs import bill
@@ -48,16 +48,19 @@ def integrate(home: Home, system: str, credentials: Any = None, **data: Any) -> 
     return create(home, "integrationConfigs", **document)
 
 
-def store_key(home: Home, config_id: str, key: str) -> None:
-    """Give an integration an API key without the checks of whoever saves one."""
+def change_integration(home: Home, config_id: str, **change: Any) -> None:
+    """Change an integration without the checks of whoever saves one."""
     with home.stores.state.transaction(home.org_id, "test") as transaction:
         record = transaction.get(IntegrationConfig, config_id)
-        assert record.entity.credentials is not None
-        credentials = record.entity.credentials.model_copy(
-            update={"api_key": home.stores.secrets.encrypt(key)}
-        )
-        entity = record.entity.model_copy(update={"credentials": credentials})
-        transaction.update(record.id, record.version, entity)
+        transaction.update(record.id, record.version, record.entity.model_copy(update=change))
+
+
+def store_key(home: Home, made: Mapping[str, Any], key: str) -> None:
+    """Give an integration of Stripe an API key that may be none for it."""
+    found = IntegrationCredentials(
+        type="STRIPE_SIGNED_REQUEST", api_key=home.stores.secrets.encrypt(key)
+    )
+    change_integration(home, made["id"], credentials=found)
 
 
 def make_bills(home: Home, *, with_runs: bool = True) -> None:

@@ -1,6 +1,7 @@
 """Bills that end after they were handed over: taken back once, by whoever has them, whatever comes between."""
 
 import json
+from collections import Counter
 from datetime import timedelta
 from decimal import Decimal
 
@@ -125,7 +126,7 @@ def test_an_invoice_is_not_voided_by_a_key_of_the_other_mode(home, stripe):
     made = to_stripe(home)
     id_ = put(home)
     send_bills(home)
-    store_key(home, made["id"], "sk_live_key")
+    store_key(home, made, "sk_live_key")
     stripe.versions.clear()
     delete(home, id_)
 
@@ -278,6 +279,26 @@ def test_an_invoice_that_is_paid_while_it_is_voided_is_refused_by_its_name(home,
     delete(home, id_)
 
     assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.INVOICE_ALREADY_PAID)]
+
+
+def test_a_paid_invoice_that_the_same_bill_took_over_is_no_more_the_deleted_one_s(home, stripe):
+    to_stripe(home)
+    id_ = put(home)
+    send_bills(home)
+    stripe.invoices["in_1"]["status"] = "paid"
+    delete(home, id_)
+    [refused] = [each for each in send_bills(home) if each.content.action == "DELETE"]
+    assert refused.status is RunStatus.INVOICE_ALREADY_PAID
+    put(home)
+    send_bills(home)
+    replay_run(home.stores, home.org_id, "someone", refused.id)
+
+    assert Counter(ends(send_bills(home))) == {
+        SENT: 2,
+        ("DELETE", RunStatus.INVOICE_ALREADY_PAID): 1,
+        DELETED: 1,
+    }
+    assert (mapped(home), len(stripe.live())) == (["in_1"], 1)
 
 
 def test_an_invoice_that_was_voided_by_hand_is_taken_back_already(home, stripe):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.doubles.marketplace import running_marketplace
 from tests.homes import Home, configure, open_home
 from tests.sent_bills import (
     account_id,
+    change_integration,
     create,
     home_with_bills,
     integrate,
@@ -51,10 +53,10 @@ def home(tmp_path, market, request, home_database):
         yield opened
 
 
-def integrate_market(home: Home, customer: str = "cust-1") -> None:
+def integrate_market(home: Home, customer: str = "cust-1") -> dict[str, Any]:
     """Only acme, whose bill is 73.50."""
     map_customer(home, customer)
-    integrate(home, "AWS", accountIds=[account_id(home, "acme")], **OPTIONS)
+    return integrate(home, "AWS", accountIds=[account_id(home, "acme")], **OPTIONS)
 
 
 def map_customer(home: Home, customer: str) -> None:
@@ -117,6 +119,16 @@ def test_a_bill_in_another_currency_is_not_reported_as_dollars(home, market):
     [run] = send_bills(home)
     assert (run.status, market.taken) == (RunStatus.ERROR, {})
     assert run.job.error == "the marketplace takes USD, the bill is in EUR"
+
+
+def test_a_bill_that_fits_no_record_is_refused(home, market):
+    integrate_market(home)
+    put_bill(home, account_id(home, "acme"), 8, Decimal("21474836.48"))
+    make_runs(home)
+
+    [run] = send_bills(home)
+    assert (run.status, market.taken) == (RunStatus.ERROR, {})
+    assert run.job.error == "2147483648 cents do not fit one record: at most 2147483647"
 
 
 @pytest.mark.parametrize("customer", ["cust-1", "123456789012"])
@@ -290,6 +302,21 @@ def test_a_record_that_is_too_old_is_reported_anew_by_a_replay(home, market, arr
         assert statuses(home) == ["COMPLETE", "ERROR"]
 
     assert (market.total(), len(market.taken)) == (7350, 1)
+
+
+def test_a_record_of_another_dimension_is_not_sent_again_as_one_of_this(home, market):
+    made = integrate_market(home)
+    make_bills(home)
+    market.lost = 1
+    assert statuses(home) == ["AWAITING_RETRY"]
+    options = {**OPTIONS, "dimension": "units"}
+    change_integration(home, made["id"], config_data={**made["configData"], **options})
+    home.clock.time += timedelta(minutes=10)
+
+    [run] = send_bills(home)
+    assert run.status is RunStatus.ERROR
+    assert "it is of prod-cents; a replay reports it anew" in run.job.error
+    assert [dimension for _, dimension, _ in market.taken] == ["cents"]
 
 
 @pytest.mark.parametrize(

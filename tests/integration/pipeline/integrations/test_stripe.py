@@ -229,7 +229,7 @@ def test_a_key_that_could_send_nothing_is_refused_when_it_is_saved(home, system,
 def test_a_key_of_the_other_mode_that_was_stored_before_sends_nothing(home, stripe):
     map_account(home, "acme", "cus_1")
     made = integrate(home, "STRIPE_TEST", CREDENTIALS, accountIds=[account_id(home, "acme")])
-    store_key(home, made["id"], "sk_live_key")
+    store_key(home, made, "sk_live_key")
     make_bills(home)
 
     [run] = send_bills(home)
