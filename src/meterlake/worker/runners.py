@@ -110,14 +110,17 @@ class FlowProcess:
         """Its next answer to a job, if it comes within a moment."""
         output = self._process.stdout
         assert output is not None
-        if output.closed or not select.select([output], [], [], wait_s)[0]:
-            return None
-        block = os.read(output.fileno(), _BLOCK)
-        line, ended, rest = (self._rest + block).partition(b"\n")
+        # One read may have given several answers.
+        if b"\n" not in self._rest:
+            if output.closed or not select.select([output], [], [], wait_s)[0]:
+                return None
+            block = os.read(output.fileno(), _BLOCK)
+            if not block:
+                # It has closed its output, so it is about to end.
+                time.sleep(_POLL_S)
+            self._rest += block
+        line, ended, rest = self._rest.partition(b"\n")
         self._rest = rest if ended else line
-        if not block:
-            # It has closed its output, so it is about to end.
-            time.sleep(_POLL_S)
         found: dict[str, Any] | None = wire.loads(line) if ended else None
         if found != READY:
             return found

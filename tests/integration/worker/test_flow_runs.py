@@ -221,6 +221,15 @@ def test_what_a_flow_prints_is_no_answer_and_stops_nobody(worker, capfd):
     assert len(capfd.readouterr().err) > 200_000
 
 
+def test_answers_that_are_read_at_once_are_answers_one_after_the_other(worker):
+    said = "answer.write(b'{\"ready\": true}\\n{\"code\": 0, \"memory\": 1}\\n')"
+    runs = threading.Thread(target=worker.warm().run, args=(said,), daemon=True)
+    runs.start()
+    runs.join(WAIT_S)
+
+    assert not runs.is_alive()
+
+
 def test_an_order_that_is_larger_than_a_pipe_is_read_while_the_process_works(worker):
     assert worker.warm().run("told(0)", name="x" * 200_000) == []
 
