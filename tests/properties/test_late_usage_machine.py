@@ -2,8 +2,8 @@
 
 It begins where money can be charged twice: August is billed and closed, and of its bills something
 is carried. Usage comes in time or late, is retracted and brought back; bills are made by the
-schedule and by hand, one by one or all of a month, approved, locked, deleted and made anew; memos
-are deleted; the policy changes. The model knows no bills: it has the measurements that are there,
+schedule and by hand, one by one or all of a month, approved, locked, deleted, and made anew or not;
+memos are deleted; the policy changes. The model knows no bills: it has the measurements that are there,
 and a price.
 """
 
@@ -35,6 +35,7 @@ from meterlake.model.memos import CreditLineItem, DebitLineItem
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.pipeline.backfill import lifecycle
+from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, get_memo
@@ -218,15 +219,15 @@ class LateUsageMachine(RuleBasedStateMachine):
                 bills.lock(transaction, id_)
 
     @precondition(lambda self: self.stored())
-    @rule(data=st.data())
-    def delete_and_make_anew(self, data):
+    @rule(data=st.data(), makes_anew=st.booleans())
+    def delete(self, data, makes_anew):
         found = {id_: each for id_, each in self.stored().items() if not each.locked}
         if not found:
             return
         id_ = data.draw(self.one_of(found))
-        with self.home.stores.state.transaction(self.home.org_id, "ann") as transaction:
-            bills.remove(transaction, id_)
-        self.make(BillOrder(days=Month.parse(found[id_].content.period)))
+        delete_bill(self.home.stores, self.home.org_id, "ann", id_)
+        if makes_anew:
+            self.make(BillOrder(days=Month.parse(found[id_].content.period)))
 
     @rule()
     def schedule(self):

@@ -111,6 +111,23 @@ def test_the_next_bill_carries_late_usage_with_both_references(server):
     assert datetime.fromisoformat(source["firstReceived"]) < datetime.now(UTC)
 
 
+def test_of_a_bill_that_is_deleted_nothing_is_carried(server):
+    sdk = server.sdk()
+    choose_carrying(server, sdk)
+    ingest(server, "late.csv", csv_row("2", "7.5", "acme", ts="2026-07-04T00:00:00Z"))
+    apply_policy(server)
+    [account] = [each.id for each in sdk.accounts.list() if each.code == "acme"]
+    [july] = sdk.bills.list(account_id=account, bill_date="2026-08-01")
+    [august] = sdk.bills.list(account_id=account, bill_date="2026-09-01")
+    assert sdk.bills.retrieve(august.id).bill_total == 38.5
+
+    sdk.bills.delete(july.id)
+
+    left = sdk.bills.retrieve(august.id)
+    memos = {each.line_item_type: each.converted_subtotal for each in left.line_items}
+    assert (left.bill_total, memos["DEBIT_MEMO"], memos["CREDIT_MEMO"]) == (31, 7.5, -7.5)
+
+
 def wire(settings):
     """The settings as a body has them."""
     camel = {

@@ -222,7 +222,7 @@ def test_what_a_flow_prints_is_no_answer_and_stops_nobody(worker, capfd):
 
 
 def test_answers_that_are_read_at_once_are_answers_one_after_the_other(worker):
-    said = "answer.write(b'{\"ready\": true}\\n{\"code\": 0, \"memory\": 1}\\n')"
+    said = 'answer.write(b\'{"ready": true}\\n{"code": 0, "memory": 1}\\n\')'
     runs = threading.Thread(target=worker.warm().run, args=(said,), daemon=True)
     runs.start()
     runs.join(WAIT_S)

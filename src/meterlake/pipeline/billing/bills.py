@@ -11,6 +11,7 @@ from meterlake.model.listing import Search
 from meterlake.model.period import Month
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.ended_balances import settle_draws
+from meterlake.pipeline.billing.late_usage.taking_back import take_back_memos_of
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
@@ -150,7 +151,7 @@ def lock_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
 
 
 def delete_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
-    """Delete a bill; answers with what it was.
+    """Delete a bill, and take back what memos carry of it; answers with what it was.
 
     Raises:
         NotFound: There is no such bill.
@@ -159,6 +160,7 @@ def delete_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
     with stores.state.transaction(org_id, author) as transaction:
         since = last_posting(transaction)
         removed = bills.remove(transaction, id)
+        take_back_memos_of(transaction, id)
         settle_draws(transaction, since)
         return _response(transaction, removed)
 

@@ -13,6 +13,7 @@ from meterlake.model.bill_review import ReviewKind
 from meterlake.model.late_usage import LateSourceKind
 from meterlake.model.memos import CreditLineItem, DebitLineItem
 from meterlake.model.period import Month
+from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, get_memo, update_memo
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
@@ -116,6 +117,49 @@ def test_a_bill_that_is_made_again_after_its_late_usage_was_carried_charges_it_o
     [source] = by_status["CARRIED", -5]
     assert source.kind is LateSourceKind.BILL
     assert verify_bills(carried.stores, carried.org_id, VerifyChoice()).differences == ()
+
+
+def test_what_is_carried_of_a_bill_that_is_deleted_for_good_is_taken_back_at_once(carried):
+    deleted = stored(carried)["acme", SEPTEMBER]
+    delete_bill(carried.stores, carried.org_id, "ann", deleted.id)
+
+    assert totals(carried) == {OCTOBER: 31}
+    assert memos(carried, OCTOBER) == [("DEBIT_MEMO", 5, True), ("CREDIT_MEMO", -5, False)]
+    [taken_back] = [each for each in lates(carried) if each.is_correction]
+    assert (taken_back.bill_id, taken_back.difference) == (deleted.id, -5)
+    assert [each.name for each in taken_back.sources] == ["the bill itself, deleted"]
+    schedule(carried)
+    assert totals(carried) == {OCTOBER: 31}
+    bill_september(carried)
+    schedule(carried)
+    assert billed(carried) == (BEFORE + 5, 0)
+
+
+@pytest.mark.slow
+def test_what_is_taken_back_of_a_deleted_bill_waits_for_a_bill_or_for_the_bill_itself(carried):
+    lock(carried, "acme", OCTOBER)
+    delete_bill(carried.stores, carried.org_id, "ann", stored(carried)["acme", SEPTEMBER].id)
+    assert billed(carried) == (36, -5)
+    schedule(carried)
+    assert billed(carried) == (36, -5)
+    bill_september(carried)
+    schedule(carried)
+    assert billed(carried) == (BEFORE + 10, -5)
+    delete_bill(carried.stores, carried.org_id, "ann", stored(carried)["acme", SEPTEMBER].id)
+    assert billed(carried) == (36, -5)
+    carried.clock.time = datetime(2026, 11, 2, tzinfo=UTC)
+    schedule(carried)
+
+    assert memos(carried, NOVEMBER) == [("CREDIT_MEMO", -5, False)]
+
+
+@pytest.mark.slow
+def test_memos_of_bills_that_an_older_version_deleted_are_taken_back_by_the_next_job(carried):
+    remove(carried, "acme", SEPTEMBER)
+    assert totals(carried) == {OCTOBER: 36}
+    schedule(carried)
+
+    assert billed(carried) == (31, 0)
 
 
 @pytest.mark.slow

@@ -2,11 +2,12 @@
 
 A bill that is calculated again has all usage that is known, or comes out without what was
 retracted. What memos had carried of it would be charged twice: opposite memos follow, whatever the
-policy for late usage is.
+policy for late usage is. Of a bill that is deleted nothing is charged, and so nothing of it is
+carried.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -26,6 +27,7 @@ from meterlake.stages.bill.late_usage import ChargedLine, LineDifference, charge
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.late_usage.carried import (
     CarriedLine,
+    find_deleted,
     find_superseded,
     mark_taken_back,
     superseded_lines,
@@ -45,7 +47,7 @@ AUTHOR: Final = "late usage"
 
 
 def take_back_memos(run: BillRun, account_ids: Collection[str] | None = None) -> None:
-    """Take back what memos carry of bills that were calculated again since.
+    """Take back what memos carry of bills that were calculated again, or deleted, since.
 
     Args:
         run: Of the job that does it.
@@ -63,27 +65,30 @@ def take_back_memos(run: BillRun, account_ids: Collection[str] | None = None) ->
     for id_ in dict.fromkeys(ids):
         with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
             run.watch.store(transaction, 0)
-            _take_back(transaction, id_)
+            take_back_memos_of(transaction, id_)
         mark_step("late.taken_back")
 
 
-def _take_back(transaction: Transaction, bill_id: str) -> None:
-    """Take back what memos carry of one bill and the bill has itself."""
+def take_back_memos_of(transaction: Transaction, bill_id: str) -> None:
+    """Take back what memos carry of one bill and the bill has itself; all of it if it is deleted."""
     late = find_correction(transaction, bill_id)
-    bill = late_bills_by_id(transaction, [bill_id]).get(bill_id)
+    stored = late_bills_by_id(transaction, [bill_id]).get(bill_id)
+    bill = stored or find_deleted(transaction, bill_id)
     if bill is None:
         if late is not None:
-            _close(transaction, late, reason="the bill was deleted")
+            _close(transaction, late, reason="the bill was deleted and made again")
         return
     carried = superseded_lines(transaction, bill)
-    amounts = list(_amounts_of(transaction, bill, carried))
+    lines = bills.get(transaction, bill.id).content.lines if stored else ()
+    billed = charged_lines((each.key, each.body) for each in lines)
+    amounts = list(_amounts_of(transaction, bill, billed, carried))
     if not amounts:
         if carried:
             mark_taken_back(transaction, carried, carried[0].late_usage_id)
         if late is not None:
             _close(transaction, late)
         return
-    late = late or _note(transaction, bill)
+    late = late or _note(transaction, bill, is_deleted=stored is None)
     made = carry_to_next_bill(transaction, bill, amounts)
     decision = LateDecision(
         status=made.status,
@@ -99,9 +104,9 @@ def _take_back(transaction: Transaction, bill_id: str) -> None:
         mark_taken_back(transaction, carried, late.id)
 
 
-def _note(transaction: Transaction, bill: LateBill) -> LateUsage:
+def _note(transaction: Transaction, bill: LateBill, is_deleted: bool) -> LateUsage:
     """Write down that memos of a bill are to be taken back."""
-    name = f"the bill itself, version {bill.content_version}"
+    name = f"the bill itself, {'deleted' if is_deleted else f'version {bill.content_version}'}"
     now, snapshot = transaction.now, bill.snapshot or 0
     source = LateSource(LateSourceKind.BILL, bill.id, name, None, now, now)
     id_ = insert_finding(transaction, LateFinding(bill, snapshot, snapshot, [source]))
@@ -124,7 +129,10 @@ def _close(transaction: Transaction, late: LateUsage, reason: str | None = None)
 
 
 def _amounts_of(
-    transaction: Transaction, bill: LateBill, carried: Sequence[CarriedLine]
+    transaction: Transaction,
+    bill: LateBill,
+    billed: Mapping[str, ChargedLine],
+    carried: Sequence[CarriedLine],
 ) -> Iterator[CarriedAmount]:
     """What memos charge by now, line by line and with the opposite sign; what comes to 0 is left out.
 
@@ -135,8 +143,6 @@ def _amounts_of(
     for each in carried:
         if each.line.memo_id in there:
             by_key[each.line.key].append((each.line, there[each.line.memo_id]))
-    stored = bills.get(transaction, bill.id).content.lines
-    billed = charged_lines((each.key, each.body) for each in stored)
     for key, lines in by_key.items():
         amounts: dict[str, Decimal] = defaultdict(lambda: ZERO)
         total = ZERO

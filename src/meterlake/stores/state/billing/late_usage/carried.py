@@ -6,6 +6,7 @@ itself, or says that there is none: then the memo is taken back, whatever the po
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from itertools import groupby
 from operator import attrgetter
@@ -61,7 +62,7 @@ def carried_amounts(reader: Reader, bill: LateBill) -> dict[str, Decimal]:
 
 
 def superseded_lines(reader: Reader, bill: LateBill) -> list[CarriedLine]:
-    """What was carried for other calculations than the one that a bill is of."""
+    """What was carried for other calculations than the one that a bill is of; all if it is deleted."""
     return [each for each in _read_carried(reader, bill) if not each.is_current]
 
 
@@ -101,29 +102,61 @@ def _is_of_calculation(row: Row[Any], bill: LateBill) -> bool:
 
 
 def find_superseded(reader: Reader, account_ids: Collection[str] | None = None) -> list[str]:
-    """The ids of bills of which memos carry what was late for another calculation of them."""
+    """The ids of bills of which memos carry what was late for another calculation, or that are deleted."""
     table = LATE_USAGE.c
     is_other = or_(
+        BILL.c.id.is_(None),
         table.bill_id != BILL.c.id,
         table.until <= READ_UNTIL,
         table.ledger_at != func.coalesce(BILL.c.ledger_at, 0),
     )
     counts = and_(_LINE.late_usage_id == table.id, _LINE.taken_back.is_(None))
     query = (
-        select(BILL.c.id, BILL.c.account_id)
-        .join(LATE_USAGE, and_(table.org == BILL.c.org, *_same_key()))
+        select(func.coalesce(BILL.c.id, table.bill_id).label("id"), table.account_id)
+        .outerjoin(BILL, and_(table.org == BILL.c.org, *_same_key()))
         .outerjoin(JOB, JOB.c.id == BILL.c.job_id)
         .where(
-            BILL.c.org == reader.org_id,
+            table.org == reader.org_id,
             table.status == LateUsageStatus.CARRIED.value,
             is_other,
             select(_LINE.position).where(counts).exists(),
         )
-        .order_by(BILL.c.bill_date, BILL.c.id)
+        .order_by(table.bill_date, "id")
     )
     rows = reader.connection.execute(query)
     is_any = account_ids is None
     return list(dict.fromkeys(r.id for r in rows if is_any or r.account_id in (account_ids or ())))
+
+
+def find_deleted(reader: Reader, bill_id: str) -> LateBill | None:
+    """A bill that had late usage and is deleted; None if it was made again, as another one or itself."""
+    table = LATE_USAGE.c
+    is_made_again = select(BILL.c.id).where(table.org == BILL.c.org, *_same_key()).exists()
+    query = (
+        select(LATE_USAGE)
+        .where(table.org == reader.org_id, table.bill_id == bill_id, ~is_made_again)
+        .order_by(table.until.desc(), table.found.desc(), table.id)
+    )
+    row = reader.connection.execute(query).first()
+    if row is None:
+        return None
+    # Its memos say themselves which service period they are of.
+    day = datetime.combine(row.bill_date, time(), UTC)
+    return LateBill(
+        id=row.bill_id,
+        key=BillKey.of_row(row),
+        period=row.period,
+        currency=row.currency,
+        total=ZERO,
+        locked=False,
+        snapshot=row.until,
+        content_version=row.bill_version,
+        calculation_id=None,
+        ledger_at=row.ledger_at or 0,
+        calculated=None,
+        start=day,
+        end=day,
+    )
 
 
 def _same_key() -> Iterator[ColumnElement[bool]]:
