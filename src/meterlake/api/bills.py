@@ -181,7 +181,7 @@ async def _approve(call: Call) -> Any:
         told = await _open_points(call, BillFilters(ids=tuple(ids)))
         count = await call.run(bills.approve_bills, call.stores, call.org_id, call.author, ids)
         return _approved(count, told)
-    _permit_all(call, _UPDATE)
+    permit_all(call, _UPDATE)
     filters = _filters_to_approve(call)
     told = await _open_points(call, filters)
     count = await call.run(bills.approve_filtered, call.stores, call.org_id, call.author, filters)
@@ -196,7 +196,7 @@ async def _open_points(call: Call, filters: BillFilters) -> str:
     return found
 
 
-def _permit_all(call: Call, action: str) -> None:
+def permit_all(call: Call, action: str) -> None:
     """What is about many bills that nobody names needs permission for all of them.
 
     Raises:
@@ -224,7 +224,7 @@ def _filters_to_approve(call: Call) -> BillFilters:
 
 
 async def _approve_period(call: Call) -> Any:
-    _permit_all(call, _UPDATE)
+    permit_all(call, _UPDATE)
     period = _period(call)
     told = await _open_points(call, of_billing_period(*period))
     count = await call.run(bills.approve_period, call.stores, call.org_id, call.author, *period)
@@ -246,7 +246,7 @@ async def _download(call: Call) -> Any:
 
 
 async def _write_csv(call: Call) -> Download:
-    _permit_all(call, RETRIEVE)
+    permit_all(call, RETRIEVE)
     request = read(DownloadCsvRequest, await call.document())
     return await call.run(write_bills, call.stores, call.org_id, request)
 

@@ -15,6 +15,7 @@ COSTLY: Final = frozenset(
         "GetBillDocument",
         "GetBillJsonStatement",
         "GetBillLineItemJsonUsage",
+        "GetClosing",
         "ListLateUsage",
         "PreviewBill",
         "VerifyBill",

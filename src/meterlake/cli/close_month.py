@@ -122,7 +122,7 @@ def close_month(
             _reopen(closing, str(decision.reason), options)
             return 0
         if closing.is_closed:
-            _refuse_closed(closing, decision)
+            _reject(closing, decision)
             check_backfills(closing, expected.backfill)
         else:
             if decision.reject is None:
@@ -158,24 +158,11 @@ def _check_options(expected: ExpectedFiles, decision: ClosingDecision) -> None:
     check_duration("--hours", expected.hours)
 
 
-def _refuse_closed(closing: "Closing", decision: ClosingDecision) -> None:
-    if decision.reject is not None:
-        raise Conflict(
-            f"{closing.month} is closed: its bills do not wait for a review;"
-            f" `meterlake close-month {closing.month} --reopen --reason REASON` opens it again"
-        )
-
-
 def _reject(closing: "Closing", decision: ClosingDecision) -> None:
-    from meterlake.pipeline.home.closing import ClosingStep
     from meterlake.pipeline.home.closing_bills import reject_bills
 
-    if decision.reject is None:
-        return
-    done = closing.outcomes()
-    if ClosingStep.BILL not in done or ClosingStep.REVIEW in done:
-        raise Conflict(f"the bills of {closing.month} do not wait for a review")
-    reject_bills(closing, decision.reject)
+    if decision.reject is not None:
+        reject_bills(closing, decision.reject)
 
 
 def _reopen(closing: "Closing", reason: str, options: Options) -> None:

@@ -59,6 +59,7 @@ AUTOMATIC_WORK: Final = (
     AutomaticWork("exports", "every 1 s", "run exports that wait"),
     AutomaticWork("statements", "every 1 s", "write statements that wait"),
     AutomaticWork("backfills", "every 1 s", "stage backfills that wait"),
+    AutomaticWork("closings", "every 1 s", "do what the API asks about closings"),
     AutomaticWork("balances", "every 10 s", "book what schedules of balances say"),
     AutomaticWork("notifications", "every 0.5 s", "make notifications of events"),
     AutomaticWork("scheduled-events", "every 5 s", "write events that fall due"),

@@ -10,6 +10,8 @@ class JobKind(StrEnum):
     EXPORT = "export"
     # The closing of a month: whoever does it takes it, step by step.
     CLOSING = "closing"
+    # What somebody asks for over the API about the closing of a month.
+    CLOSING_STEP = "closing_step"
     # One step of a backfill.
     BACKFILL = "backfill"
     # A file of measurements that comes through a signed URL.

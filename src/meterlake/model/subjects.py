@@ -64,8 +64,8 @@ SUBJECTS: Final = (
     ),
     Subject(
         "Bills",
-        "Bills, their lines, and the jobs that make them.",
-        ("bills", "billjobs", "lineitems", "lateusage"),
+        "Bills, their lines, the jobs that make them, and the closing of months.",
+        ("bills", "billjobs", "lineitems", "lateusage", "closings"),
     ),
     Subject(
         "Statements",

@@ -30,6 +30,7 @@ from meterlake.pipeline.events.alerts import LakeWatch
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
+from meterlake.pipeline.home.closing_requests import closing_round
 from meterlake.pipeline.home.letters import try_letters
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
@@ -190,6 +191,11 @@ def approve_bills(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     return ()
 
 
+def go_on_with_closings(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Do what was asked for about closings of months."""
+    return closing_round(loop.stores, org_id, stop)
+
+
 def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Book the transactions and make the charges of balances that are due; settle what ended."""
     if not stop():
@@ -280,6 +286,9 @@ EXPORTS: Final = Round("exports", 1.0, jobs_of(JobKind.EXPORT))
 BILLS: Final = Round("bills", 1.0, jobs_of(JobKind.BILL))
 STATEMENTS: Final = Round("statements", 1.0, jobs_of(JobKind.STATEMENT))
 BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
+CLOSINGS: Final = Round(
+    "closings", 1.0, by_turns(go_on_with_closings, ask_jobs(JobKind.CLOSING_STEP), one)
+)
 BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, ask_balances, one))
 APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, ask_approvals, one))
 # A receiver hears of an event about a second later.
@@ -301,6 +310,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     BILLS,
     STATEMENTS,
     BACKFILLS,
+    CLOSINGS,
     BALANCES,
     APPROVALS,
     NOTIFICATIONS,

@@ -53,6 +53,7 @@ PARAMETERS: Final = {
     "orgId": "The id of the organization.",
     "id": "The id of the entity.",
     "token": "What the signed URL carries.",
+    "month": "A month such as 2026-10, `last` or `current`, by the calendar of the organization.",
     "type": "The type of resources in the group, such as `account`.",
     "pageSize": "How many a page has at most.",
     "nextToken": "Leads to the next page: `nextToken` of the page before.",

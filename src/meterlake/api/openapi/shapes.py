@@ -21,6 +21,7 @@ from meterlake.api.responses import (
     bill_jobs,
     billing,
     bills,
+    closings,
     explorer,
     exports,
     integrations,
@@ -293,6 +294,19 @@ SHAPES: Final[dict[str, Shape]] = {
         gives=late_usage.LateUsageResponse,
         page=100,
         query=(text("period"), text("accountId"), text("status", *LateUsageStatus)),
+    ),
+    "GetClosing": Shape(gives=closings.ClosingResponse),
+    "ReviewClosing": Shape(
+        takes=closings.ClosingReviewRequest, gives=closings.ClosingPendingResponse
+    ),
+    "ApproveClosing": Shape(
+        takes=closings.ClosingApproveRequest, gives=closings.ClosingPendingResponse
+    ),
+    "RejectClosing": Shape(
+        takes=closings.ClosingReasonRequest, gives=closings.ClosingRejectedResponse
+    ),
+    "ReopenClosing": Shape(
+        takes=closings.ClosingReasonRequest, gives=closings.ClosingReopenedResponse
     ),
     "ListStatementJobs": Shape(
         gives=statements.StatementJobResponse,

@@ -105,6 +105,40 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " `period` is the month of the bill's last day, such as 2026-09."
         ),
     ),
+    "GetClosing": (
+        "Get the closing of a month",
+        (
+            "Where it stands, its bills, the largest 200, and what is open about them. `review` names"
+            " the bills and quantities that wait for an approval. `pending` is what the worker does,"
+            " `failed` why it could not. `month` is such as 2026-10, or `last`."
+        ),
+    ),
+    "ReviewClosing": (
+        "Make a month ready for its review",
+        (
+            "The worker ingests what waits, applies `backfills`, compares, aggregates and bills; what"
+            " is done is not done again. `files` are patterns of names that have to be there. A month"
+            " that is not over needs `early`."
+        ),
+    ),
+    "ApproveClosing": (
+        "Approve the bills of a month",
+        (
+            "Approves what `review` of the closing names, if it is still the same; the worker exports,"
+            " publishes and hands over then."
+        ),
+    ),
+    "RejectClosing": (
+        "Reject the bills of a month",
+        "The next run for the month begins at its first step.",
+    ),
+    "ReopenClosing": (
+        "Open a closed month again",
+        (
+            "Its approved bills wait for an approval again, but for those that are locked or that"
+            " other systems have. The answer says what stays."
+        ),
+    ),
     "ListStatementJobs": (
         "List statement jobs",
         (

@@ -127,6 +127,12 @@ class Closing:
         return bool(job.progress.get(_SHOWN) == bills["digest"])
 
     @property
+    def rejection(self) -> str | None:
+        """Why its bills were rejected, until the next run begins."""
+        job = self._find()
+        return job.error if job is not None and job.status is JobStatus.FAILED else None
+
+    @property
     def reopenings(self) -> list[dict[str, Any]]:
         """Who opened it again after it was closed, when and why, the first time first."""
         job = self._find()

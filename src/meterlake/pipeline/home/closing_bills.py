@@ -169,13 +169,30 @@ def carry_out_review(closing: Closing) -> dict[str, Any]:
         raise
 
 
+def reject_shown(closing: Closing, reason: str) -> None:
+    """Reject the bills of the month, if they wait for a review.
+
+    Raises:
+        Conflict: They do not.
+    """
+    if closing.is_closed:
+        raise Conflict(
+            f"{closing.month} is closed: its bills do not wait for a review;"
+            f" `meterlake close-month {closing.month} --reopen --reason REASON` opens it again"
+        )
+    done = closing.outcomes()
+    if ClosingStep.BILL not in done or ClosingStep.REVIEW in done:
+        raise Conflict(f"the bills of {closing.month} do not wait for a review")
+    closing.reject(reason)
+
+
 def reject_bills(closing: Closing, reason: str) -> None:
     """Reject the bills of the month.
 
     Raises:
         Rejected: Always; whoever closes the month again begins at the first step.
     """
-    closing.reject(reason)
+    reject_shown(closing, reason)
     raise Rejected(str(closing.month), reason)
 
 

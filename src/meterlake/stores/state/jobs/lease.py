@@ -24,6 +24,7 @@ LEASES: Final[Mapping[str, timedelta]] = {
     JobKind.EXPORT: _RENEWED,
     JobKind.BACKFILL: _RENEWED,
     JobKind.CLOSING: _RENEWED,
+    JobKind.CLOSING_STEP: _RENEWED,
     JobKind.UPLOAD: _RENEWED,
     JobKind.LOOKUP: _RENEWED,
     # Pollers may be on several machines, whose clocks differ.

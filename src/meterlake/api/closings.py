@@ -1,0 +1,106 @@
+"""Closings of months over HTTP: looked at, made ready for a review, approved, rejected, reopened."""
+
+from typing import Any, Final
+
+from meterlake.api.bills import RESOURCE, permit_all
+from meterlake.api.call import Call
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.responses.closings import (
+    ClosingApproveRequest,
+    ClosingReasonRequest,
+    ClosingReviewRequest,
+)
+from meterlake.api.visible import RETRIEVE
+from meterlake.model.period import Month
+from meterlake.model.problems import read
+from meterlake.pipeline.config.entities import Document
+from meterlake.pipeline.config.months import month_named
+from meterlake.pipeline.home.closing import Closing
+from meterlake.pipeline.home.closing_bills import reject_shown
+from meterlake.pipeline.home.closing_requests import (
+    ClosingAction,
+    ClosingRequest,
+    describe_closing,
+    submit_closing,
+)
+from meterlake.pipeline.home.reopening import reopen_month
+from meterlake.stores import Stores
+
+_CLOSING: Final = f"{ORGANIZATION}/closings/{{month}}"
+_UPDATE: Final = "config:update"
+
+
+async def _get(call: Call) -> Any:
+    """What is said of a month is said of all its bills."""
+    permit_all(call, RETRIEVE)
+    return await call.run(_describe, call.stores, call.org_id, call.path["month"])
+
+
+def _describe(stores: Stores, org_id: str, month: str) -> Document:
+    return describe_closing(stores, org_id, month_named(stores, org_id, month))
+
+
+async def _review(call: Call) -> Any:
+    asked = read(ClosingReviewRequest, await call.document(may_be_empty=True))
+    request = ClosingRequest(
+        ClosingAction.REVIEW, early=asked.early, files=asked.files, backfills=asked.backfills
+    )
+    return await _submit(call, request)
+
+
+async def _approve(call: Call) -> Any:
+    asked = read(ClosingApproveRequest, await call.document())
+    return await _submit(
+        call, ClosingRequest(ClosingAction.APPROVE, review=asked.review, early=asked.early)
+    )
+
+
+async def _submit(call: Call, request: ClosingRequest) -> Any:
+    permit_all(call, _UPDATE)
+
+    def submit(stores: Stores, org_id: str, name: str) -> Document:
+        month = month_named(stores, org_id, name)
+        submit_closing(stores, org_id, month, request, call.author)
+        return {"month": str(month), "pending": request.action.value}
+
+    return await call.run(submit, call.stores, call.org_id, call.path["month"])
+
+
+async def _reject(call: Call) -> Any:
+    permit_all(call, _UPDATE)
+    asked = read(ClosingReasonRequest, await call.document())
+
+    def reject(stores: Stores, org_id: str, month: Month) -> Document:
+        reject_shown(Closing(stores, org_id, month, call.author), asked.reason)
+        return {"month": str(month), "reason": asked.reason}
+
+    return await call.run(reject, call.stores, call.org_id, await _month(call))
+
+
+async def _reopen(call: Call) -> Any:
+    permit_all(call, _UPDATE)
+    asked = read(ClosingReasonRequest, await call.document())
+
+    def reopen(stores: Stores, org_id: str, month: Month) -> Document:
+        done = reopen_month(Closing(stores, org_id, month, call.author), asked.reason)
+        return {name: value for name, value in done.to_wire().items() if name != "type"}
+
+    return await call.run(reopen, call.stores, call.org_id, await _month(call))
+
+
+async def _month(call: Call) -> Month:
+    found: Month = await call.run(month_named, call.stores, call.org_id, call.path["month"])
+    return found
+
+
+def _decision(id_: str, verb: str, handler: Handler) -> Operation:
+    return Operation(id_, "POST", f"{_CLOSING}/{verb}", _UPDATE, RESOURCE, handler)
+
+
+OPERATIONS: Final = (
+    Operation("GetClosing", "GET", _CLOSING, RETRIEVE, RESOURCE, _get),
+    _decision("ReviewClosing", "review", _review),
+    _decision("ApproveClosing", "approve", _approve),
+    _decision("RejectClosing", "reject", _reject),
+    _decision("ReopenClosing", "reopen", _reopen),
+)

@@ -1,0 +1,288 @@
+"""Closings that are asked for over the API: the worker does what takes long.
+
+Making bills for a review and everything behind an approval may take minutes. So it is written down
+as a job and answered at once; the closing says what is pending, and why the last one failed.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from meterlake.model.access import SYSTEM
+from meterlake.model.errors import (
+    Busy,
+    Conflict,
+    Invalid,
+    MeterlakeError,
+    StaleVersion,
+    Unavailable,
+)
+from meterlake.model.export_request import ExportRequest, Format, Source
+from meterlake.model.jobs import JobKind
+from meterlake.model.period import Month
+from meterlake.model.receipt import Receipt
+from meterlake.pipeline.config.entities import Document
+from meterlake.pipeline.home.bill_review import review_bills
+from meterlake.pipeline.home.closing import Closing, ClosingStep
+from meterlake.pipeline.home.closing_bills import NotReviewed, bills_of_month
+from meterlake.pipeline.home.closing_steps import check_backfills, close_month
+from meterlake.pipeline.home.expected_files import missing_files
+from meterlake.pipeline.jobs.attempt import running
+from meterlake.pipeline.jobs.turns import Stop
+from meterlake.stores import Stores
+from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.jobs import JobFilters, submit
+
+KIND: Final = JobKind.CLOSING_STEP
+# Bills that a document lists, the largest first; it says how many there are.
+_BILLS_MAX: Final = 200
+# Jobs that are looked through for the newest one of a month.
+_JOBS_MAX: Final = 1_000
+_OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
+_log: Final = logging.getLogger("meterlake.worker")
+
+
+class ClosingAction(StrEnum):
+    """What the worker does with a month."""
+
+    REVIEW = "review"
+    APPROVE = "approve"
+
+
+class ClosingStatus(StrEnum):
+    """Where the closing of a month stands."""
+
+    NOT_STARTED = "NOT_STARTED"
+    STARTED = "STARTED"
+    IN_REVIEW = "IN_REVIEW"
+    REJECTED = "REJECTED"
+    APPROVED = "APPROVED"
+    CLOSED = "CLOSED"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingRequest:
+    """What is asked for.
+
+    Attributes:
+        review: Which bills are approved: what the closing that was shown said.
+        early: Whether a month is closed that is not over.
+        files: Patterns of names of files that have to be there.
+        backfills: The ids of staged backfills that are applied before quantities are made.
+    """
+
+    action: ClosingAction
+    review: str | None = None
+    early: bool = False
+    files: tuple[str, ...] = ()
+    backfills: tuple[str, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        """The request as parameters of a job."""
+        return {
+            "action": self.action.value,
+            "review": self.review,
+            "early": self.early,
+            "files": list(self.files),
+            "backfills": list(self.backfills),
+        }
+
+    @classmethod
+    def from_wire(cls, found: dict[str, Any]) -> "ClosingRequest":
+        """The request of a job."""
+        return cls(
+            ClosingAction(found["action"]),
+            found["review"],
+            found["early"],
+            tuple(found["files"]),
+            tuple(found["backfills"]),
+        )
+
+
+def describe_closing(stores: Stores, org_id: str, month: Month) -> Document:
+    """Where the closing of a month stands, its bills, and what is open about them."""
+    closing = Closing(stores, org_id, month, SYSTEM)
+    job, done, status = _newest(stores, org_id, month), closing.outcomes(), _status(closing)
+    bills, made = bills_of_month(closing), done.get(ClosingStep.BILL, {})
+    found = {
+        "month": str(month),
+        "status": status.value,
+        "pending": job.parameters["action"] if job and job.finished is None else None,
+        "failed": job.error if job and job.status is JobStatus.FAILED else None,
+        "review": made.get("digest") if status is ClosingStatus.IN_REVIEW else None,
+        "rejected": closing.rejection,
+        "steps": [
+            {"step": each.value, "outcome": done[each]} for each in ClosingStep if each in done
+        ],
+        "billCount": len(bills),
+        "bills": [each.to_wire() for each in bills[:_BILLS_MAX]],
+        "open": [each.to_wire() for each in review_bills(stores, org_id, month)],
+        "left": list(made.get("left", ())),
+        "reopenings": closing.reopenings,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _status(closing: Closing) -> ClosingStatus:
+    done = closing.outcomes()
+    if closing.is_closed:
+        return ClosingStatus.CLOSED
+    if closing.rejection is not None:
+        return ClosingStatus.REJECTED
+    for step, status in (
+        (ClosingStep.REVIEW, ClosingStatus.APPROVED),
+        (ClosingStep.BILL, ClosingStatus.IN_REVIEW),
+        (ClosingStep.FILES, ClosingStatus.STARTED),
+    ):
+        if step in done:
+            return status
+    return ClosingStatus.STARTED if closing.reopenings else ClosingStatus.NOT_STARTED
+
+
+def submit_closing(
+    stores: Stores, org_id: str, month: Month, request: ClosingRequest, author: str
+) -> None:
+    """Have the worker go on with a month, up to its review, or from the approval to its end.
+
+    Asking again for what is pending already does nothing.
+
+    Raises:
+        NotOver, NotBegun: The month is not over.
+        Conflict: It is closed, or something else is pending, or there is nothing to approve.
+        NotReviewed: Other bills would be approved than those that were shown.
+    """
+    closing = Closing(stores, org_id, month, author)
+    if closing.is_closed:
+        raise Conflict(f"{month} is closed: reopen it, with a reason, to close it again")
+    closing.check_over(early=request.early)
+    check_backfills(closing, request.backfills)
+    if request.action is ClosingAction.APPROVE:
+        _check_review(closing, request.review)
+    job = _newest(stores, org_id, month)
+    if job is not None and job.finished is None:
+        if ClosingRequest.from_wire(job.parameters) == request:
+            return
+        raise Conflict(f"something else is pending for {month}: {job.parameters['action']}")
+    with stores.state.transaction(org_id, author) as transaction:
+        made = Job(
+            id=transaction.new_id(),
+            org_id=org_id,
+            kind=KIND,
+            parameters={"month": str(month), **request.to_wire()},
+            created=transaction.now,
+            author=author,
+        )
+        submit(transaction.connection, made)
+
+
+def _check_review(closing: Closing, review: str | None) -> None:
+    """Refuse to approve what nobody was shown; an approval that was given stays one."""
+    status = _status(closing)
+    if status is ClosingStatus.APPROVED:
+        return
+    if status is not ClosingStatus.IN_REVIEW:
+        raise Conflict(f"the bills of {closing.month} do not wait for a review: {status.value}")
+    if closing.outcomes()[ClosingStep.BILL]["digest"] != review:
+        raise NotReviewed(str(closing.month))
+
+
+def _newest(stores: Stores, org_id: str, month: Month) -> Job | None:
+    """The newest job of a month."""
+    for statuses in (_OPEN, tuple(JobStatus)):
+        found, _ = stores.state.jobs.page(
+            org_id, KIND, JobFilters(statuses=statuses), Page(_JOBS_MAX)
+        )
+        for job in found:
+            if job.parameters["month"] == str(month):
+                return job
+    return None
+
+
+def run_closing_step(stores: Stores, job_id: str) -> None:
+    """Do what was asked for, also if who did it before died.
+
+    Raises:
+        Invalid: The job is no such step.
+        Busy: Somebody works on it, or it has ended.
+        Conflict: It could not be done; the closing says why.
+        Unavailable: The world failed; the job waits to be run again.
+    """
+    job = stores.state.jobs.get(job_id)
+    if job.kind != KIND:
+        raise Invalid("job", job_id, f"a step of a closing, not {job.kind}")
+    with running(stores.state.jobs, stores.state.jobs.take(job_id, None)) as attempt:
+        job = attempt.job
+        try:
+            attempt.begin()
+            _carry_out(stores, job)
+        except (Busy, Unavailable):
+            attempt.leave()
+            raise
+        except StaleVersion:
+            raise
+        except Exception as error:
+            known = isinstance(error, MeterlakeError)
+            why = str(error) if known else "the worker failed; its log says why"
+            stores.state.jobs.finish(job, error=why)
+            raise
+        except BaseException:
+            # A signal: the process ends, the job does not.
+            attempt.leave()
+            raise
+        stores.state.jobs.finish(job)
+
+
+def _carry_out(stores: Stores, job: Job) -> None:
+    month, request = Month.parse(job.parameters["month"]), ClosingRequest.from_wire(job.parameters)
+    closing = Closing(stores, job.org_id, month, job.author or SYSTEM)
+    approve = request.action is ClosingAction.APPROVE
+    if approve and ClosingStep.REVIEW not in closing.outcomes() and not closing.is_closed:
+        _check_review(closing, request.review)
+        closing.note_shown()
+    if not approve:
+        closing.open()
+        if missing := missing_files(stores, job.org_id, request.files):
+            raise Conflict(f"no file {', '.join(missing)} came in time")
+        expected = {"expected": len(request.files)}
+        closing.carry_out(ClosingStep.FILES, lambda: expected)
+    if not closing.is_closed:
+        close_month(closing, approve=approve, exports=_exports(month), backfills=request.backfills)
+
+
+def _exports(month: Month) -> dict[ClosingStep, ExportRequest]:
+    """What is exported of a month: to the home's exports, as the command does by default."""
+    return {
+        ClosingStep.EXPORT_USAGE: ExportRequest(
+            source=Source.USAGE, format=Format.PARQUET, month=month
+        ),
+        ClosingStep.EXPORT_OPERATIONAL: ExportRequest(
+            source=Source.OPERATIONAL, format=Format.PARQUET
+        ),
+    }
+
+
+def closing_round(stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Do the steps that wait, the oldest first, as the worker does.
+
+    Raises:
+        Unavailable: A store failed; what waits is done later.
+    """
+    for job in stores.state.jobs.waiting(org_id, KIND):
+        if stop():
+            break
+        try:
+            run_closing_step(stores, job.id)
+        except (Busy, StaleVersion):
+            continue  # Another process does it, or took it over.
+        except Unavailable:
+            raise
+        except MeterlakeError as error:
+            _log.warning("closing %s: %s", job.parameters["month"], error)
+        except Exception as error:  # noqa: BLE001 - other work of this process goes on
+            _log.warning("closing %s failed", job.parameters["month"], exc_info=error)
+            # What broke may be the connection: the next job has a new one.
+            stores.lake(org_id).close()
+    return ()

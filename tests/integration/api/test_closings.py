@@ -1,0 +1,203 @@
+"""Closings of months over HTTP: made ready by the worker, looked at, approved, rejected, reopened."""
+
+import pytest
+
+from meterlake.model.errors import Conflict
+from meterlake.model.period import Month
+from meterlake.pipeline.home.closing import Closing, ClosingStep
+from meterlake.pipeline.home.closing_requests import closing_round
+from tests.bills import price_egress, subscribe
+from tests.e2e.api.test_authorization import policy, service_user, statement, token_of
+from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
+from tests.organizations import Clock
+from tests.served import served
+
+MONTH = "2026-09"
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A server where acme used 40 in September, and bolt nothing."""
+    with served(tmp_path / "home") as found:
+        home = Home(found.stores, found.org_id, Clock())
+        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        price_egress(home)
+        subscribe(home, "acme", "bolt", start="2026-09-01T00:00:00Z")
+        ingest(found, "first", 40)
+        yield found
+
+
+@pytest.fixture
+def http(server):
+    with server.http() as client:
+        yield client
+
+
+def ingest(server, name, units):
+    row = csv_row(name, units, "acme", ts="2026-09-03T10:00:00Z")
+    Home(server.stores, server.org_id, Clock()).ingest(f"{name}.csv", HEADER + row)
+
+
+def work(server):
+    """One round of the worker."""
+    list(closing_round(server.stores, server.org_id, lambda: False))
+
+
+def post(http, verb, status=200, month=MONTH, **body):
+    answer = http.post(f"/closings/{month}/{verb}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def get(http, status=200):
+    answer = http.get(f"/closings/{MONTH}")
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def reviewed(server, http):
+    """The closing as it waits for its approval."""
+    assert post(http, "review") == {"month": MONTH, "pending": "review"}
+    work(server)
+    return get(http)
+
+
+def closed(server, http):
+    """The closing of a month that was closed."""
+    post(http, "approve", review=reviewed(server, http)["review"])
+    work(server)
+    return get(http)
+
+
+@pytest.mark.sees("GetClosing", "ReviewClosing", "ApproveClosing")
+def test_a_month_is_closed_over_the_api_with_what_was_looked_at(server, http):
+    assert (get(http)["status"], get(http)["bills"]) == ("NOT_STARTED", [])
+    assert "do not wait for a review" in post(http, "approve", 409, review="?")["message"]
+
+    seen = reviewed(server, http)
+
+    assert (seen["status"], seen["open"], seen["left"]) == ("IN_REVIEW", [], [])
+    found = [(each["account"], each["total"], each["status"]) for each in seen["bills"]]
+    assert found == [("acme", 71, "PENDING"), ("bolt", 31, "PENDING")]
+    assert "pending" not in seen
+    post(http, "approve", review=seen["review"])
+    work(server)
+    found = get(http)
+    assert found["status"] == "CLOSED"
+    assert [each["step"] for each in found["steps"]] == [each.value for each in ClosingStep]
+    assert {each["status"] for each in found["bills"]} == {"APPROVED"}
+    assert "is closed" in post(http, "review", 409)["message"]
+    assert "is closed" in post(http, "reject", 409, reason="a price")["message"]
+
+
+def test_a_file_between_review_and_approval_is_looked_at_first(server, http):
+    seen = reviewed(server, http)
+    ingest(server, "second", 5)
+
+    assert post(http, "approve", review=seen["review"])["pending"] == "approve"
+    work(server)
+
+    refused = get(http)
+    assert refused["status"] == "STARTED"
+    assert "have changed since they were reviewed: those of acme" in refused["failed"]
+    assert {each["status"] for each in refused["bills"]} == {"PENDING"}
+    again = reviewed(server, http)
+    assert (again["bills"][0]["total"], "failed" in again) == (76, False)
+    assert "review them again" in post(http, "approve", 409, review=seen["review"])["message"]
+
+
+def test_what_is_pending_is_asked_for_once(server, http):
+    assert post(http, "review")["pending"] == "review"
+    assert (post(http, "review")["pending"], get(http)["pending"]) == ("review", "review")
+    told = post(http, "review", 409, files=["a.csv"])["message"]
+    assert told == "something else is pending for 2026-09: review"
+    work(server)
+    assert get(http)["status"] == "IN_REVIEW"
+
+
+@pytest.mark.sees("ReopenClosing")
+def test_a_closed_month_is_opened_again_with_a_reason(server, http):
+    closed(server, http)
+
+    opened = post(http, "reopen", reason="a file was forgotten")
+
+    assert opened["undone"] == {"pendingBills": 2}
+    assert len(opened["kept"]["manifests"]) == 2
+    found = get(http)
+    assert found["status"] == "STARTED"
+    assert [each["reason"] for each in found["reopenings"]] == ["a file was forgotten"]
+    assert {each["status"] for each in found["bills"]} == {"PENDING"}
+
+
+@pytest.mark.sees("RejectClosing")
+def test_rejected_bills_say_why_until_the_month_is_looked_at_again(server, http):
+    reviewed(server, http)
+
+    assert post(http, "reject", reason="a price") == {"month": MONTH, "reason": "a price"}
+
+    found = get(http)
+    assert (found["status"], found["rejected"]) == ("REJECTED", "rejected: a price")
+    assert "do not wait for a review" in post(http, "reject", 409, reason="x")["message"]
+    assert reviewed(server, http)["status"] == "IN_REVIEW"
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "status", "told"),
+    [
+        ("approve", {}, 400, "review"),
+        ("reject", {"reason": " "}, 400, "reason"),
+        ("reopen", {}, 400, "reason"),
+        ("reopen", {"reason": "x"}, 409, "is not closed"),
+        ("review", {"early": "perhaps"}, 400, "early"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(http, verb, body, status, told):
+    assert told in post(http, verb, status, **body)["message"]
+    assert get(http)["status"] == "NOT_STARTED"
+
+
+def test_months_that_are_none_or_not_over_are_refused(http):
+    assert "2026-13" in post(http, "review", 400, month="2026-13")["message"]
+    assert "has not begun" in post(http, "review", 409, month="2099-01")["message"]
+
+
+def test_a_file_that_is_missing_is_named(server, http):
+    post(http, "review", files=["usage-*.csv"])
+    work(server)
+
+    assert get(http)["failed"] == "no file usage-*.csv came in time"
+
+
+RIGHTS = ["config:retrieve", "config:update"]
+ALL, ONE = "config:bill/*", "config:bill/item/0b0e5a9c-4b0f-4a53-8a2c-6a4c5d1c3b11"
+
+
+@pytest.mark.parametrize(
+    ("statements", "allowed"),
+    [
+        ([statement("ALLOW", ["config:retrieve"], ALL)], {"get"}),
+        ([statement("ALLOW", RIGHTS, ALL)], {"get", "review", "approve", "reject", "reopen"}),
+        # Who may not see one bill would see it here.
+        ([statement("ALLOW", RIGHTS, ALL), statement("DENY", RIGHTS, ONE)], set()),
+        ([statement("ALLOW", RIGHTS, "config:account/*")], set()),
+    ],
+)
+def test_closing_a_month_needs_the_rights_to_all_bills(server, http, statements, allowed):
+    _, key, secret = service_user(http, policy(http, "closer", *statements))
+    bodies = {"review": {}, "approve": {"review": "x"}}
+    with server.http(token_of(server, key, secret)) as other:
+        answers = {"get": other.get(f"/closings/{MONTH}").status_code}
+        for verb in ("review", "approve", "reject", "reopen"):
+            body = bodies.get(verb, {"reason": "x"})
+            answers[verb] = other.post(f"/closings/{MONTH}/{verb}", json=body).status_code
+    assert {verb for verb, status in answers.items() if status != 403} == allowed
+
+
+def test_what_the_command_closed_is_seen_over_the_api(server, http):
+    closing = Closing(server.stores, server.org_id, Month.parse(MONTH), "ann")
+    reviewed(server, http)
+    closing.reject("by the command")
+
+    assert get(http)["rejected"] == "rejected: by the command"
+    with pytest.raises(Conflict, match="is not closed"):
+        closing.reopen("x")
