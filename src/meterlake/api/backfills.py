@@ -61,7 +61,7 @@ def _start(stores: Stores, org_id: str, author: str, request: BackfillRequest) -
             spec = resolve_backfill(stores, org_id, _options(request, files))
         except NotFound as error:
             kind, name, _ = error.args
-            raise Invalid(kind, name, f"the name of a {kind} that there is") from None
+            raise Invalid(kind, name, f"it must be the name of a {kind} that there is") from None
         order = backfills.Order(spec, author, request.id, files, mapping)
         return _backfill_document(stores, background.submit_start(stores, org_id, order))
 
@@ -96,11 +96,13 @@ def _write_files(request: BackfillRequest) -> Iterator[tuple[list[Path], Path | 
 
 def _write_file(folder: Path, field: str, file: BackfillFile) -> Path:
     if Path(file.name).name != file.name or file.name.startswith("."):
-        raise Invalid(f"{field}.name", file.name, "the name of a file, without a folder")
+        raise Invalid(f"{field}.name", file.name, "it must be the name of a file, without a folder")
     try:
         content = base64.b64decode(file.content, validate=True)
     except (binascii.Error, ValueError):
-        raise Invalid(f"{field}.content", file.content[:80], "the file in base64") from None
+        raise Invalid(
+            f"{field}.content", file.content[:80], "it must be the file in base64"
+        ) from None
     path = folder / field / file.name
     with disk():
         path.parent.mkdir()

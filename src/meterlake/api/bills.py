@@ -99,11 +99,13 @@ def _period(call: Call) -> tuple[date, str]:
     """The last day and the frequency that a path names."""
     day, frequency = call.path["lastDateInBillingPeriod"], call.path["billingFrequency"]
     if frequency not in _FREQUENCIES:
-        raise Invalid("billingFrequency", frequency, f"one of {', '.join(_FREQUENCIES)}")
+        raise Invalid("billingFrequency", frequency, f"it must be one of {', '.join(_FREQUENCIES)}")
     try:
         return date.fromisoformat(day), frequency
     except ValueError:
-        raise Invalid("lastDateInBillingPeriod", day, "a date such as 2026-10-31") from None
+        raise Invalid(
+            "lastDateInBillingPeriod", day, "it must be a date such as 2026-10-31"
+        ) from None
 
 
 async def _search(call: Call) -> Any:

@@ -33,10 +33,10 @@ async def document(request: Request, *, may_be_empty: bool = False) -> dict[str,
     if not data.strip():
         if may_be_empty:
             return {}
-        raise Invalid("body", "", "a JSON object")
+        raise Invalid("body", "", "it must be a JSON object")
     found = parse(data)
     if not isinstance(found, dict):
-        raise Invalid("body", _display(data), "a JSON object")
+        raise Invalid("body", _display(data), "it must be a JSON object")
     return found
 
 
@@ -51,7 +51,7 @@ def parse(data: bytes) -> Any:
             data, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique
         )
     except (ValueError, ArithmeticError, RecursionError) as error:
-        raise Invalid("body", _display(data), f"JSON: {_reason(error)}") from None
+        raise Invalid("body", _display(data), f"it must be JSON: {_reason(error)}") from None
     _check_depth(found, data)
     return found
 
@@ -105,7 +105,7 @@ async def _receive(request: Request, most: int) -> bytes:
                 if len(data) > most:
                     raise TooLarge("body", most)
     except ClientDisconnect:
-        raise Invalid("body", _display(bytes(data)), "sent to its end") from None
+        raise Invalid("body", _display(bytes(data)), "send it to its end") from None
     except TimeoutError:
         raise TooSlow("body", seconds) from None
     return bytes(data)
@@ -116,11 +116,13 @@ def _decompress(data: bytes, most: int) -> bytes:
     try:
         found = unzip.decompress(data, most + 1)
     except zlib.error:
-        raise Invalid("body", _display(data), "gzip, as the header content-encoding says") from None
+        raise Invalid(
+            "body", _display(data), "it must be gzip, as the header content-encoding says"
+        ) from None
     if len(found) > most:
         raise TooLarge("body", most)
     if not unzip.eof or unzip.unused_data:
-        raise Invalid("body", _display(data), "one whole gzip stream")
+        raise Invalid("body", _display(data), "it must be one whole gzip stream")
     return found
 
 
@@ -146,7 +148,7 @@ def _check_depth(value: Any, data: bytes) -> None:
         ]
         if not level:
             return
-    raise Invalid("body", _display(data), f"JSON of at most {_DEPTH_MAX} levels")
+    raise Invalid("body", _display(data), f"it must be JSON of at most {_DEPTH_MAX} levels")
 
 
 def _display(data: bytes) -> str:

@@ -52,9 +52,9 @@ class QueryParameters:
         if not values:
             return default
         if len(values) > 1:
-            raise Invalid(name, values, "given once")
+            raise Invalid(name, values, "give it once")
         if "\x00" in values[0]:
-            raise Invalid(name, values[0], "text without NUL characters")
+            raise Invalid(name, values[0], "it must be text without NUL characters")
         return values[0]
 
     def texts(self, name: str) -> list[str]:
@@ -62,7 +62,7 @@ class QueryParameters:
         found = [item for value in self._values.get(name, ()) for item in value.split(",") if item]
         for item in found:
             if "\x00" in item:
-                raise Invalid(name, item, "text without NUL characters")
+                raise Invalid(name, item, "it must be text without NUL characters")
         return found
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -71,7 +71,7 @@ class QueryParameters:
         if value is None:
             return default
         if value.lower() not in _FLAGS:
-            raise Invalid(name, value, "true or false")
+            raise Invalid(name, value, "it must be true or false")
         return _FLAGS[value.lower()]
 
     def integer(
@@ -88,12 +88,12 @@ class QueryParameters:
             return default
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
-            raise Invalid(name, value, "a whole number")
+            raise Invalid(name, value, "it must be a whole number")
         number = int(value)
         if least is not None and number < least:
-            raise Invalid(name, number, f"{least} or more")
+            raise Invalid(name, number, f"it must be {least} or more")
         if most is not None and number > most:
-            raise Invalid(name, number, f"at most {most}")
+            raise Invalid(name, number, f"it must be at most {most}")
         return number
 
     def one_of(self, name: str, among: Mapping[str, T], default: T) -> T:
@@ -102,7 +102,7 @@ class QueryParameters:
         if value is None:
             return default
         if value not in among:
-            raise Invalid(name, value, f"one of {', '.join(among)}")
+            raise Invalid(name, value, f"it must be one of {', '.join(among)}")
         return among[value]
 
     def day(self, name: str) -> date | None:
@@ -118,7 +118,9 @@ class QueryParameters:
         instant = parse_instant(value)
         if instant is None:
             raise Invalid(
-                name, value, "a day or an instant, such as 2026-10-01 or 2026-10-01T00:00:00Z"
+                name,
+                value,
+                "it must be a day or an instant, such as 2026-10-01 or 2026-10-01T00:00:00Z",
             )
         return instant.date()
 

@@ -143,7 +143,7 @@ def filters(call: Call, resource: Resource) -> list[FilterValues]:
         if each.name not in call.query:
             continue
         if each.needs is not None and each.needs not in call.query:
-            raise Invalid(each.name, call.query.text(each.name), f"only together with {each.needs}")
+            raise Invalid(each.name, call.query.text(each.name), f"give {each.needs}, too")
         found.append(FilterValues(each, _values(call, each)))
     return found
 
@@ -216,7 +216,9 @@ def _start(call: Call) -> int:
     query, words = call.query, call.search_words
     token = query.text(NEXT_TOKEN)
     if token is not None and not _TOKEN.fullmatch(token):
-        raise Invalid(NEXT_TOKEN, token, "the nextToken of the page before, of the same search")
+        raise Invalid(
+            NEXT_TOKEN, token, "it must be the nextToken of the page before, of the same search"
+        )
     start = query.integer("fromDocument", 0, least=0)
     assert start is not None
     name, value = ("fromDocument", start) if token is None else (NEXT_TOKEN, int(token))

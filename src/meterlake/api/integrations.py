@@ -252,7 +252,7 @@ async def latest_runs(call: Call) -> Any:
     """The newest run of each of some entities of a type."""
     this, ids = page(call, _PAGE_MAX), tuple(call.query.texts("ids"))
     if len(ids) > _PAGE_MAX:
-        raise Invalid("ids", f"{len(ids)} of them", f"at most {_PAGE_MAX}")
+        raise Invalid("ids", f"{len(ids)} of them", f"it must be at most {_PAGE_MAX}")
     entity_type = call.path["entityType"]
     found = await call.run(runs.latest_runs, call.stores, call.org_id, entity_type, ids, this)
     shown = [await _shown(call, each) for each in found["data"]]

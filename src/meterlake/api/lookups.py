@@ -164,7 +164,7 @@ def _wants(call: Call, what: str) -> bool:
     criteria = call.query.texts("additional")
     for each in criteria:
         if each != what:
-            raise Invalid("additional", each, what)
+            raise Invalid("additional", each, f"it must be {what}")
     return bool(criteria)
 
 

@@ -63,16 +63,16 @@ async def _fields(request: Request) -> dict[str, str]:
     if kind != _FORM:
         found = body.parse(data)
         if not isinstance(found, dict):
-            raise Invalid("body", "…", "a JSON object or a form")
+            raise Invalid("body", "…", "it must be a JSON object or a form")
         texts = {name: value for name, value in found.items() if value is not None}
         _refuse_other_than_text(texts)
         return texts
     try:
         pairs = parse_qsl(data.decode("ascii"), True, max_num_fields=_FIELDS_MAX)
     except ValueError:
-        raise Invalid("body", "…", "a form of few fields") from None
+        raise Invalid("body", "…", "it must be a form of few fields") from None
     if len(dict(pairs)) < len(pairs):
-        raise Invalid("body", "…", "a form that names each field once")
+        raise Invalid("body", "…", "it must be a form that names each field once")
     return dict(pairs)
 
 
@@ -80,11 +80,11 @@ def _refuse_other_than_text(fields: dict[str, Any]) -> None:
     # JSON can spell half a surrogate pair: no page, cookie or hash takes it.
     for name, value in fields.items():
         if not isinstance(value, str):
-            raise Invalid(name, value, "text")
+            raise Invalid(name, value, "it must be text")
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Invalid(name, value, "text without lone surrogates") from None
+            raise Invalid(name, value, "it must be text without lone surrogates") from None
 
 
 # --- Tokens ------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ async def _token(request: Request) -> Response:
         raise Required("grant_type")
     exchange = _GRANTS.get(grant)
     if exchange is None:
-        raise Invalid("grant_type", grant, f"one of {', '.join(_GRANTS)}")
+        raise Invalid("grant_type", grant, f"it must be one of {', '.join(_GRANTS)}")
     if exchange is _by_key and _services(request).stores.state.waits_for_nobody:
         return WireResponse(_by_key(request, fields), headers=_NO_STORE)
     return WireResponse(await run_in_threadpool(exchange, request, fields), headers=_NO_STORE)
@@ -188,7 +188,7 @@ def _basic(header: str) -> tuple[str, str]:
 def _check_client(fields: dict[str, str]) -> None:
     client = fields.get("client_id", "")
     if client != CLIENT:
-        raise Invalid("client_id", client, CLIENT)
+        raise Invalid("client_id", client, f"it must be {CLIENT}")
 
 
 async def jwks(request: Request) -> Response:
@@ -261,7 +261,7 @@ def _check_request(request: Request, given: dict[str, str]) -> dict[str, str]:
     }
     for name, (kept, rule) in rules.items():
         if not kept:
-            raise Invalid(name, parameters.get(name, ""), rule)
+            raise Invalid(name, parameters.get(name, ""), f"it must be {rule}")
     return parameters
 
 
@@ -367,7 +367,9 @@ def _follow(request: Request, form: dict[str, str]) -> Response:
         _services(request).limits.take(_PER_ADDRESS, _address(request))
         users.follow(_services(request).stores.state, secret, form.get("password"))
     except Invalid as error:
-        return _link_page(request, secret, f"The password needs {error.args[2]}.", 400)
+        return _link_page(
+            request, secret, f"The password is too short or too long: {error.args[2]}.", 400
+        )
     except Unauthorized:
         return _link_page(request, secret, "")
     except MeterlakeError as error:

@@ -14,7 +14,7 @@ _MARK_BYTES: Final = 6
 # The token of a search is a whole number that clients of JavaScript keep exactly, below 2 ** 53.
 _POSITIONS: Final = 10_000_000
 _SEARCHES: Final = 900_000_000
-_RULE: Final = "the nextToken of the page before, of the same list"
+_RULE: Final = "it must be the nextToken of the page before, of the same list"
 
 
 def list_mark(operation: str, members: Mapping[str, str]) -> str:
@@ -76,7 +76,9 @@ def position_of(name: str, value: int, mark: str, words: Iterable[str | None]) -
         return value
     number, position = divmod(value, _POSITIONS)
     if number != _number_of(mark, words) or position > POSITION_MAX:
-        raise Invalid(name, value, "the nextToken of the page before, of the same search")
+        raise Invalid(
+            name, value, "it must be the nextToken of the page before, of the same search"
+        )
     return position
 
 

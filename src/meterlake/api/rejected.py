@@ -52,7 +52,9 @@ async def list_rows(call: Call) -> Any:
             rejected_rows.list_rejected, call.stores, call.org_id, filters, this.size, this.token
         )
     except (Invalid, NotFound):
-        raise Invalid("nextToken", this.token, "the nextToken of the page before") from None
+        raise Invalid(
+            "nextToken", this.token, "it must be the nextToken of the page before"
+        ) from None
     return envelope([_row_document(row.to_wire()) for row in rows], _token(rows, this.size))
 
 
@@ -83,7 +85,11 @@ async def requeue(call: Call) -> Any:
     if request.rows is None and not meant:
         raise Required("rows, or a filter")
     if request.rows is not None and meant:
-        raise Invalid("rows", f"{len(request.rows)} rows", "given alone: they say which are meant")
+        raise Invalid(
+            "rows",
+            f"{len(request.rows)} rows",
+            "give them alone, without a filter: they say which rows are meant",
+        )
     if request.rows is None:
         done = await call.run(rejected.requeue, call.stores, call.org_id, RejectedFilter(**meant))
     else:
@@ -126,7 +132,9 @@ async def _document(call: Call) -> Document:
     try:
         return members_of(data.decode())
     except (ValueError, RecursionError) as error:
-        raise Invalid("body", data[:80].decode("utf-8", "replace"), f"JSON: {error}") from None
+        raise Invalid(
+            "body", data[:80].decode("utf-8", "replace"), f"it must be JSON: {error}"
+        ) from None
 
 
 async def get_receipt(call: Call) -> Any:

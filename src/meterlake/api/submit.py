@@ -102,9 +102,9 @@ def texts(data: bytes) -> list[msgspec.Raw]:
         raise _wrong_shape(data, str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         shown = data[:80].decode("utf-8", "replace")
-        raise Invalid("body", shown, f"JSON: {error}") from None
+        raise Invalid("body", shown, f"it must be JSON: {error}") from None
     if not 1 <= len(found) <= BATCH_MAX:
-        raise Invalid("measurements", f"{len(found)} measurements", f"1 to {BATCH_MAX}")
+        raise Invalid("measurements", f"{len(found)} measurements", f"it must be 1 to {BATCH_MAX}")
     if not _surely_right(found):
         for index, measurement in enumerate(found):
             _check(measurement, index)
@@ -133,7 +133,7 @@ def _surely_right(found: list[_Measurement]) -> bool:
 def _check(found: _Measurement, index: int) -> None:
     if not (_known_code(found.meter) and _known_code(found.account)):
         name = "account" if _known_code(found.meter) else "meter"
-        rule = f"a code: 1 to {CODE_MAX} characters, no space at either end"
+        rule = f"it must be a code: 1 to {CODE_MAX} characters, no space at either end"
         raise Invalid(f"measurements[{index}].{name}", getattr(found, name), rule)
     if parse_instant(found.ts) is None:
         raise _no_instant(index, "ts", found.ts)
@@ -141,12 +141,12 @@ def _check(found: _Measurement, index: int) -> None:
         raise _no_instant(index, "ets", found.ets)
     uid = found.uid
     if uid is not None and (not 1 <= len(uid) <= UID_MAX or "\x00" in uid):
-        rule = f"1 to {UID_MAX} characters without NUL"
+        rule = f"it must have 1 to {UID_MAX} characters without NUL"
         raise Invalid(f"measurements[{index}].uid", uid, rule)
 
 
 def _no_instant(index: int, name: str, value: str) -> Invalid:
-    rule = "an ISO 8601 instant such as 2026-10-01T12:00:00Z"
+    rule = "it must be an ISO 8601 instant such as 2026-10-01T12:00:00Z"
     return Invalid(f"measurements[{index}].{name}", value, rule)
 
 
@@ -158,15 +158,19 @@ def _wrong_shape(data: bytes, problem: str) -> Invalid:
     if missing:
         return Required(f"{name}.{missing[1]}" if name else missing[1])
     expected = re.match(r"Expected `([^`]+)`", message)
-    rule = _KINDS.get(expected[1].partition(" ")[0], message) if expected else "a number in range"
+    rule = (
+        _KINDS.get(expected[1].partition(" ")[0], message)
+        if expected
+        else "it must be a number in range"
+    )
     return Invalid(name or "body", value, rule)
 
 
 _KINDS: Final = {
-    "str": "a text",
-    "float": "a number",
-    "object": "a JSON object",
-    "array": "an array",
+    "str": "it must be a text",
+    "float": "it must be a number",
+    "object": "it must be a JSON object",
+    "array": "it must be an array",
 }
 
 

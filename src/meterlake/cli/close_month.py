@@ -145,16 +145,20 @@ def _check_options(expected: ExpectedFiles, decision: ClosingDecision) -> None:
     given = {"--approve": decision.approve, "--reject": decision.reject is not None}
     for name, is_given in (given | {"--early": decision.early}).items():
         if is_given and decision.reopen:
-            raise Invalid(name, decision.reject or True, "leave it out beside --reopen")
+            raise Invalid(name, decision.reject or True, "leave it out when you give --reopen")
     if all(given.values()):
-        raise Invalid("--reject", decision.reject, "leave it out beside --approve")
+        raise Invalid("--reject", decision.reject, "leave it out when you give --approve")
     for name, reason in (("--reject", decision.reject), ("--reason", decision.reason)):
         if reason is not None and not reason.strip():
-            raise Invalid(name, reason, "a reason")
+            raise Invalid(name, reason, "give a reason")
     if decision.reopen and decision.reason is None:
         raise Required("--reason")
     if decision.reason is not None and not decision.reopen:
-        raise Invalid("--reason", decision.reason, "leave it out without --reopen")
+        raise Invalid(
+            "--reason",
+            decision.reason,
+            "it is only for --reopen; leave it out, or give --reopen, too",
+        )
     check_duration("--hours", expected.hours)
 
 

@@ -121,8 +121,8 @@ def _confirm_deletions(changes: "list[EntityChange]", options: Options) -> froze
     if not gone:
         return frozenset()
     if options.json or not sys.stdin.isatty():
-        rule = f"together with --yes, as nobody can be asked about {len(gone)} deletions; --dry-run shows them"
-        raise Invalid("--prune", "true", rule)
+        rule = f"it makes {len(gone)} deletions, and nobody can be asked here; add --yes, or look at them with --dry-run"
+        raise Invalid("--prune", True, rule)
     _show_entities(gone, "deleted", options.output)
     sys.stdout.write(f"Delete {'this' if len(gone) == 1 else f'these {len(gone)}'}? [y/N] ")
     sys.stdout.flush()

@@ -147,7 +147,7 @@ def _played_by_flows(settings: "Settings", *, keep: bool, json: bool) -> int:
         Invalid: JSON lines were asked for, which the flows do not print.
     """
     if json:
-        raise Invalid("--json", "true", "not together with --prefect")
+        raise Invalid("--json", True, "leave it out when you give --prefect")
     arguments = ["--home", str(settings.home.absolute()), *["--keep"] * keep]
     return run_flow_module("flows.demo", arguments)
 

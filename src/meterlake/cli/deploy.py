@@ -45,7 +45,7 @@ def deploy(
     if not settings.prefect_url:
         raise Required("METERLAKE_PREFECT_URL")
     if webhook is not None and _HTTP.fullmatch(webhook) is None:
-        raise Invalid("--webhook", webhook, "an http:// or https:// URL")
+        raise Invalid("--webhook", webhook, "it must be an http:// or https:// URL")
     arguments = ["--api", settings.prefect_url, "--home", str(settings.home.absolute())]
     arguments += [text for each in pool for text in ("--pool", each)]
     arguments += ["--image", image]

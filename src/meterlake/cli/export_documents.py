@@ -48,7 +48,7 @@ _EVERY: Final = re.compile(r"(?:([0-9]{1,9}) )?(minute|hour|day)s?")
 _NO_FOLDER: Final = re.compile(r"$|(?:s3|gs|file):(?!//)")
 # What is of a month, and not as of now.
 _DATED: Final = frozenset(each.name for each in (MEASUREMENTS, QUANTITIES, BILLS, LINES, FOCUS))
-_FIELD: Final = "a meter and one of its fields, such as egress.region"
+_FIELD: Final = "it must be a meter and one of its fields, such as egress.region"
 K = TypeVar("K", bound=Entity)
 
 
@@ -151,7 +151,7 @@ def resolve_export(stores: Stores, org_id: str, options: ExportOptions) -> Expor
     month = None if options.month is None else month_named(stores, org_id, options.month)
     since = instant("--changes-since", options.changes_since)
     if since is not None and since > stores.now():
-        raise Invalid("--changes-since", options.changes_since, "now or earlier")
+        raise Invalid("--changes-since", options.changes_since, "it must be now or earlier")
     _check_written(options)
     # Quantities and bills are of months: what selects measurements leaves them out.
     types = options.types or (("measurements",) if usage != UsageQueryRequest() else ())
@@ -159,7 +159,7 @@ def resolve_export(stores: Stores, org_id: str, options: ExportOptions) -> Expor
     exports_of(source, types)
     _check_quantities(types, options.selected)
     if options.file_bytes is not None and options.file_bytes < _FILE_BYTES_MIN:
-        raise Invalid("--file-bytes", options.file_bytes, f"at least {_FILE_BYTES_MIN}")
+        raise Invalid("--file-bytes", options.file_bytes, f"it must be at least {_FILE_BYTES_MIN}")
     return ExportRequest(
         source=source,
         format=Format(options.format),
@@ -198,7 +198,9 @@ def resolve_closing_exports(
 
 def _check_written(options: ExportOptions) -> None:
     if options.to is not None and _NO_FOLDER.match(options.to):
-        raise Invalid("--to", options.to, "a folder, s3://bucket/prefix or gs://bucket/prefix")
+        raise Invalid(
+            "--to", options.to, "it must be a folder, s3://bucket/prefix or gs://bucket/prefix"
+        )
     if options.to is not None and "://" in options.to:
         split_url(options.to, "--to")
     if options.spreadsheet and options.format != Format.CSV.value:
@@ -254,7 +256,9 @@ def _every(text: str | None) -> dict[str, Any]:
         return {}
     match = _EVERY.fullmatch(text.strip().lower())
     if match is None:
-        raise Invalid("--every", text, "a number of minutes, hours or days, such as 6 hours")
+        raise Invalid(
+            "--every", text, "it must be a number of minutes, hours or days, such as 6 hours"
+        )
     number, unit = match.groups()
     return {"scheduleType": ScheduleType(unit.upper()).value, "period": int(number or 1)}
 
@@ -262,14 +266,16 @@ def _every(text: str | None) -> dict[str, Any]:
 def _data_type(name: str) -> str:
     known = {operational(each).name: each.value for each in OperationalDataType}
     if name not in known:
-        raise Invalid("--type", name, f"one of {', '.join(sorted([*known, FOCUS.name]))}")
+        raise Invalid(
+            "--type", name, f"it must be one of {', '.join(sorted([*known, FOCUS.name]))}"
+        )
     return known[name]
 
 
 def _usage(reader: Reader, options: ExportOptions, now: datetime) -> UsageQueryRequest:
     ways = [options.month, options.since or options.until, options.time_period]
     if len([way for way in ways if way is not None]) > 1:
-        rule = "a month, or since and until, or a period"
+        rule = "give a month, or since and until, or a period"
         raise Invalid(
             "--period" if options.time_period else "--month",
             options.time_period or options.month,
@@ -305,7 +311,7 @@ def _time_period(text: str) -> TimePeriod:
     name = text.upper().replace("-", "_")
     if name not in TimePeriod.__members__:
         names = ", ".join(TimePeriod).lower().replace("_", "-")
-        raise Invalid("--period", text, f"one of {names}")
+        raise Invalid("--period", text, f"it must be one of {names}")
     return TimePeriod(name)
 
 
@@ -315,7 +321,7 @@ def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
     for each in selected.filters:
         name, equals, value = each.partition("=")
         if not equals:
-            raise Invalid("--filter", each, "meter.field=value")
+            raise Invalid("--filter", each, "write it as meter.field=value")
         named = _Named("--filter", name, "--meter", meters)
         filters.setdefault(named.resolve(reader)[:2], []).append(value)
     aggregations = [_aggregation(reader, each, meters) for each in selected.aggregations]
@@ -336,7 +342,9 @@ def _aggregation(reader: Reader, text: str, meters: Collection[str]) -> dict[str
     name, _, function = text.rpartition(":")
     if function.upper() not in DataExplorerAggregationFunction.__members__:
         functions = ", ".join(DataExplorerAggregationFunction)
-        raise Invalid("--aggregate", text, f"meter.field:FUNCTION with one of {functions}")
+        raise Invalid(
+            "--aggregate", text, f"write it as meter.field:FUNCTION, with one of {functions}"
+        )
     meter, field, numeric = _Named("--aggregate", name, "--meter", meters).resolve(reader)
     kind = "MEASURE" if numeric else "DIMENSION"
     return {"meterId": meter, "fieldCode": field, "fieldType": kind, "function": function.upper()}
@@ -349,7 +357,7 @@ def _group(reader: Reader, text: str, meters: Collection[str]) -> dict[str, Any]
         return {"groupType": "TIME", "frequency": text.upper()}
     if "." not in text:
         times = ", ".join(DataExplorerUsageDataFrequency).lower()
-        raise Invalid("--group", text, f"account, {times}, or {_FIELD}")
+        raise Invalid("--group", text, f"it must be account, {times}, or {_FIELD}")
     meter, field, _ = _Named("--group", text, "--aggregate", meters).resolve(reader)
     return {"groupType": "DIMENSION", "meterId": meter, "fieldCode": field}
 
@@ -371,7 +379,9 @@ class _Named:
         if meter is None or category is None:
             raise Invalid(self.option, self.text, _FIELD)
         if self.meters and meter.id not in self.meters:
-            raise Invalid(self.option, self.text, f"a field of a meter that {self.other} names")
+            raise Invalid(
+                self.option, self.text, f"it must be a field of a meter that {self.other} names"
+            )
         return meter.id, field, category.numeric
 
 

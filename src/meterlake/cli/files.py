@@ -16,7 +16,7 @@ def check_target(name: str, path: Path) -> None:
         Invalid: There is no such folder, or the path is one.
     """
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise Invalid(name, str(path), "a file in a folder that exists")
+        raise Invalid(name, str(path), "it must be a file in a folder that exists")
 
 
 def write_file(path: Path, data: bytes, name: str = "--to") -> None:

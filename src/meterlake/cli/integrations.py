@@ -219,7 +219,7 @@ def status_of(name: str) -> Any:
     try:
         return RunStatus(name.upper())
     except ValueError:
-        raise Invalid("status", name, f"one of {', '.join(RunStatus)}") from None
+        raise Invalid("status", name, f"it must be one of {', '.join(RunStatus)}") from None
 
 
 def _find_runs(

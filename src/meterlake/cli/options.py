@@ -206,9 +206,9 @@ class OrganizationOptions(FanOutOptions):
         from meterlake.stores import open_stores
 
         if self.org is not None:
-            raise Invalid("--org", self.org, "leave it out beside --all-orgs")
+            raise Invalid("--org", self.org, "leave it out when you give --all-orgs")
         if self.as_ is not None:
-            rule = "leave it out beside --all-orgs: a person is a user of one organization"
+            rule = "leave it out when you give --all-orgs: a person is a user of one organization"
             raise Invalid("--as", self.as_, rule)
         with open_stores(self.settings()) as stores:
             resume_collection()

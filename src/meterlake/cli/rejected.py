@@ -92,7 +92,7 @@ def instant(name: str, text: str | None) -> datetime | None:
         return None
     found = parse_instant(text)
     if found is None:
-        raise Invalid(name, text, "an ISO 8601 instant such as 2026-10-01T00:00:00Z")
+        raise Invalid(name, text, "it must be an ISO 8601 instant such as 2026-10-01T00:00:00Z")
     return found
 
 

@@ -198,7 +198,7 @@ def _prefect_api(stack: ExitStack, settings: "Settings", parts: ServedParts) -> 
     port = parts.prefect_port or _PREFECT_PORT
     if not stack.enter_context(reserve_port(port)):
         if parts.prefect_port is not None:
-            raise Invalid("--prefect-port", port, "a port of this machine that is free")
+            raise Invalid("--prefect-port", port, "it must be a port of this machine that is free")
         port = free_port()
         _log.warning(
             "port %s is taken: Prefect answers at http://127.0.0.1:%s; --prefect-port names another",

@@ -79,7 +79,11 @@ def sql(
     """
     if interactive:
         if statement is not None or file is not None or form != _TABLE:
-            raise Invalid("--interactive", "-i", "alone: queries are typed, answers are tables")
+            raise Invalid(
+                "--interactive",
+                "-i",
+                "give it alone: you type the queries, and the answers are tables",
+            )
         with options.open() as (stores, organization):
             _ask_and_answer(stores, organization.id, options.output)
         return
@@ -96,7 +100,7 @@ def sql(
 
 def _statement(statement: str | None, file: Path | None) -> str:
     if statement is not None and file is not None:
-        raise Invalid("--file", str(file), "not beside a query on the command line")
+        raise Invalid("--file", str(file), "leave it out when you give a query on the command line")
     if statement is not None:
         return statement
     if file is None:
@@ -106,7 +110,9 @@ def _statement(statement: str | None, file: Path | None) -> str:
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeError) as error:
-        raise Invalid("--file", str(file), f"a readable text file in UTF-8 ({error})") from None
+        raise Invalid(
+            "--file", str(file), f"it must be a readable text file in UTF-8 ({error})"
+        ) from None
 
 
 def _check_form(form: Form, *, json: bool) -> None:
@@ -115,7 +121,7 @@ def _check_form(form: Form, *, json: bool) -> None:
     if len(forms) > 1:
         raise CycloptsError(msg=f"{forms[0]} and {forms[1]} exclude each other")
     if form.out is not None and not forms:
-        raise Invalid("--out", str(form.out), "beside --csv, --parquet or --json")
+        raise Invalid("--out", str(form.out), "give --csv, --parquet or --json, too")
     if form.parquet and form.out is None and sys.stdout.isatty():
         raise CycloptsError(msg="--parquet needs --out: a terminal cannot show it")
 

@@ -52,7 +52,7 @@ def generate(  # noqa: PLR0913 - a command has as many options as it has
     try:
         begin = date.fromisoformat(first_day)
     except ValueError:
-        raise Invalid("--from", first_day, "a day such as 2026-10-01") from None
+        raise Invalid("--from", first_day, "it must be a day such as 2026-10-01") from None
     recipe = Recipe(rows, seed, accounts, begin, days, bad, repeats)
     with options.output.counting("measurements", rows) as progress:
         generated = write(recipe, out, format, progress)

@@ -118,7 +118,7 @@ def _period_spec(
 
     ways = [month is not None, any(on), any(between)]
     if sum(ways) != 1 or (any(on) and not all(on)) or (any(between) and not all(between)):
-        rule = "a month, or --frequency with --on, or --from with --to"
+        rule = "give a month, or --frequency with --on, or --from with --to"
         raise Invalid("period", month, rule)
     if month is not None:
         return PeriodSpec.month(Month.parse(month))
@@ -192,7 +192,7 @@ def quantity(
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise Invalid("segment", text, "field=value")
+        raise Invalid("segment", text, "write it as field=value")
     return name, value
 
 

@@ -131,7 +131,9 @@ def _instant(text: str) -> Any:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise Invalid("since", text, "a date or an instant such as 2026-10-01T00:00:00Z") from None
+        raise Invalid(
+            "since", text, "it must be a date or an instant such as 2026-10-01T00:00:00Z"
+        ) from None
     return found.replace(tzinfo=found.tzinfo or UTC)
 
 

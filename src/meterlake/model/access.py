@@ -112,7 +112,7 @@ def _action(value: Any) -> Any:
 def _resource(value: str) -> str:
     # A denial with a slip of the pen would deny nothing, so it is refused when it is written.
     if not _RESOURCE.fullmatch(value):
-        rule = "* or service:resource-type/*, .../item/id or .../group/id"
+        rule = "it must be * or service:resource-type/*, .../item/id or .../group/id"
         raise PydanticCustomError("rule", "{rule}", {"rule": rule})
     return value
 

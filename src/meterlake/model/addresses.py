@@ -50,7 +50,7 @@ _LOCAL_NAMES: Final = (".local", ".internal", ".localdomain", ".home.arpa")
 _ASCII: Final = range(0x21, 0x7F)
 _HTTPS: Final = 443
 _FREE_PORTS: Final = range(1024, 1 << 16)
-PUBLIC_URL: Final = "the https address of a public host"
+PUBLIC_URL: Final = "it must be the https address of a public host"
 
 
 class Tier(IntEnum):
@@ -203,7 +203,7 @@ class AddressPolicy:
         if endpoint.scheme != "https":
             raise Invalid("url", url, PUBLIC_URL)
         if endpoint.port != _HTTPS and endpoint.port not in _FREE_PORTS:
-            raise Invalid("url", url, "on port 443, or on one from 1024 on")
+            raise Invalid("url", url, "its port must be 443, or 1024 or more")
         self._refuse(tier_of(host), url)
         return endpoint
 
@@ -244,23 +244,27 @@ PUBLIC_ONLY: Final = AddressPolicy()
 def _allowed_name(text: str) -> str:
     name = text.strip().lower().removesuffix(".")
     if not _HOST.fullmatch(name) or _NUMERAL.fullmatch(name.rpartition(".")[2]):
-        raise Invalid("webhook_allow", text, "a host, an address, or a network such as 10.1.0.0/16")
+        raise Invalid(
+            "webhook_allow", text, "it must be a host, an address, or a network such as 10.1.0.0/16"
+        )
     return name
 
 
 def _parts(url: str) -> SplitResult:
     if "\\" in url or any(ord(character) not in _ASCII for character in url):
-        raise Invalid("url", url, "a URL without spaces, backslashes and letters beyond ASCII")
+        raise Invalid(
+            "url", url, "it must be a URL without spaces, backslashes and letters beyond ASCII"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Invalid("url", url, "a URL") from None
+        raise Invalid("url", url, "it must be a URL") from None
     if parts.scheme not in {"https", "http"} or not parts.hostname or port == 0:
         raise Invalid("url", url, PUBLIC_URL)
     if "@" in parts.netloc:
         # The text holds a password: it is not repeated.
-        raise Invalid("url", "***", "a URL without user and password; use credentials")
+        raise Invalid("url", "***", "it must be a URL without user and password; use credentials")
     return parts
 
 

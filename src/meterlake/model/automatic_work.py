@@ -90,7 +90,7 @@ def check_names(field: str, names: Collection[str]) -> None:
             near = get_close_matches(each, NAMES, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             listed = ", ".join(work.name for work in AUTOMATIC_WORK)
-            raise Invalid(field, each, f"one of {listed}{hint}")
+            raise Invalid(field, each, f"it must be one of {listed}{hint}")
 
 
 def left_on(without: Collection[str], *, worker: bool, prefect: bool) -> Iterator[AutomaticWork]:

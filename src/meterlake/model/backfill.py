@@ -71,7 +71,9 @@ def check_backfill_id(id: str) -> str:
         Invalid: It is none.
     """
     if not _ID.fullmatch(id):
-        raise Invalid("id", id, "1 to 36 letters, digits, dots, dashes and underscores")
+        raise Invalid(
+            "id", id, "it must have 1 to 36 letters, digits, dots, dashes and underscores"
+        )
     return id
 
 
@@ -113,18 +115,30 @@ class BackfillSpec:
         if (self.source is None) == (not self.uids):
             raise Required("source or uids (one of the two)")
         if self.window or self.meters or self.accounts or self.files:
-            raise Invalid("mode", self.mode.value, "for a source or uids, without a window")
+            raise Invalid(
+                "mode",
+                self.mode.value,
+                "it is for a source or uids; leave out since, until, meters, accounts and files",
+            )
 
     def _check_window(self) -> None:
         if self.window is None:
             raise Required("window")
         if self.source is not None or self.uids:
-            raise Invalid("mode", self.mode.value, "for a window; a source or uids are retracted")
+            raise Invalid(
+                "mode",
+                self.mode.value,
+                "it is for a time from since to until; for a source or uids, use RETRACT",
+            )
         if self.mode is Mode.REAGGREGATE and self.window.end - self.window.start > _LONGEST:
             until = format_instant(self.window.end)
-            raise Invalid("until", until, f"at most {_LONGEST.days:,} days after since")
+            raise Invalid("until", until, f"it must be at most {_LONGEST.days:,} days after since")
         if (self.mode is Mode.REPLACE) != bool(self.files):
-            raise Invalid("files", list(self.files), "given with the mode replace, and only then")
+            raise Invalid(
+                "files",
+                list(self.files),
+                "the mode REPLACE needs files; leave them out with any other mode",
+            )
 
     def to_wire(self) -> dict[str, Any]:
         """As plain data."""

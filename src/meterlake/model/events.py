@@ -164,7 +164,7 @@ def fields_of(name: str, scheduled: Mapping[str, str] | None = None) -> dict[str
         return dict(_side("new", _fields_of_entity(scheduled[name])))
     stem, _, action = name.rpartition(".")
     if action not in SIDES or stem not in _stems():
-        raise Invalid("eventName", name, "one of the organization's event types")
+        raise Invalid("eventName", name, "it must be one of the organization's event types")
     fields = _fields(stem)
     return {path: type_ for side in SIDES[action] for path, type_ in _side(side, fields)}
 

@@ -43,23 +43,23 @@ def _rule_error(rule: str) -> PydanticCustomError:
 
 def _number(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise _rule_error("a number")
+        raise _rule_error("it must be a number")
     number = Decimal(value)
     if not number.is_finite():
-        raise _rule_error("a finite number")
+        raise _rule_error("it must be a finite number")
     if not number:
         return Decimal(0)
     if number.adjusted() >= INTEGER_DIGITS:
-        raise _rule_error(f"a number of at most {INTEGER_DIGITS} integer digits")
+        raise _rule_error(f"it must be a number of at most {INTEGER_DIGITS} integer digits")
     if number.adjusted() < -DECIMALS or len(plain(number).partition(".")[2]) > DECIMALS:
-        raise _rule_error(f"a number of at most {DECIMALS} decimals")
+        raise _rule_error(f"it must be a number of at most {DECIMALS} decimals")
     return number
 
 
 def _integer(value: Any) -> int:
     number = _number(value)
     if number != int(number):
-        raise _rule_error("a whole number")
+        raise _rule_error("it must be a whole number")
     return int(number)
 
 
@@ -67,7 +67,7 @@ def _text(value: str) -> str:
     # Neither can be stored as UTF-8 text by every database.
     half_pair = not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)
     if half_pair or "\x00" in value:
-        raise _rule_error("text without NUL characters and lone surrogates")
+        raise _rule_error("it must be text without NUL characters and lone surrogates")
     return value
 
 
@@ -76,31 +76,33 @@ def _hide_value(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     try:
         return check(value)
     except ValidationError:
-        rule = f"text of 1 to {SECRET_MAX} characters without NUL and lone surrogates"
+        rule = f"it must be text of 1 to {SECRET_MAX} characters without NUL and lone surrogates"
         raise PydanticCustomError("secret", "{rule}", {"rule": rule}) from None
 
 
 def _code(value: str) -> str:
     if not is_code(value):
-        raise _rule_error(f"a code: 1 to {CODE_MAX} characters, no space at either end")
+        raise _rule_error(f"it must be a code: 1 to {CODE_MAX} characters, no space at either end")
     return value
 
 
 def _ident(value: str) -> str:
     if not is_ident(value):
-        raise _rule_error(f"a code of 1 to {CODE_MAX} letters, digits, _ and $, no digit first")
+        raise _rule_error(
+            f"it must be a code of 1 to {CODE_MAX} letters, digits, _ and $, no digit first"
+        )
     return value
 
 
 def _id(value: str) -> str:
     if not is_id(value):
-        raise _rule_error("an id (a UUID)")
+        raise _rule_error("it must be an id (a UUID)")
     return value.lower()
 
 
 def _email(value: str) -> str:
     if not _EMAIL.fullmatch(value):
-        raise _rule_error("an e-mail address")
+        raise _rule_error("it must be an e-mail address")
     return value
 
 
@@ -109,7 +111,7 @@ def _instant(value: Any) -> datetime:
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
     instant = parse_instant(value) if isinstance(value, str) else None
     if instant is None:
-        raise _rule_error("an instant such as 2026-10-01T00:00:00Z")
+        raise _rule_error("it must be an instant such as 2026-10-01T00:00:00Z")
     return instant
 
 
@@ -121,14 +123,14 @@ def _day(value: Any) -> date:
             return date.fromisoformat(value)
     except ValueError:
         pass
-    raise _rule_error("a date such as 2026-10-01")
+    raise _rule_error("it must be a date such as 2026-10-01")
 
 
 def _custom_value(value: Any) -> str | Decimal:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise _rule_error("text or a number")
+        raise _rule_error("it must be text or a number")
     return _number(value)
 
 

@@ -52,7 +52,9 @@ _OWN_HEADERS: Final = frozenset(
 
 def _key_header(name: str) -> str:
     if name.lower() in _OWN_HEADERS:
-        raise PydanticCustomError("rule", "{rule}", {"rule": "a header that requests do not have"})
+        raise PydanticCustomError(
+            "rule", "{rule}", {"rule": "it must be a header that requests do not have"}
+        )
     return name
 
 
@@ -72,7 +74,7 @@ def _url_of_deletion(url: str) -> str:
         path = path.replace(name, "id")
     if set("{}") & {*host, *path}:
         named = " and ".join(PLACEHOLDERS)
-        rule = f"an address with at most {named} in its path"
+        rule = f"it must be an address with at most {named} in its path"
         raise PydanticCustomError("rule", "{rule}", {"rule": rule})
     _url(f"{scheme}{mark}{host}{slash}{path}")
     return url
@@ -260,8 +262,8 @@ def _in_data(problem: Invalid, system: IntegrationSystem) -> Invalid:
     name, value, rule = problem.args
     if rule == UNKNOWN:
         names = [each.name for each in system.settings()]
-        near, listed = suggest_name(name, names), f"one of {', '.join(names)}"
-        rule = f"{near} It is {listed}" if near.startswith("did you") else listed
+        near, listed = suggest_name(name, names), f"it must be one of {', '.join(names)}"
+        rule = f"{near} {listed[0].upper()}{listed[1:]}" if near.startswith("did you") else listed
     return type(problem)(f"{_DATA}.{name}", value, rule)
 
 
@@ -356,7 +358,9 @@ def system_of(destination: str) -> IntegrationSystem:
     found = systems().get(destination.upper())
     if found is None:
         installed = ", ".join(sorted(systems()))
-        raise Invalid("destination", destination, f"a system that is installed: {installed}")
+        raise Invalid(
+            "destination", destination, f"it must be a system that is installed: {installed}"
+        )
     return found
 
 

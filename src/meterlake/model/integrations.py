@@ -99,7 +99,7 @@ class SignedRequestCredentials(Value):
 def _fields_alone(value: Any) -> Any:
     # Of anything else the type of the error tells `problems` not to repeat it: it may be the secret.
     if not isinstance(value, dict | SignedRequestCredentials):
-        raise PydanticCustomError("secret", "{rule}", {"rule": "a map of fields"})
+        raise PydanticCustomError("secret", "{rule}", {"rule": "it must be a map of fields"})
     return value
 
 
@@ -135,7 +135,7 @@ class IntegrationCredentials(Value):
 def _plain_data(value: Any, depth: int = 0) -> Any:
     """Data of any shape whose texts and numbers can be stored and written again."""
     if depth > _DEPTH_MAX:
-        rule = f"nested at most {_DEPTH_MAX} deep"
+        rule = f"it must be nested at most {_DEPTH_MAX} deep"
         raise PydanticCustomError("rule", "{rule}", {"rule": rule})
     match value:
         case None | bool():

@@ -64,7 +64,7 @@ def check_template(text: str) -> str:
     except PydanticCustomError:
         raise
     except (TemplateError, RecursionError, SyntaxError, ValueError) as error:
-        raise _refusal(f"a template of Jinja2: {error}") from None
+        raise _refusal(f"it must be a template of Jinja2: {error}") from None
     return text
 
 
@@ -89,11 +89,13 @@ def _check_nodes(tree: "nodes.Template") -> None:
     for node in tree.find_all(nodes.Node):
         name = type(node).__name__
         if name in _REFUSED and not _is_target(node):
-            raise _refusal(f"a template that only reads, chooses and repeats, without {name}")
+            raise _refusal(
+                f"it must be a template that only reads, chooses and repeats, without {name}"
+            )
         if isinstance(node, nodes.Const) and not _is_finite(node.value):
-            raise _refusal("a template whose numbers are finite")
+            raise _refusal("it must be a template whose numbers are finite")
     if _nested_filters(tree) > FILTERS_MAX:
-        raise _refusal(f"a template with at most {FILTERS_MAX} filters in a row")
+        raise _refusal(f"it must be a template with at most {FILTERS_MAX} filters in a row")
 
 
 def _nested_filters(node: "nodes.Node") -> int:

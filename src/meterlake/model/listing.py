@@ -60,18 +60,22 @@ def terms(query: str, fields: frozenset[str]) -> tuple[Term, ...]:
     """
     found = tuple(_term(text, fields) for text in query.split("$") if text)
     if len(found) > _TERMS_MAX:
-        raise Invalid("searchQuery", f"{len(found)} terms", f"at most {_TERMS_MAX} terms")
+        raise Invalid(
+            "searchQuery", f"{len(found)} terms", f"it must be at most {_TERMS_MAX} terms"
+        )
     return found
 
 
 def _term(text: str, fields: frozenset[str]) -> Term:
     match = _TERM.fullmatch(text)
     if match is None:
-        rule = "terms such as name~Acme$currency:USD; comparators are > >= : < <= ~"
+        rule = "it must be terms such as name~Acme$currency:USD; comparators are > >= : < <= ~"
         raise Invalid("searchQuery", text, rule)
     field, comparator, value = match.groups()
     if field not in fields:
-        raise Invalid("searchQuery", field, f"one of the fields {', '.join(sorted(fields))}")
+        raise Invalid(
+            "searchQuery", field, f"it must be one of the fields {', '.join(sorted(fields))}"
+        )
     return Term(field, comparator, value)  # type: ignore[arg-type]
 
 

@@ -79,7 +79,7 @@ def key_in_path(revision: LookupTableRevision, text: str) -> str:
     parts = split(text)
     if len(parts) != len(revision.keys):
         names = ",".join(revision.keys)
-        raise Invalid(LOOKUP_KEY, text, f"{len(revision.keys)} values, in the order {names}")
+        raise Invalid(LOOKUP_KEY, text, f"give {len(revision.keys)} values, in the order {names}")
     types = {field.name: field for field in revision.fields}
     values = [
         _from_path(types[name], part) for name, part in zip(revision.keys, parts, strict=True)
@@ -92,7 +92,7 @@ def _from_path(field: LookupTableRevisionField, text: str) -> Any:
         return _value(LOOKUP_KEY, field, text)
     number = number_in(text)
     if number is None:
-        raise Invalid(f"{LOOKUP_KEY}.{field.name}", text, "a number")
+        raise Invalid(f"{LOOKUP_KEY}.{field.name}", text, "it must be a number")
     return _value(LOOKUP_KEY, field, number)
 
 
@@ -113,12 +113,14 @@ def item_of(
         Invalid: It has unknown fields, a value of the wrong type, or lacks a part of its key.
     """
     if not isinstance(document, dict):
-        raise Invalid(location, document, "a map of fields")
+        raise Invalid(location, document, "it must be a map of fields")
     fields = {field.name: field for field in revision.fields}
     unknown = [name for name in document if name not in fields and name != LOOKUP_KEY]
     if unknown:
         raise Invalid(
-            f"{location}.{unknown[0]}", document[unknown[0]], f"one of {', '.join(fields)}"
+            f"{location}.{unknown[0]}",
+            document[unknown[0]],
+            f"it must be one of {', '.join(fields)}",
         )
     item = {
         name: _value(location, field, document[name])
@@ -142,5 +144,5 @@ def _value(location: str, field: LookupTableRevisionField, value: Any) -> Any:
 def _short_enough(location: str, values: Sequence[Any]) -> str:
     key = join_key(values)
     if len(key) > KEY_MAX:
-        raise Invalid(location, key, f"a key of at most {KEY_MAX} characters")
+        raise Invalid(location, key, f"it must be a key of at most {KEY_MAX} characters")
     return key

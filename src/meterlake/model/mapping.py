@@ -146,7 +146,7 @@ class Mapping(MappingPart):
             return self.account.value
         match = _compile(self.account.filename).search(file_name)
         if match is None or not match["account"]:
-            rule = f"mapping {self.name!r} finds the account by {self.account.filename!r}"
+            rule = f"mapping {self.name!r} looks for the account in it by {self.account.filename!r}; rename the file, or change the mapping"
             raise Invalid("file name", file_name, rule)
         return match["account"]
 
@@ -183,7 +183,7 @@ def parse_mapping(document: Any, name: str) -> Mapping:
         UnreadableMapping: It breaks a rule; the first broken ones are named.
     """
     if not isinstance(document, dict):
-        raise UnreadableMapping(name, document, "must be a map of members")
+        raise UnreadableMapping(name, document, "it must be a map of members")
     try:
         return Mapping.model_validate({"name": name, **document})
     except ValidationError as error:

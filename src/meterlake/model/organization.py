@@ -74,13 +74,15 @@ ONCE_A_DAY: Final = Decimal(24)
 def _bill_interval(hours: Decimal) -> Decimal:
     if hours not in BILL_INTERVALS:
         known = ", ".join(map(plain, BILL_INTERVALS))
-        raise PydanticCustomError("rule", "{rule}", {"rule": f"one of {known}"})
+        raise PydanticCustomError("rule", "{rule}", {"rule": f"it must be one of {known}"})
     return hours
 
 
 def _each_once(kinds: tuple[BillCreditType, ...]) -> tuple[BillCreditType, ...]:
     if len(set(kinds)) < len(kinds):
-        raise PydanticCustomError("rule", "{rule}", {"rule": "a list that names each kind once"})
+        raise PydanticCustomError(
+            "rule", "{rule}", {"rule": "it must be a list that names each kind once"}
+        )
     return kinds
 
 

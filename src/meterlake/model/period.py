@@ -82,7 +82,7 @@ def zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise Invalid(
-            "timezone", name, "a tz database name or an offset such as UTC+1:00"
+            "timezone", name, "it must be a tz database name or an offset such as UTC+1:00"
         ) from None
 
 
@@ -141,7 +141,7 @@ class Month:
         match = re.fullmatch(r"([0-9]{4})-(0[1-9]|1[0-2])", text)
         # The first and the last year would reach outside of the calendar in some time zones.
         if not match or match[1] in {"0000", "0001", "9999"}:
-            raise Invalid("month", text, "a year and a month such as 2026-10")
+            raise Invalid("month", text, "it must be a year and a month such as 2026-10")
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:

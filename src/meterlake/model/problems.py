@@ -33,32 +33,32 @@ _ENVELOPE: Final = frozenset(
 )
 
 # The rule that a field breaks which a document cannot have.
-UNKNOWN: Final = "absent: there is no such field"
+UNKNOWN: Final = "there is no such field; leave it out"
 
 _MEMBER: Final = re.compile(r"<[^:>]*: ('[^']*')>")
 
 # pydantic's error types as the rule that was broken; the placeholders are its context.
 _RULES: Final = {
     "rule": "{rule}",
-    "string_type": "text (in quotes, if it looks like something else)",
-    "string_sub_type": "text",
-    "too_short": "at least {min_length} {units}",
-    "too_long": "at most {max_length} {units}",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "{ge} or more",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "int_parsing": "a whole number",
-    "float_parsing": "a number",
-    "enum": "one of {expected}",
-    "literal_error": "{expected}",
-    "tuple_type": "a list",
-    "dict_type": "a map",
-    "model_type": "a map of fields",
+    "string_type": "it must be text (in quotes, if it looks like something else)",
+    "string_sub_type": "it must be text",
+    "too_short": "it must have at least {min_length} {units}",
+    "too_long": "it must have at most {max_length} {units}",
+    "greater_than": "it must be more than {gt}",
+    "greater_than_equal": "it must be {ge} or more",
+    "less_than": "it must be less than {lt}",
+    "less_than_equal": "it must be at most {le}",
+    "bool_type": "it must be true or false",
+    "bool_parsing": "it must be true or false",
+    "int_parsing": "it must be a whole number",
+    "float_parsing": "it must be a number",
+    "enum": "it must be one of {expected}",
+    "literal_error": "it must be {expected}",
+    "tuple_type": "it must be a list",
+    "dict_type": "it must be a map",
+    "model_type": "it must be a map of fields",
     "extra_forbidden": UNKNOWN,
-    "model_attributes_type": "a map of fields",
+    "model_attributes_type": "it must be a map of fields",
 }
 
 
@@ -197,7 +197,11 @@ def suggest_name(name: str, known: Iterable[str], given: Collection[str] = ()) -
     near = get_close_matches(name.replace("_", "").lower(), by_lower, n=1, cutoff=_LIKE)
     if near and by_lower[near[0]] not in given:
         return f"did you mean {by_lower[near[0]]!r}?"
-    return f"one of {', '.join(listed)}" if listed else "nothing may stand here"
+    return (
+        f"it must be one of {', '.join(listed)}"
+        if listed
+        else "leave it out: nothing may stand here"
+    )
 
 
 def unknown_names(kind: type[Value], document: Any) -> Iterator[Unknown]:

@@ -12,7 +12,7 @@ _DASK_PORT: Final = 8786
 _DASK_URL: Final = re.compile(
     r"dask://(?P<host>[A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\])(:(?P<port>\d+))?"
 )
-_RULE: Final = "threads, processes, dask, or dask://host:port"
+_RULE: Final = "it must be threads, processes, dask, or dask://host:port"
 
 
 class RunnerKind(StrEnum):

@@ -11,7 +11,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.fields import SecretMark
 
 MASK: Final = "********"
-_MOVED: Final = "the secret itself once more, as it would go to another host"
+_MOVED: Final = "it would go to another host; give the secret itself once more"
 V = TypeVar("V", bound=Value)
 
 
@@ -50,7 +50,7 @@ def _keep(before: V | None, after: V, prefix: str, *, is_moved: bool) -> V:
         place = f"{prefix}{field.alias or name}"
         if found == MASK and _secret(field.metadata, field.annotation):
             if not isinstance(stored, str):
-                raise Invalid(place, MASK, "the secret itself, as none is stored yet")
+                raise Invalid(place, MASK, "none is stored yet; give the secret itself")
             if is_moved:
                 raise Invalid(place, MASK, _MOVED)
             changed[name] = stored

@@ -190,14 +190,14 @@ class _Walk:
             return found.shapes[name]
         if isinstance(found, _List):
             rule = f"without `{name}` of a list in line {node.lineno}"
-            raise Invalid(self.field, "…", f"a template {rule}: write a loop over the list")
+            raise Invalid(
+                self.field, "…", f"it must be a template {rule}: write a loop over the list"
+            )
         return None
 
     def _unknown(self, node: "nodes.Node", name: str, known: Iterable[str]) -> Invalid:
         names = sorted(known)
         near = nearest(name, names)
         meant = f"did you mean `{near}`?" if near else f"there are {', '.join(names)}"
-        rule = (
-            f"a template of members that there are; `{name}` in line {node.lineno} is none: {meant}"
-        )
+        rule = f"there is no member `{name}`, in line {node.lineno}: {meant}"
         return Invalid(self.field, "…", rule)

@@ -35,7 +35,7 @@ def loads(text: bytes | str) -> Any:
         raise Invalid(
             "body",
             bytes(text[:80], "utf-8", "replace") if isinstance(text, str) else text[:80],
-            f"JSON: {error}",
+            f"it must be JSON: {error}",
         ) from None
 
 

@@ -110,9 +110,9 @@ def change_together(settings: Settings, values: Mapping[str, str | None]) -> Non
 def _check_changeable(name: str, value: str | None) -> None:
     if SCOPES.get(name, SettingScope.PROCESS) is SettingScope.PROCESS:
         shared = sorted(each for each, scope in SCOPES.items() if scope is not SettingScope.PROCESS)
-        raise Invalid("setting", name, f"one that homes have: {', '.join(shared)}")
+        raise Invalid("setting", name, f"it must be a setting that homes have: {', '.join(shared)}")
     if name == "secret_key" and value is not None:
-        raise Invalid("setting", name, "none that is written on a command line; unset it instead")
+        raise Invalid("setting", name, "it is never written on a command line; unset it instead")
     if value is not None:
         check_location(name, value, name)
 
@@ -144,11 +144,15 @@ def check_location(name: str, value: str, field: str) -> None:
         case "lake" | "objects" if "://" in value:
             scheme, _, prefix = split_url(value, field)
             if scheme == "file" and name == "lake":
-                raise Invalid(field, value, "a folder without file://, or an s3:// or gs:// URL")
+                raise Invalid(
+                    field, value, "it must be a folder without file://, or an s3:// or gs:// URL"
+                )
             if scheme != "file" and prefix.strip("/"):
                 checked_key(prefix.strip("/"))
         case "lake" | "objects" if not value or value.startswith(_SCHEMES):
-            raise Invalid(field, value, "a folder, s3://bucket/prefix or gs://bucket/prefix")
+            raise Invalid(
+                field, value, "it must be a folder, s3://bucket/prefix or gs://bucket/prefix"
+            )
 
 
 def _check_database(name: str, value: str, field: str) -> None:
@@ -157,7 +161,7 @@ def _check_database(name: str, value: str, field: str) -> None:
         if make_url(value).get_backend_name() in backends:
             return
     # The text may hold a password: it is not repeated.
-    raise Invalid(field, _HIDDEN, "postgresql://user@host/database")
+    raise Invalid(field, _HIDDEN, "it must be postgresql://user@host/database")
 
 
 def stored_value(name: str, value: Any) -> Any:
@@ -200,7 +204,9 @@ def _checked_key(key: str) -> str:
     try:
         Fernet(key)
     except ValueError:
-        raise Invalid("secret key", "***", "32 random bytes in URL-safe Base64") from None
+        raise Invalid(
+            "secret key", "***", "it must be 32 random bytes in URL-safe Base64"
+        ) from None
     return key
 
 
@@ -313,7 +319,7 @@ def _read_known(home: Path) -> Known:
         found = wire.loads(text)
         if isinstance(found, dict):
             return found
-    raise Invalid("settings of the home", str(path), "a JSON object")
+    raise Invalid("settings of the home", str(path), "it must be a JSON object")
 
 
 def _write(home: Path, known: Known) -> None:

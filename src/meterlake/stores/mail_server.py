@@ -16,9 +16,7 @@ from meterlake.settings import Settings
 
 _PORTS: Final = {"smtp": 587, "smtp+starttls": 587, "smtps": 465}
 _TIMEOUT_S: Final = 30
-_RULE: Final = (
-    "smtp://, smtp+starttls:// or smtps://, with user:password@ if needed, a host and a port"
-)
+_RULE: Final = "it must be smtp://, smtp+starttls:// or smtps://, with user:password@ if needed, a host and a port"
 _PERMANENT: Final = range(500, 600)
 
 

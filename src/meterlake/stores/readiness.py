@@ -21,7 +21,7 @@ def check_ready(url: str, timeout: float) -> None:
         Unavailable: It is not ready, or does not answer.
     """
     if not url.startswith(("http://", "https://")):
-        raise Invalid("url", url, "an http:// or https:// URL without a path")
+        raise Invalid("url", url, "it must be an http:// or https:// URL without a path")
     try:
         # Without proxies, whatever the environment says: usually it is on this machine.
         with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}/readyz", timeout=timeout):

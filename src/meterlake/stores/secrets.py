@@ -64,7 +64,7 @@ class Secrets:
         try:
             return Fernet(key)
         except ValueError:
-            rule = "32 random bytes in URL-safe Base64"
+            rule = "it must be 32 random bytes in URL-safe Base64"
             raise Invalid("secret key", "***", rule) from None
 
 

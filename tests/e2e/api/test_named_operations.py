@@ -290,7 +290,9 @@ def test_an_organization_has_custom_fields_of_its_kinds_alone(http, kind):
     found = http.put("/customfields", json={**before, kind: {"tier": "gold"}})
     assert found.status_code == 400, found.text
     message = found.json()["message"]
-    assert message.startswith(f"{kind}: {{'tier': 'gold'}} is not allowed: one of organization, ")
+    assert message.startswith(
+        f"{kind}: {{'tier': 'gold'}} is not allowed: it must be one of organization, "
+    )
     assert http.get("/customfields").json() == before
     # What an answer has beside its kinds may come back.
     again = http.put("/customfields", json={**before, "account": {"tier": "gold"}})

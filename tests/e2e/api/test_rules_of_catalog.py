@@ -158,7 +158,7 @@ def _price(world, **changes):
 @pytest.mark.parametrize(
     ("lowers", "words"),
     [
-        ((1,), ("pricingBands[0].lowerLimit", "1", "0 in the first band")),
+        ((1,), ("pricingBands[0].lowerLimit", "1", "the first band must begin at 0")),
         ((0, 10, 10), ("pricingBands[2].lowerLimit", "10", "more than 10")),
         ((0, 10, 5), ("pricingBands[2].lowerLimit", "5", "more than 10")),
         ((0, -1), ("pricingBands[1].lowerLimit", "-1")),

@@ -146,7 +146,7 @@ def test_an_account_plan_is_replaced(server, sdk, plan):
 
 
 def test_a_product_of_account_plans_is_asked_for_with_an_account(sdk, plan):
-    with pytest.raises(BadRequestError, match=r"product.*only together with account"):
+    with pytest.raises(BadRequestError, match=r"product.*give account, too"):
         sdk.account_plans.list(product=plan.product_id)
 
 

@@ -115,7 +115,11 @@ def each_bill_alone(monkeypatch, after_first):
         ({"accountIds": [NO_ID]}, "accountIds[0]", "the id of an existing Account"),
         ({"targetCurrency": "EURO"}, "targetCurrency: 'EURO'", "at most 3"),
         ({"targetCurrency": "usd"}, "targetCurrency: 'usd'", "the code of an existing Currency"),
-        ({"currencyConversions": [RATE, RATE]}, "currencyConversions[1]", "one rate per pair"),
+        (
+            {"currencyConversions": [RATE, RATE]},
+            "currencyConversions[1]",
+            "the pair has a rate already",
+        ),
         ({"currencyConversions": [RATE] * 251}, "currencyConversions", "at most 250"),
         ({"timezone": "Mars/Olympus"}, "timezone: 'Mars/Olympus'", "tz database"),
         ({"weekEpoch": "monday"}, "weekEpoch: 'monday'", "a date"),
@@ -136,10 +140,10 @@ def test_a_request_that_makes_no_sense_is_refused_with_its_field(bare, body, fie
 @pytest.mark.parametrize(
     ("ids", "told"),
     [
-        ([], "billIds: [] is not allowed: at least 1"),
+        ([], "billIds: [] is not allowed: it must have at least 1"),
         ([NO_ID] * 101, "at most 100"),
-        (["one"], "billIds[0]: 'one' is not allowed: an id"),
-        ([NO_ID], f"billIds[0]: '{NO_ID}' is not allowed: the id of an existing Bill"),
+        (["one"], "billIds[0]: 'one' is not allowed: it must be an id"),
+        ([NO_ID], f"billIds[0]: '{NO_ID}' is not allowed: it must be the id of an existing Bill"),
     ],
 )
 def test_bills_that_are_none_are_not_recalculated(bare, ids, told):

@@ -113,7 +113,7 @@ def lock(sdk, id_):
         ("/bills/search?searchQuery=locked", "searchQuery"),
         (
             "/bills/search?searchQuery=locked:x",
-            "'locked:x' is not allowed: one of locked:true, locked:false",
+            "'locked:x' is not allowed: it must be one of locked:true, locked:false",
         ),
         ("/bills/search?searchQuery=locked:True", "searchQuery: 'locked:True'"),
         ("/bills/search?searchQuery=locked>false", "searchQuery: 'locked>false'"),

@@ -82,9 +82,9 @@ def test_a_wrong_question_is_refused(http, changes, sentence):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"function": "UNIQUE"}, "UNIQUE of a MEASURE"),
+        ({"function": "UNIQUE"}, "a MEASURE has no UNIQUE"),
         ({"field": "region"}, "numbers for a MEASURE"),
-        ({"field": "region", "type_": "DIMENSION"}, "COUNT or UNIQUE"),
+        ({"field": "region", "type_": "DIMENSION"}, "COUNT and UNIQUE"),
         ({"field": "nothing"}, "a field of meter"),
         ({"function": "MEDIAN"}, "function"),
     ],

@@ -53,7 +53,7 @@ def create(client, webhook, system, data):
     ("data", "said"),
     [
         ({"userToNotify": []}, "configData.userToNotify: [] is not allowed: did you mean 'users"),
-        ({"colour": "red"}, "configData.colour: 'red' is not allowed: one of "),
+        ({"colour": "red"}, "configData.colour: 'red' is not allowed: it must be one of "),
         ({"usersToNotify": [NOBODY]}, "configData.usersToNotify[0]: '0000"),
         ({"usersToNotify": "everybody"}, "configData.usersToNotify"),
         ({"usersToNotify": [["a"]]}, "configData.usersToNotify[0]"),
@@ -116,5 +116,5 @@ def test_a_notification_that_is_there_is_named(client, webhook):
     refused = client.put(f"/integrationconfigs/{made.json()['id']}", json=gone)
 
     assert (made.status_code, refused.status_code) == (200, 400), made.text
-    rule = "the id of a notification of the organization"
+    rule = "it must be the id of a notification of the organization"
     assert refused.json()["message"] == f"entityId: {NOBODY!r} is not allowed: {rule}"

@@ -99,7 +99,7 @@ def test_the_next_bill_carries_late_usage_with_both_references(server):
         refused = http.get("/lateusage", params={"period": "2026-13"})
         assert (refused.status_code, refused.json()["message"]) == (
             400,
-            "period: '2026-13' is not allowed: a year and a month such as 2026-10",
+            "period: '2026-13' is not allowed: it must be a year and a month such as 2026-10",
         )
     assert (found["accountCode"], found["period"], found["difference"]) == ("acme", "2026-07", 7.5)
     assert (found["billId"], found["measurements"]) == (july.id, 1)

@@ -136,7 +136,7 @@ def test_rows_are_given_in_again_as_they_are(http, rows):
         ({"rows": [{"id": "00:1"}]}, "id"),
         ({"rows": [{"id": 7}]}, "rows[0].id"),
         ({"rows": [{"id": "0000:1", "measurement": [1]}]}, "rows[0].measurement"),
-        ({"rows": [{"id": "0000:1"}], "uid": "a"}, "given alone"),
+        ({"rows": [{"id": "0000:1"}], "uid": "a"}, "give them alone"),
         ({"since": "yesterday"}, "since"),
     ],
 )

@@ -112,9 +112,9 @@ def test_a_job_that_makes_no_sense_is_refused_with_its_field(http, body, field, 
 @pytest.mark.parametrize(
     ("ids", "rule"),
     [
-        ([], "billIds: [] is not allowed: at least 1"),
+        ([], "billIds: [] is not allowed: it must have at least 1"),
         ([NOBODY] * 11, "billIds: "),
-        (["one"], "billIds[0]: 'one' is not allowed: an id"),
+        (["one"], "billIds[0]: 'one' is not allowed: it must be an id"),
         (None, "billIds"),
     ],
 )

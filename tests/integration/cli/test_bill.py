@@ -28,7 +28,7 @@ def lines_of(home, capsys, *options):
     [
         ((), "--month, --date, --frequency or --recalculate is required"),
         (("--month", "2026-09", "--date", "2026-10-01"), "--date: '2026-10-01' is not allowed"),
-        (("--date", "tomorrow"), "--date: 'tomorrow' is not allowed: a date"),
+        (("--date", "tomorrow"), "--date: 'tomorrow' is not allowed: it must be a date"),
         (
             ("--recalculate", NO_ID, "--account", "acme"),
             "--account: 'acme' is not allowed: leave it out",
@@ -37,7 +37,10 @@ def lines_of(home, capsys, *options):
             ("--recalculate", NO_ID, "--month", "2026-09"),
             "--month: '2026-09' is not allowed: leave it out",
         ),
-        (("--recalculate", NO_ID), f"--recalculate: '{NO_ID}' is not allowed: the id of an exi"),
+        (
+            ("--recalculate", NO_ID),
+            f"--recalculate: '{NO_ID}' is not allowed: it must be the id of an exi",
+        ),
         (("--recalculate", "one"), "no bill 'one'; there are no bills"),
         (("--date", "2026-10-01", "--account", "nobody"), "no account 'nobody'"),
     ],

@@ -156,7 +156,7 @@ def test_organizations_are_approved_one_by_one(home, capsys):
         ),
         (
             ("--recalculate", "x", "--approve"),
-            "--approve: 'true' is not allowed: leave it out beside",
+            "--approve is not allowed here: leave it out when you give",
         ),
         (("--recalculate", "x", "--change-approved"), "--change-approved: 'true' is not allowed"),
         (("--frequency", "monthly", "--approve"), "give it with --month or --date"),

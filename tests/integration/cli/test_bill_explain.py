@@ -42,17 +42,23 @@ def shown(billed, capsys, *options):
     [
         ((NO_ID,), f"no bill '{NO_ID}'"),
         (("bill",), "no bill 'bill'"),
-        (("ID", "9"), "line: '9' is not allowed: one of the lines 1 (USAGE Sent), 2 (STAND"),
-        (("ID", "--rows", "-1"), "--rows: -1 is not allowed: from 0 to 1000"),
-        (("ID", "--rows", "1001"), "--rows: 1001 is not allowed: from 0 to 1000"),
-        (("ID", "--version", "0"), "--version: 0 is not allowed: 1 or more"),
+        (
+            ("ID", "9"),
+            "line: '9' is not allowed: it must be one of the lines 1 (USAGE Sent), 2 (STAND",
+        ),
+        (("ID", "--rows", "-1"), "--rows: -1 is not allowed: it must be from 0 to 1000"),
+        (("ID", "--rows", "1001"), "--rows: 1001 is not allowed: it must be from 0 to 1000"),
+        (("ID", "--version", "0"), "--version: 0 is not allowed: it must be 1 or more"),
         (("ID", "--version", "2"), "no version of the bill"),
-        (("ID", "--all"), "--all: true is not allowed: beside a line"),
+        (("ID", "--all"), "--all is not allowed here: it is about one line"),
         (
             ("ID", "1", "--all", "--html", "page.html"),
-            "--all: true is not allowed: leave it out beside",
+            "--all is not allowed here: leave it out when you give",
         ),
-        (("ID", "--html", "/"), "--html: '/' is not allowed: a file in a folder that exists"),
+        (
+            ("ID", "--html", "/"),
+            "--html: '/' is not allowed: it must be a file in a folder that exists",
+        ),
         (("ID", "1", "--html", "none/page.html"), "--html: 'none/page.html' is not allowed"),
     ],
 )

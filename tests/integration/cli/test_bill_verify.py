@@ -23,7 +23,7 @@ def empty(tmp_path):
         ((), "BILL, --month or --all is required"),
         ((NO_ID,), f"no bill '{NO_ID}'"),
         ((NO_ID, "--month", "2026-09"), "--month: '2026-09' is not allowed: leave it out"),
-        (("--all", "--month", "2026-09"), "--all: true is not allowed: leave it out"),
+        (("--all", "--month", "2026-09"), "--all is not allowed here: leave it out"),
         (("--month", "September"), "month: 'September' is not allowed"),
     ],
 )

@@ -52,7 +52,7 @@ def shown(home, capsys, *options):
         (("--with", "FILE", "--months", "1000-01..2026-08"), "of at most 120 months"),
         (
             ("--with", "FILE", "--backfill", "b"),
-            "--backfill: 'b' is not allowed: leave it out beside",
+            "--backfill: 'b' is not allowed: leave it out when you give",
         ),
         (("--backfill", "none"), "no backfill 'none'"),
         (("--with", "none.yaml", *MONTH), "no file 'none.yaml'"),

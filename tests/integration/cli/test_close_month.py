@@ -201,9 +201,9 @@ def test_a_file_that_is_missing_stops_it_before_anything_is_done(home, capsys):
     [
         (("--to", "ftp://here/one"), "--to: 'ftp://here/one' is not allowed"),
         (("--to", "s3://"), "--to: 's3://' is not allowed"),
-        (("--hours", "-1"), "--hours: -1.0 is not allowed: 0 or more"),
+        (("--hours", "-1"), "--hours: -1.0 is not allowed: it must be 0 or more"),
         (("--hours", "nan"), "--hours: nan is not allowed"),
-        (("--reject", " "), "--reject: ' ' is not allowed: a reason"),
+        (("--reject", " "), "--reject: ' ' is not allowed: give a reason"),
     ],
 )
 def test_what_is_not_allowed_is_refused_before_anything_is_done(home, capsys, options, rule):
@@ -485,10 +485,10 @@ def test_who_dies_while_a_month_is_opened_again_has_it_closed_still(home, tmp_pa
     ("options", "rule"),
     [
         (("--reopen",), "--reason is required"),
-        (("--reason", "why"), "leave it out without --reopen"),
-        (("--reopen", "--reason", " "), "--reason: ' ' is not allowed: a reason"),
-        (("--reopen", "--reason", "why", "--approve"), "leave it out beside --reopen"),
-        (("--reopen", "--reason", "why", "--reject", "no"), "leave it out beside --reopen"),
+        (("--reason", "why"), "it is only for --reopen"),
+        (("--reopen", "--reason", " "), "--reason: ' ' is not allowed: give a reason"),
+        (("--reopen", "--reason", "why", "--approve"), "leave it out when you give --reopen"),
+        (("--reopen", "--reason", "why", "--reject", "no"), "leave it out when you give --reopen"),
     ],
 )
 def test_words_about_opening_again_belong_together(home, capsys, options, rule):

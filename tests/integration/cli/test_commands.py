@@ -259,7 +259,7 @@ def test_a_wrong_setting_is_one_line_with_its_rule(home, monkeypatch, capsys, na
 
     assert run(["status", "--home", str(home)]) == 1
 
-    told = f"meterlake: METERLAKE_{name}: {value!r} is not allowed: {rule}\n"
+    told = f"meterlake: METERLAKE_{name}: {value!r} is not allowed: it must be {rule}\n"
     assert capsys.readouterr().err == told
 
 

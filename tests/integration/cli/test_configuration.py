@@ -100,9 +100,9 @@ def test_problems_are_one_object_for_programs(config):
     [
         ("a: [\n", "a.yaml:2: column 1: "),
         ("acounts: []\n", "a.yaml:1: acounts is unknown: did you mean 'accounts'?"),
-        ("accounts: 5\n", "a.yaml:1: accounts: 5 is not allowed: a list"),
+        ("accounts: 5\n", "a.yaml:1: accounts: 5 is not allowed: it must be a list"),
         ("x: 1\nx: 2\n", "a.yaml:2: column 1: the key 'x' stands there twice"),
-        ("# Names\n\n- a\n", "a.yaml:3: ['a'] is not allowed: a map such as"),
+        ("# Names\n\n- a\n", "a.yaml:3: ['a'] is not allowed: it must be a map such as"),
         ("organizationConfig:\n  timezone: Mars\n  daysBeforeBillDue: 1\n", "a.yaml:2: "),
     ],
 )
@@ -119,7 +119,7 @@ def test_one_problem_has_its_line_too(config, text, problem):
     [
         ('{"x":\n 1,\n "x": 2}', "b.json:3: it is not JSON: the key 'x' stands there twice"),
         ('{"x":\n 1,,', "b.json:2: column 4: it is not JSON: "),
-        ("[]", "b.json:1: [] is not allowed: a map such as"),
+        ("[]", "b.json:1: [] is not allowed: it must be a map such as"),
     ],
 )
 def test_of_json_too(config, text, problem):

@@ -112,18 +112,42 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
         ("usage --since 2026-10-02 --until 2026-10-01", "--until: '2026-10-01T00:00:00Z' is not"),
         ("usage --since 2026-10-02 --until 2026-10-01", "after --since 2026-10-02T00:00:00Z"),
         ("usage --since soon --until 2026-10-01", "or an instant such as 2026-10-05T10:30:00Z"),
-        ("operational --changes-since soon", "--changes-since: 'soon' is not allowed: a day"),
+        (
+            "operational --changes-since soon",
+            "--changes-since: 'soon' is not allowed: it must be a day",
+        ),
         ("operational --changes-since 2099-01-01", "--changes-since: '2099-01-01' is not"),
-        ("usage --period tomorrow", "--period: 'tomorrow' is not allowed: one of "),
-        ("usage --period today --month 2026-10", "--period: 'today' is not allowed: a month, or"),
+        ("usage --period tomorrow", "--period: 'tomorrow' is not allowed: it must be one of "),
+        (
+            "usage --period today --month 2026-10",
+            "--period: 'today' is not allowed: give a month, or",
+        ),
         ("usage --since 2026-10-01 --until 2026-10-02 --month 2026-09", "--month: '2026-09' is"),
-        ("usage --filter egress.gb=1", "--filter: 'gb' is not allowed: a field of texts"),
-        ("usage --filter egress=1", "--filter: 'egress' is not allowed: a meter and one of its"),
-        ("usage --filter egress.region", "--filter: 'egress.region' is not allowed: meter.field="),
-        ("usage --aggregate egress.gb", "--aggregate: 'egress.gb' is not allowed: meter.field:FUN"),
+        (
+            "usage --filter egress.gb=1",
+            "--filter: 'gb' is not allowed: it must be a field of texts",
+        ),
+        (
+            "usage --filter egress=1",
+            "--filter: 'egress' is not allowed: it must be a meter and one of its",
+        ),
+        (
+            "usage --filter egress.region",
+            "--filter: 'egress.region' is not allowed: write it as meter.field=",
+        ),
+        (
+            "usage --aggregate egress.gb",
+            "--aggregate: 'egress.gb' is not allowed: write it as meter.field:FUN",
+        ),
         ("usage --aggregate egress.gb:MEDIAN", "with one of SUM, MIN, MAX, COUNT"),
-        ("usage --aggregate egress.no:SUM", "--aggregate: 'egress.no' is not allowed: a meter"),
-        ("usage --aggregate egress.gb:UNIQUE", "--aggregate: 'UNIQUE' is not allowed: any but"),
+        (
+            "usage --aggregate egress.no:SUM",
+            "--aggregate: 'egress.no' is not allowed: it must be a meter",
+        ),
+        (
+            "usage --aggregate egress.gb:UNIQUE",
+            "--aggregate: 'UNIQUE' is not allowed: a MEASURE has no UNIQUE",
+        ),
         ("usage --group day", "--aggregate is required"),
         ("usage --group egress.no --aggregate egress.gb:SUM", "--group: 'egress.no' is not"),
         (
@@ -134,10 +158,13 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
             "usage --type quantities --aggregate egress.gb:SUM",
             "leave it out where --type has quantities",
         ),
-        ("usage --type bills", "--type: 'bills' is not allowed: one of measurements, quantities"),
-        ("usage --file-bytes 1", "--file-bytes: 1 is not allowed: at least 1024"),
-        ("usage --to=", "--to: '' is not allowed: a folder, s3://"),
-        ("usage --to gs:/bucket", "--to: 'gs:/bucket' is not allowed: a folder, s3://"),
+        (
+            "usage --type bills",
+            "--type: 'bills' is not allowed: it must be one of measurements, quantities",
+        ),
+        ("usage --file-bytes 1", "--file-bytes: 1 is not allowed: it must be at least 1024"),
+        ("usage --to=", "--to: '' is not allowed: it must be a folder, s3://"),
+        ("usage --to gs:/bucket", "--to: 'gs:/bucket' is not allowed: it must be a folder, s3://"),
         ("usage --month 2026-13", "--month: '2026-13' is not allowed"),
         (
             "operational --month 2026-10 --type accounts",
@@ -145,21 +172,24 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
         ),
         (
             "usage --format jsonl --spreadsheet",
-            "--spreadsheet: true is not allowed: leave it out where",
+            "--spreadsheet is not allowed here: leave it out where",
         ),
         ("usage --period tomorrow", "week-to-date"),
         ("usage --group minute", "account, day, hour, week, month, quarter, or a meter and one of"),
         (
             "usage --meter calls --filter egress.region=eu",
-            "'egress.region' is not allowed: a field",
+            "'egress.region' is not allowed: it must be a field",
         ),
-        ("usage --meter calls --aggregate egress.gb:SUM", "'egress.gb' is not allowed: a field of"),
+        (
+            "usage --meter calls --aggregate egress.gb:SUM",
+            "'egress.gb' is not allowed: it must be a field of",
+        ),
         (
             "usage --aggregate calls.n:SUM --group egress.region",
-            "'egress.region' is not allowed: a field of a meter that --aggregate names",
+            "'egress.region' is not allowed: it must be a field of a meter that --aggregate names",
         ),
-        ("jobs list --since x", "--since: 'x' is not allowed: a day such as"),
-        ("jobs list --until x", "--until: 'x' is not allowed: a day such as"),
+        ("jobs list --since x", "--since: 'x' is not allowed: it must be a day such as"),
+        ("jobs list --until x", "--until: 'x' is not allowed: it must be a day such as"),
         ("schedules create usage x --every day", "--period is required"),
         ("schedules create usage x --period today", "exactly one of --every and --cron"),
         (
@@ -182,7 +212,10 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
             "it has no meaning where the type is LOCAL",
         ),
         ("destinations create local x --bucket abc --prefix a//b", "--prefix: 'a//b' is not"),
-        ("destinations create local x --bucket=-abc", "--bucket: '-abc' is not allowed: letters"),
+        (
+            "destinations create local x --bucket=-abc",
+            "--bucket: '-abc' is not allowed: it must be letters",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_by_the_option(at, capsys, command, told):
@@ -249,7 +282,10 @@ def test_what_is_kept_is_downloaded(export, tmp_path, at, capsys):
     file.touch()
     for folder in (file, file / "below"):
         assert run(["export", "jobs", "download", job, "--to", str(folder), *at]) == 1
-        assert "is not allowed: a folder, or a path at which one can" in capsys.readouterr().err
+        assert (
+            "is not allowed: it must be a folder, or a path at which one can"
+            in capsys.readouterr().err
+        )
 
 
 def test_a_schedule_is_made_disabled_enabled_and_run(export, at, capsys):
@@ -373,7 +409,7 @@ def test_a_schedule_whose_change_is_refused_stays(at, export, capsys, usage_sche
         ("--code=", "--code is required"),
         ("--destination nothing", "no ExportDestination"),
         ("--aggregate=", "--aggregate is required"),
-        ("--meter calls", "'egress' is not allowed: one of --meter"),
+        ("--meter calls", "'egress' is not allowed: it must be one of --meter"),
     ]:
         assert run(["export", "schedules", "update", "all", *options.split(), *at]) == 1
         assert told in capsys.readouterr().err

@@ -92,7 +92,7 @@ def test_without_a_person_nothing_changes(command):
         (("status", "--as", "eve@example.com"), "--as: the access of eve@example.com ended at "),
         (
             ("bill", "--month", "2026-09", "--all-orgs", "--as", "ada@example.com"),
-            "--as: 'ada@example.com' is not allowed: leave it out beside --all-orgs",
+            "--as: 'ada@example.com' is not allowed: leave it out when you give --all-orgs",
         ),
     ],
 )

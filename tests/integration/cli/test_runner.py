@@ -64,7 +64,10 @@ def test_a_wrong_runner_is_refused_before_anything_is_done(home, capsys, command
     code, rows, [error] = answer(home, capsys, *command, "--runner", "proceses")
 
     assert (code, rows, error["code"]) == (1, [], "Invalid")
-    assert "--runner: 'proceses' is not allowed: threads, processes, dask, or" in error["message"]
+    assert (
+        "--runner: 'proceses' is not allowed: it must be threads, processes, dask, or"
+        in error["message"]
+    )
     assert "did you mean processes?" in error["message"]
     assert stored_bills(home) == []
 
@@ -103,7 +106,7 @@ def test_a_scheduler_that_is_not_there_is_refused_in_bounded_time(
             "--org: 'sample' is not allowed: leave it out",
         ),
         (["aggregate", MONTH, "--org", "sample"], "--org: 'sample' is not allowed: leave it out"),
-        (["bill", "--month", MONTH, "--account", "acme"], "leave it out beside --account"),
+        (["bill", "--month", MONTH, "--account", "acme"], "leave it out when you give --account"),
         (["bill"], "--month, --date, --frequency or --recalculate is required"),
         (["aggregate", "2026-13"], "2026-13"),
     ],

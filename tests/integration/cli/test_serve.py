@@ -160,7 +160,10 @@ def test_prefect_has_a_port_that_stays_and_moves_only_if_it_is_taken(tmp_path):
     first, moved, chosen, refused = seen
     assert first == chosen == "http://127.0.0.1:PORT/api"
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/api", moved)
-    assert refused == "--prefect-port: PORT is not allowed: a port of this machine that is free"
+    assert (
+        refused
+        == "--prefect-port: PORT is not allowed: it must be a port of this machine that is free"
+    )
 
 
 def test_two_homes_that_start_at_once_do_not_meet_at_a_port(tmp_path, caplog):
@@ -271,5 +274,5 @@ def test_a_name_that_nothing_has_is_refused_before_anything_is_served(home):
     command = [sys.executable, "-c", COMMAND, "serve", "--home", str(folder), "--without", "publsh"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "--without: 'publsh' is not allowed: one of drops, segments" in done.stderr
+    assert "--without: 'publsh' is not allowed: it must be one of drops, segments" in done.stderr
     assert "did you mean publish?" in done.stderr

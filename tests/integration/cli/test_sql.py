@@ -184,7 +184,7 @@ def test_whoever_reads_no_further_ends_the_command_quietly(sample_home):
     [
         (("--out", "x.csv", "SELECT 1"), "--csv, --parquet or --json"),
         (("--file", "none.sql"), "readable text file"),
-        (("--file", "none.sql", "SELECT 1"), "not beside a query"),
+        (("--file", "none.sql", "SELECT 1"), "when you give a query"),
         (("-i", "--csv"), "alone"),
         (("--parquet", "--out", "x.parquet", "EXPLAIN SELECT 1"), "EXPLAIN"),
         (("--parquet", "--out", "x.parquet", "SELECT nothing"), "nothing"),

@@ -206,7 +206,7 @@ def test_a_file_that_does_not_come_is_told(closing: dict[str, Any]) -> None:
         ({"approve": True}, "the bills of 2026-10 were not shown yet"),
         ({"month": "2099-01", "early": True}, "2099-01 has not begun: it begins at 2099-01-01"),
         ({"to": "ftp://here/one"}, "--to: 'ftp://here/one' is not allowed"),
-        ({"hours": -1}, "hours: -1.0 is not allowed: 0 or more"),
+        ({"hours": -1}, "hours: -1.0 is not allowed: it must be 0 or more"),
         ({"look": float("nan")}, "look: nan is not allowed"),
     ],
 )

@@ -23,7 +23,7 @@ CONTRACT = {"name": "2026", "startDate": "2026-01-01", "endDate": "2027-01-01"}
 
 
 def test_an_account_is_not_its_own_parent():
-    with pytest.raises(Invalid, match=r"parentAccountId.*no account is its own parent"):
+    with pytest.raises(Invalid, match=r"parentAccountId.*an account cannot be its own parent"):
         market().change(Account, "acme", parentAccountId="@acme")
 
 

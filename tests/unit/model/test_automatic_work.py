@@ -53,6 +53,7 @@ def test_what_nobody_runs_is_not_listed(worker, prefect, there):
 
 def test_names_that_nothing_has_are_refused_with_the_nearest():
     with pytest.raises(
-        Invalid, match=r"--without: 'publsh' is not allowed: one of .*; did you mean publish\?"
+        Invalid,
+        match=r"--without: 'publsh' is not allowed: it must be one of .*; did you mean publish\?",
     ):
         check_names("--without", ["drops", "publsh"])

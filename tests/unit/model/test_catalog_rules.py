@@ -105,7 +105,10 @@ def test_usage_is_segmented_by_derived_texts_too():
 @pytest.mark.parametrize(
     ("segments", "sentence"),
     [
-        ([{"tier": "gold"}], r"segments\[0\].tier: 'tier' is not allowed: one of segmentedFields"),
+        (
+            [{"tier": "gold"}],
+            r"segments\[0\].tier: 'tier' is not allowed: it must be one of segmentedFields",
+        ),
         ([{"region": "eu"}, {"region": "eu"}], r"segments\[1\].*that no other segment has"),
         ([{"region": "*"}, {"region": "*"}], r"segments\[1\].*that no other segment has"),
         ([{}], r"segments\[0\]"),

@@ -55,8 +55,8 @@ def test_only_a_failing_world_is_worth_a_retry(error):
 
 def test_numbers_stand_in_sentences_as_plain_digits():
     assert (
-        str(Invalid("price", Decimal("1.50"), "0 or more"))
-        == "price: 1.50 is not allowed: 0 or more"
+        str(Invalid("price", Decimal("1.50"), "it must be 0 or more"))
+        == "price: 1.50 is not allowed: it must be 0 or more"
     )
 
 

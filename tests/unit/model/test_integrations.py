@@ -177,4 +177,4 @@ def test_the_one_type_of_credentials_is_named_by_its_value():
 
     (problem,) = problems(error.value)
 
-    assert str(problem) == "credentials.type: 'X' is not allowed: 'M3TER_SIGNED_REQUEST'"
+    assert str(problem) == "credentials.type: 'X' is not allowed: it must be 'M3TER_SIGNED_REQUEST'"

@@ -45,17 +45,17 @@ def test_words_are_no_pattern():
         (
             UploadRequest,
             {"fileName": "a", "contentType": " x", "contentLength": 3},
-            "contentType: ' x' is not allowed: printable ASCII characters, with no space at the ends",
+            "contentType: ' x' is not allowed: it must be made of printable ASCII characters, with no space at the ends",
         ),
         (
             ResourceGroup,
             {"type": "A b", "name": "x"},
-            "type: 'A b' is not allowed: lower-case letters a to z and digits, beginning with a letter",
+            "type: 'A b' is not allowed: it must be made of lower-case letters a to z and digits, beginning with a letter",
         ),
         (
             IntegrationConfig,
             {"entityType": "A b", "destination": "x"},
-            "entityType: 'A b' is not allowed: letters A to Z, digits, dashes and underscores",
+            "entityType: 'A b' is not allowed: it must be made of letters A to Z, digits, dashes and underscores",
         ),
         (
             Mapping,
@@ -66,7 +66,7 @@ def test_words_are_no_pattern():
                 "ts": {"column": "t"},
                 "measurements": [{"meter": {"value": "m"}, "fields": {}}],
             },
-            "delimiter: 'aa' is not allowed: one ASCII character",
+            "delimiter: 'aa' is not allowed: it must be one ASCII character",
         ),
     ],
 )
@@ -78,9 +78,12 @@ def test_a_refused_text_names_the_rule_in_words(kind, document, sentence):
 
 def test_a_pattern_without_words_is_shown():
     detail = {"type": "string_pattern_mismatch", "msg": "…", "ctx": {"pattern": "^x$"}}
-    assert describe_mismatch(detail) == "text that matches ^x$"
+    assert describe_mismatch(detail) == "it must be text that matches ^x$"
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray])
 def test_bytes_are_shown_as_text(kind):
-    assert str(Invalid("body", kind(b"a\xff"), "JSON")) == "body: 'a\ufffd' is not allowed: JSON"
+    assert (
+        str(Invalid("body", kind(b"a\xff"), "it must be JSON"))
+        == "body: 'a\ufffd' is not allowed: it must be JSON"
+    )

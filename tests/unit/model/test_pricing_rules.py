@@ -26,7 +26,7 @@ from tests.rule_world import COMPOUND, PRICING, bands, market, subscribed
         ),
         (
             {"overagePricingBands": bands(0, 5, 5), "cumulative": True},
-            r"overagePricingBands\[2\].lowerLimit: 5 is not allowed: more than 5",
+            r"overagePricingBands\[2\].lowerLimit: 5 is not allowed: it must be more than 5",
         ),
         ({"pricingBands": bands(0, 7, 6)}, r"pricingBands\[2\].lowerLimit"),
         ({"planTemplateId": "@cloud template"}, "exactly one of planId and planTemplateId"),
@@ -98,7 +98,10 @@ ON_CLOUD = {**PRICING, "counterId": "@seats", "planId": "@cloud plan"}
     [
         ({"planId": None}, "exactly one of planId and planTemplateId"),
         ({"planTemplateId": "@cloud template"}, "exactly one of planId and planTemplateId"),
-        ({"pricingBands": bands(1)}, r"pricingBands\[0\].lowerLimit: 1 is not allowed: 0 in"),
+        (
+            {"pricingBands": bands(1)},
+            r"pricingBands\[0\].lowerLimit: 1 is not allowed: the first band must begin at 0",
+        ),
         ({"pricingBands": bands(0, 0)}, "more than 0"),
         ({"endDate": PRICING["startDate"]}, "after startDate"),
     ],

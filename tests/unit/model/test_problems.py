@@ -21,30 +21,39 @@ def sentences(kind: type[Entity], document):
     ("fields", "sentence"),
     [
         ({"name": None}, "name is required"),
-        ({"name": 3}, "name: 3 is not allowed: text (in quotes, if it looks like something else)"),
-        ({"name": ""}, "name: '' is not allowed: at least 1 character(s)"),
+        (
+            {"name": 3},
+            "name: 3 is not allowed: it must be text (in quotes, if it looks like something else)",
+        ),
+        ({"name": ""}, "name: '' is not allowed: it must have at least 1 character(s)"),
         (
             {"purchaseOrderNumber": "x" * 101},
-            f"purchaseOrderNumber: '{'x' * 79}… is not allowed: at most 100 character(s)",
+            f"purchaseOrderNumber: '{'x' * 79}… is not allowed: it must have at most 100 character(s)",
         ),
-        ({"emailAddress": "x"}, "emailAddress: 'x' is not allowed: an e-mail address"),
-        ({"daysBeforeBillDue": 0}, "daysBeforeBillDue: 0 is not allowed: more than 0"),
-        ({"address": "Rome"}, "address: 'Rome' is not allowed: a map of fields"),
+        ({"emailAddress": "x"}, "emailAddress: 'x' is not allowed: it must be an e-mail address"),
+        ({"daysBeforeBillDue": 0}, "daysBeforeBillDue: 0 is not allowed: it must be more than 0"),
+        ({"address": "Rome"}, "address: 'Rome' is not allowed: it must be a map of fields"),
         (
             {"address": {"country": 1}},
-            "address.country: 1 is not allowed: text (in quotes, if it looks like something else)",
+            "address.country: 1 is not allowed: it must be text (in quotes, if it looks like something else)",
         ),
-        ({"customFields": []}, "customFields: [] is not allowed: a map"),
-        ({"customFields": {"a": True}}, "customFields.a: true is not allowed: text or a number"),
+        ({"customFields": []}, "customFields: [] is not allowed: it must be a map"),
+        (
+            {"customFields": {"a": True}},
+            "customFields.a: true is not allowed: it must be text or a number",
+        ),
         (
             {"creditApplicationOrder": ["CASH"]},
-            "creditApplicationOrder[0]: 'CASH' is not allowed: one of 'PREPAYMENT' or 'BALANCE'",
+            "creditApplicationOrder[0]: 'CASH' is not allowed: it must be one of 'PREPAYMENT' or 'BALANCE'",
         ),
         (
             {"creditApplicationOrder": "CASH"},
-            "creditApplicationOrder: 'CASH' is not allowed: a list",
+            "creditApplicationOrder: 'CASH' is not allowed: it must be a list",
         ),
-        ({"billEpoch": "soon"}, "billEpoch: 'soon' is not allowed: a date such as 2026-10-01"),
+        (
+            {"billEpoch": "soon"},
+            "billEpoch: 'soon' is not allowed: it must be a date such as 2026-10-01",
+        ),
     ],
 )
 def test_a_broken_rule_names_field_value_and_rule(fields, sentence):

@@ -49,10 +49,10 @@ def test_a_query_that_breaks_the_contract_is_refused(query, place):
             "usageQuery.endDate: .* after startDate",
         ),
         (TODAY | {"groups": [{"groupType": "ACCOUNT"}]}, "usageQuery.aggregations is required"),
-        (TODAY | {"aggregations": [SUM | {"function": "UNIQUE"}]}, "any but UNIQUE of a MEASURE"),
+        (TODAY | {"aggregations": [SUM | {"function": "UNIQUE"}]}, "a MEASURE has no UNIQUE"),
         (
             TODAY | {"aggregations": [SUM | REGION | {"fieldType": "DIMENSION"}]},
-            r"aggregations\[0\].function: 'SUM' .* COUNT or UNIQUE",
+            r"aggregations\[0\].function: 'SUM' .* COUNT and UNIQUE",
         ),
         (TODAY | {"aggregations": [SUM | REGION]}, r"fieldCode: 'region' .* numbers for a MEASURE"),
         (TODAY | {"aggregations": [SUM | {"fieldCode": "tb"}]}, "a field of meter 'egress'"),
@@ -112,7 +112,7 @@ def test_a_query_that_makes_sense_is_accepted(query):
         (
             TODAY
             | {"dimensionFilters": [{"meterId": "calls", "fieldCode": "key", "values": ["1"]}]},
-            r"dimensionFilters\[0\].fieldCode: 'key' .* METADATA field does not filter",
+            r"dimensionFilters\[0\].fieldCode: 'key' .* METADATA field cannot filter",
         ),
         (TODAY | {"meterIds": ["calls"], "aggregations": [SUM]}, "one of meterIds"),
         (

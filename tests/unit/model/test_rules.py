@@ -28,27 +28,27 @@ def rate(first, second):
         (
             "organizationConfig",
             {"timezone": "Mars/Base"},
-            "timezone: 'Mars/Base' is not allowed: a tz database name",
+            "timezone: 'Mars/Base' is not allowed: it must be a tz database name",
         ),
         (
             "organizationConfig",
             {"currency": "XXX"},
-            "currency: 'XXX' is not allowed: the code of an existing Currency",
+            "currency: 'XXX' is not allowed: it must be the code of an existing Currency",
         ),
         (
             "organizationConfig",
             {"currencyConversions": [rate("USD", "GBP")]},
-            "currencyConversions[0].to: 'GBP' is not allowed: the code of an existing Currency",
+            "currencyConversions[0].to: 'GBP' is not allowed: it must be the code of an existing Currency",
         ),
         (
             "organizationConfig",
             {"currencyConversions": [rate("USD", "USD")]},
-            "currencyConversions[0]: 'USD to USD' is not allowed: one rate per pair",
+            "currencyConversions[0]: 'USD to USD' is not allowed: the pair has a rate already",
         ),
         (
             "organizationConfig",
             {"scheduledBillOffset": 24},
-            "scheduledBillOffset: 24 is not allowed: at most 23",
+            "scheduledBillOffset: 24 is not allowed: it must be at most 23",
         ),
         (
             "organizationConfig",
@@ -63,7 +63,7 @@ def rate(first, second):
         (
             "organizationConfig",
             {"defaultStatementDefinitionId": "daily"},
-            "defaultStatementDefinitionId: 'daily' is not allowed: the id or the code of an",
+            "defaultStatementDefinitionId: 'daily' is not allowed: it must be the id or the code of an",
         ),
         (
             "meters",
@@ -110,7 +110,11 @@ def rate(first, second):
             {"dataFields": [GB, {**GB, "code": "GB"}]},
             "field 'gb' has this code in other letter case",
         ),
-        ("meters", {"dataFields": []}, "dataFields: [] is not allowed: at least 1 entry(ies)"),
+        (
+            "meters",
+            {"dataFields": []},
+            "dataFields: [] is not allowed: it must have at least 1 entry(ies)",
+        ),
         (
             "meters",
             {"dataFields": [{**GB, "code": f"f{n}"} for n in range(16)]},
@@ -120,33 +124,37 @@ def rate(first, second):
         (
             "aggregations",
             {"targetField": "mb"},
-            "targetField: 'mb' is not allowed: a field of meter 'egress'",
+            "targetField: 'mb' is not allowed: it must be a field of meter 'egress'",
         ),
         (
             "aggregations",
             {"targetField": "region"},
-            "targetField: 'region' is not allowed: a field of numbers for SUM; it is a WHERE field",
+            "targetField: 'region' is not allowed: it must be a field of numbers for SUM; it is a WHERE field",
         ),
         (
             "aggregations",
             {"aggregation": "UNIQUE"},
-            "targetField: 'gb' is not allowed: a field of text for UNIQUE; it is a MEASURE field",
+            "targetField: 'gb' is not allowed: it must be a field of text for UNIQUE; it is a MEASURE field",
         ),
-        ("aggregations", {"quantityPerUnit": 0}, "quantityPerUnit: 0 is not allowed: more than 0"),
+        (
+            "aggregations",
+            {"quantityPerUnit": 0},
+            "quantityPerUnit: 0 is not allowed: it must be more than 0",
+        ),
         (
             "planTemplates",
             {"currency": "EUR"},
-            "currency: 'EUR' is not allowed: the code of an existing Currency",
+            "currency: 'EUR' is not allowed: it must be the code of an existing Currency",
         ),
         (
             "planTemplates",
             {"currency": "EURO"},
-            "currency: 'EURO' is not allowed: at most 3 character(s)",
+            "currency: 'EURO' is not allowed: it must have at most 3 character(s)",
         ),
         (
             "accounts",
             {"currency": "EUR"},
-            "currency: 'EUR' is not allowed: the code of an existing Currency",
+            "currency: 'EUR' is not allowed: it must be the code of an existing Currency",
         ),
         (
             "pricings",
@@ -162,32 +170,32 @@ def rate(first, second):
         (
             "pricings",
             {"pricingBands": []},
-            "pricingBands: [] is not allowed: at least 1 entry(ies)",
+            "pricingBands: [] is not allowed: it must have at least 1 entry(ies)",
         ),
         (
             "pricings",
             {"pricingBands": bands(1)},
-            "pricingBands[0].lowerLimit: 1 is not allowed: 0 in the first band",
+            "pricingBands[0].lowerLimit: 1 is not allowed: the first band must begin at 0",
         ),
         (
             "pricings",
             {"pricingBands": bands(-1, 0)},
-            "pricingBands[0].lowerLimit: -1 is not allowed: 0 or more",
+            "pricingBands[0].lowerLimit: -1 is not allowed: it must be 0 or more",
         ),
         (
             "pricings",
             {"pricingBands": bands(0, 0)},
-            "pricingBands[1].lowerLimit: 0 is not allowed: more than 0",
+            "pricingBands[1].lowerLimit: 0 is not allowed: it must be more than 0",
         ),
         (
             "pricings",
             {"pricingBands": bands(0, 5, 3)},
-            "pricingBands[2].lowerLimit: 3 is not allowed: more than 5",
+            "pricingBands[2].lowerLimit: 3 is not allowed: it must be more than 5",
         ),
         (
             "pricings",
             {"endDate": "2026-01-01T00:00:00Z"},
-            "endDate: '2026-01-01T00:00:00Z' is not allowed: after startDate 2026-01-01T00:00:00Z",
+            "endDate: '2026-01-01T00:00:00Z' is not allowed: it must be after startDate 2026-01-01T00:00:00Z",
         ),
         (
             "accountPlans",
@@ -274,7 +282,7 @@ def test_a_field_that_nobody_reads_may_go():
 
 
 def test_an_aggregation_of_a_product_prices_only_that_product():
-    rule = "aggregationId: 'egress_gb' is not allowed: an aggregation of the plan's product, or a global one"
+    rule = "aggregationId: 'egress_gb' is not allowed: it must be an aggregation of the plan's product, or a global one"
 
     assert rule in refused(changed("meters", productId="shop"), None)
     after(changed("meters", productId=None))

@@ -12,9 +12,9 @@ BANDS = """{% for l in bill.lineItems %}{% for b in l.usagePerPricingBand %}{{ b
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("{{ bil.id }}", "`bil` in line 1 is none: did you mean `bill`?"),
-        ("{{ invoice }}", "`invoice` in line 1 is none: there are account, bill"),
-        ("\n{{ bill.totalAmount | tojson }}", "`totalAmount` in line 2"),
+        ("{{ bil.id }}", "`bil`, in line 1: did you mean `bill`?"),
+        ("{{ invoice }}", "`invoice`, in line 1: there are account, bill"),
+        ("\n{{ bill.totalAmount | tojson }}", "`totalAmount`, in line 2"),
         ("{{ bill.billtotal }}", "did you mean `billTotal`?"),
         ("{{ bill['billTotl'] }}", "did you mean `billTotal`?"),
         ("{{ account.emailAdress }}", "did you mean `emailAddress`?"),

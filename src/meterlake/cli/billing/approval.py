@@ -32,16 +32,16 @@ def check_words(*, approve: bool, change_approved: bool, recalculate: bool, has_
         Invalid: They do.
     """
     if change_approved and approve:
-        rule = "leave it out beside --approve, which calculates nothing"
-        raise Invalid("--change-approved", "true", rule)
+        rule = "leave it out when you give --approve, which calculates nothing"
+        raise Invalid("--change-approved", True, rule)
     if recalculate and (approve or change_approved):
         word = "--approve" if approve else "--change-approved"
-        rule = "leave it out beside --recalculate"
+        rule = "leave it out when you give --recalculate"
         if approve:
             rule += ": make the bills again, look at them, and approve them with --month or --date"
-        raise Invalid(word, "true", rule)
+        raise Invalid(word, True, rule)
     if approve and not has_days:
-        raise Invalid("--approve", "true", "give it with --month or --date")
+        raise Invalid("--approve", True, "give it with --month or --date")
 
 
 def approve(stores: "Stores", org_id: str, order: "BillOrder", author: str) -> Outcome:

@@ -185,7 +185,7 @@ def _bill_all(
     from meterlake.pipeline.home.organizations import approve_organizations, bill_organizations
 
     if choice.account or choice.recalculate:
-        raise Invalid("--all-orgs", "true", "leave it out beside --account and --recalculate")
+        raise Invalid("--all-orgs", True, "leave it out when you give --account or --recalculate")
     work = approve_organizations if approve else bill_organizations
     with as_options(str, **_FIELDS), options.open_all() as stores:
         ends = work(stores, _order(choice, change_approved=change_approved), AUTHOR)
@@ -221,7 +221,7 @@ def _order(choice: BillChoice, *, change_approved: bool) -> "BillOrder":
         # Whoever names a bill means that it is made again, approved or not.
         return BillOrder(bill_ids=chosen.bill_ids)
     if choice.month is not None and choice.date is not None:
-        raise Invalid("--date", choice.date, "leave it out beside --month")
+        raise Invalid("--date", choice.date, "leave it out when you give --month")
     if choice.month is choice.date is choice.frequency is None:
         raise Required("--month, --date, --frequency or --recalculate")
     frequency = None if choice.frequency is None else choice.frequency.upper()
@@ -240,7 +240,7 @@ def _refuse_others(choice: BillChoice) -> None:
     }
     for option, value in others.items():
         if value is not None:
-            raise Invalid(option, value, "leave it out beside --recalculate")
+            raise Invalid(option, value, "leave it out when you give --recalculate")
 
 
 def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> None:

@@ -57,7 +57,9 @@ def bill_named(stores: "Stores", org_id: str, bill: str, month: str | None = Non
     if rest:
         from meterlake.model.errors import Invalid
 
-        raise Invalid("MONTH", month, "a month such as 2026-10, beside the code of an account")
+        raise Invalid(
+            "MONTH", month, "it must be a month such as 2026-10, beside the code of an account"
+        )
     return id_
 
 

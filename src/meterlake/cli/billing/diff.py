@@ -140,10 +140,10 @@ def _choice(first: int | None, last: int | None, against: str | None) -> "DiffCh
     from meterlake.pipeline.billing.differences.ends import DiffChoice
 
     if against is not None and last is not None:
-        raise Invalid("--against", against, "leave it out beside --to")
+        raise Invalid("--against", against, "leave it out when you give --to")
     for name, version in (("--from", first), ("--to", last)):
         if version is not None and version < 1:
-            raise Invalid(name, version, "1 or more")
+            raise Invalid(name, version, "it must be 1 or more")
     return DiffChoice(first, last if against is None else "now")
 
 

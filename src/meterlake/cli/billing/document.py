@@ -101,11 +101,11 @@ def template(folder: Path, /, *, options: Options = NO_OPTIONS) -> int:
     from meterlake.stores.files.durable import disk
 
     if folder.exists() and not folder.is_dir():
-        raise Invalid("folder", str(folder), "a folder, or none yet")
+        raise Invalid("folder", str(folder), "it must be a folder, or none yet")
     found = {folder / name: data for name, data in own_templates().items()}
     for path in found:
         if path.exists():
-            raise Invalid("folder", str(folder), f"a folder without {path.name}")
+            raise Invalid("folder", str(folder), f"it must be a folder without {path.name}")
     with disk():
         folder.mkdir(parents=True, exist_ok=True)
     for path, data in found.items():

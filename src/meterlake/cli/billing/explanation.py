@@ -115,15 +115,15 @@ def _check(depth: Depth, line: str | None, more: "Sequence[str]") -> None:
     from meterlake.model.bill_explanation import ROWS_SHOWN_MAX
 
     if more:
-        raise Invalid("LINE", more[0], "absent, as a line is named before it")
+        raise Invalid("LINE", more[0], "leave it out: a line is named before it")
     if depth.rows is not None and not 0 <= depth.rows <= ROWS_SHOWN_MAX:
-        raise Invalid("--rows", depth.rows, f"from 0 to {ROWS_SHOWN_MAX}")
+        raise Invalid("--rows", depth.rows, f"it must be from 0 to {ROWS_SHOWN_MAX}")
     if depth.version is not None and depth.version < 1:
-        raise Invalid("--version", depth.version, "1 or more")
+        raise Invalid("--version", depth.version, "it must be 1 or more")
     if depth.all_ and line is None:
-        raise Invalid("--all", True, "beside a line")
+        raise Invalid("--all", True, "it is about one line; name that, too")
     if depth.all_ and depth.html is not None:
-        raise Invalid("--all", True, "leave it out beside --html")
+        raise Invalid("--all", True, "leave it out when you give --html")
     if depth.html is not None:
         check_target("--html", depth.html)
 

@@ -83,9 +83,9 @@ def _choice(bills: tuple[str, ...], month: str | None, *, everything: bool) -> "
     from meterlake.pipeline.billing.verify import VerifyChoice
 
     if month is not None and bills:
-        raise Invalid("--month", month, "leave it out beside bills")
+        raise Invalid("--month", month, "leave it out when you give bills")
     if everything and (bills or month is not None):
-        raise Invalid("--all", True, "leave it out beside bills and --month")
+        raise Invalid("--all", True, "leave it out when you give bills or --month")
     if not (bills or month is not None or everything):
         raise Required("BILL, --month or --all")
     return VerifyChoice(

@@ -61,7 +61,7 @@ class WhatIfInput:
         try:
             return Month.parse(first), Month.parse(last if dots else first)
         except Invalid:
-            rule = "a month such as 2026-10, or a first and a last one such as 2026-01..2026-10"
+            rule = "it must be a month such as 2026-10, or a first and a last one such as 2026-01..2026-10"
             raise Invalid("--months", self.months, rule) from None
 
 
@@ -118,7 +118,7 @@ def _read_files(what: WhatIfInput) -> "list[Document]":
 
     if what.backfill is not None:
         if what.with_:
-            raise Invalid("--backfill", what.backfill, "leave it out beside --with")
+            raise Invalid("--backfill", what.backfill, "leave it out when you give --with")
         return []
     if not what.with_:
         raise Required("--with or --backfill")

@@ -61,7 +61,7 @@ def check_form(form: WhatIfForm, *, json: bool) -> None:
         raise CycloptsError(msg=f"--json and --format {form.format} exclude each other")
     is_table = form.format == "table" and not json
     if form.output is not None and is_table:
-        raise Invalid("--output", str(form.output), "beside --format csv, parquet or json")
+        raise Invalid("--output", str(form.output), "give --format csv, parquet or json, too")
     if form.format == "parquet" and form.output is None and sys.stdout.isatty():
         raise CycloptsError(msg="--format parquet needs --output: a terminal cannot show it")
     for name, path in (("--output", form.output), ("--picture", form.picture)):

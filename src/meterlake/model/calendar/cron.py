@@ -18,9 +18,7 @@ _HOUR: Final = 60
 _DAY: Final = 24 * _HOUR
 # From here, cronsim looks ahead fifty years, in which every day of a calendar comes.
 _START: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_RULE: Final = (
-    "five fields: minute, hour, day of the month, month, day of the week, such as 0 6 * * MON"
-)
+_RULE: Final = "it must have five fields: minute, hour, day of the month, month, day of the week, such as 0 6 * * MON"
 
 
 def parse_cron(place: str, text: str) -> CronSim:
@@ -35,7 +33,7 @@ def parse_cron(place: str, text: str) -> CronSim:
     except (CronSimError, ValueError) as error:
         raise Invalid(place, text, f"{_RULE}; this has a {_fault(error)}") from None
     if next(cron, None) is None:
-        raise Invalid(place, text, "a day that exists")
+        raise Invalid(place, text, "it must name a day that exists")
     return cron
 
 

@@ -91,7 +91,9 @@ def containing(recurrence: Recurrence, day: date) -> NamedPeriod:
         Invalid: The day is too close to an end of the calendar.
     """
     if not _FIRST_YEAR <= day.year <= _LAST_YEAR:
-        raise Invalid("day", str(day), f"a day of the years {_FIRST_YEAR} to {_LAST_YEAR}")
+        raise Invalid(
+            "day", str(day), f"it must be a day of the years {_FIRST_YEAR} to {_LAST_YEAR}"
+        )
     number = recurrence.number_after(day)
     frequency = BillingFrequency(recurrence.frequency.value)
     return NamedPeriod(frequency, recurrence.day(number - 1), recurrence.day(number))
@@ -123,7 +125,7 @@ def parse_day(field: str, text: str) -> date:
             return date.fromisoformat(text)
     except ValueError:
         pass
-    raise Invalid(field, text, "a day such as 2026-10-05")
+    raise Invalid(field, text, "it must be a day such as 2026-10-05")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class PeriodSpec:
         """
         if frequency not in RECURRING:
             known = ", ".join(each.lower() for each in RECURRING)
-            raise Invalid("frequency", frequency.lower(), f"one of {known}")
+            raise Invalid("frequency", frequency.lower(), f"it must be one of {known}")
         return cls(frequency, day)
 
     @classmethod
@@ -165,7 +167,7 @@ class PeriodSpec:
             Invalid: It has no days.
         """
         if after <= first:
-            raise Invalid("to", str(after), f"a day after {first}; it is exclusive")
+            raise Invalid("to", str(after), f"it must be a day after {first}; it is exclusive")
         return cls(BillingFrequency.AD_HOC, first, after)
 
     def of(self, organization: OrganizationConfig) -> NamedPeriod:

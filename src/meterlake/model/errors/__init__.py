@@ -62,7 +62,10 @@ class MeterlakeError(Exception):
 
 
 class Invalid(MeterlakeError):
-    """A value breaks a rule; the sentence names the field, the value and the rule."""
+    """A value breaks a rule; the sentence names the field, the value and the rule.
+
+    The rule is a sentence of its own: "it must be 1 or more", "leave it out when you give --to".
+    """
 
     status = 400
     text = "{0}: {1!r} is not allowed: {2}"
@@ -72,6 +75,8 @@ class Invalid(MeterlakeError):
 
     def __str__(self) -> str:
         field, value, rule = self.args
+        if value is True and str(field).startswith("--"):
+            return f"{field} is not allowed here: {rule}"  # An option without a value.
         return self.text.format(field, display_value(value), rule)
 
 

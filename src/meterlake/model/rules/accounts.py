@@ -16,7 +16,9 @@ def parent_is_no_child(new: Proposed[Account]) -> None:
         return
     if parent_id == new.id:
         raise Invalid(
-            "parentAccountId", parent_id, "no account is its own parent; choose another account"
+            "parentAccountId",
+            parent_id,
+            "an account cannot be its own parent; choose another account",
         )
     parent = new.configuration.get(Account, parent_id).entity
     if parent.parent_account_id is not None:

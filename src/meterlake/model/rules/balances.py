@@ -34,7 +34,7 @@ def rollover_has_an_end(new: Proposed[Balance]) -> None:
             rule = "nothing rolls over without a rolloverEndDate; give that, too, or leave it out"
             raise Invalid("rolloverAmount", balance.rollover_amount, rule)
     elif balance.rollover_end_date <= balance.end_date:
-        rule = f"after endDate {wire_text(balance.end_date)}"
+        rule = f"it must be after endDate {wire_text(balance.end_date)}"
         raise Invalid("rolloverEndDate", wire_text(balance.rollover_end_date), rule)
 
 
@@ -52,7 +52,7 @@ def pick_transaction_type(id: str, configuration: Configuration) -> None:
         Invalid: It is.
     """
     if existing(TransactionType, "transactionTypeId", id, configuration).entity.archived:
-        raise Invalid("transactionTypeId", id, "a transaction type that is not archived")
+        raise Invalid("transactionTypeId", id, "it must be a transaction type that is not archived")
 
 
 def service_period_lasts(new: Proposed[BalanceChargeSchedule]) -> None:
@@ -70,10 +70,12 @@ def schedule_lasts(new: Proposed[BalanceTransactionSchedule]) -> None:
 def _lasts(start: tuple[str, datetime], end: tuple[str, datetime]) -> None:
     for name, instant in (start, end):
         if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
-            rule = f"a year from {_FIRST_YEAR} to {_LAST_YEAR}"
+            rule = f"it must be a year from {_FIRST_YEAR} to {_LAST_YEAR}"
             raise Invalid(name, wire_text(instant), rule)
     if end[1] <= start[1]:
-        raise Invalid(end[0], wire_text(end[1]), f"after {start[0]} {wire_text(start[1])}")
+        raise Invalid(
+            end[0], wire_text(end[1]), f"it must be after {start[0]} {wire_text(start[1])}"
+        )
 
 
 def charge_schedule_runs(

@@ -28,7 +28,7 @@ def check_bands(name: str, bands: Sequence[PricingBand]) -> None:
     """
     lowers = [band.lower_limit for band in bands]
     if lowers[0] != 0:
-        raise Invalid(f"{name}[0].lowerLimit", lowers[0], "0 in the first band")
+        raise Invalid(f"{name}[0].lowerLimit", lowers[0], "the first band must begin at 0")
     for index, (lower, upper) in enumerate(pairwise(lowers), start=1):
         if upper <= lower:
-            raise Invalid(f"{name}[{index}].lowerLimit", upper, f"more than {lower}")
+            raise Invalid(f"{name}[{index}].lowerLimit", upper, f"it must be more than {lower}")

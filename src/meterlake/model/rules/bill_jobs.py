@@ -26,7 +26,7 @@ def check_bill_request(request: BillJobRequest) -> None:
     for name, field in _DATES.items():
         day = getattr(request, field)
         if day is not None and not _FIRST <= day < _LAST:
-            raise Invalid(name, str(day), f"a day from {_FIRST} to {_LAST}")
+            raise Invalid(name, str(day), f"it must be a day from {_FIRST} to {_LAST}")
     last = request.last_date_in_billing_period
     if request.bill_date is not None and last is not None and request.days.first != last:  # type: ignore[union-attr]
         rule = f"it is not the day after lastDateInBillingPeriod {last}; give only one of both"
@@ -50,4 +50,4 @@ def check_preview(request: BillJobRequest) -> None:
     if request.account_ids is None:
         raise Required("accountIds")
     if len(set(request.account_ids)) != 1:
-        raise Invalid("accountIds", list(request.account_ids), "exactly one account")
+        raise Invalid("accountIds", list(request.account_ids), "give exactly one account")

@@ -81,13 +81,15 @@ def target_field_fits(new: Proposed[Aggregation]) -> None:
     meter = new.configuration.get(Meter, new.entity.meter_id).entity
     category = meter.category(new.entity.target_field)
     if category is None:
-        raise Invalid("targetField", new.entity.target_field, f"a field of meter {meter.code!r}")
+        raise Invalid(
+            "targetField", new.entity.target_field, f"it must be a field of meter {meter.code!r}"
+        )
     reduce = new.entity.aggregation
     if reduce in {Reduce.COUNT, Reduce.CUSTOM_SQL}:
         return
     if category.numeric is (reduce is Reduce.UNIQUE):
         expected = "text" if reduce is Reduce.UNIQUE else "numbers"
-        rule = f"a field of {expected} for {reduce}; it is a {category} field"
+        rule = f"it must be a field of {expected} for {reduce}; it is a {category} field"
         raise Invalid("targetField", new.entity.target_field, rule)
 
 
@@ -99,7 +101,7 @@ def custom_sql_for_custom_sql(new: Proposed[Aggregation]) -> None:
         rule = (
             f"the aggregation {kind} has no query; leave it out, or choose CUSTOM_SQL"
             if query
-            else "the aggregation CUSTOM_SQL needs a query"
+            else "the aggregation CUSTOM_SQL needs a query; give one"
         )
         raise Invalid("customSql", new.entity.custom_sql, rule)
 
@@ -109,7 +111,7 @@ def percentile_for_percentile(new: Proposed[Aggregation]) -> None:
     percentile = new.entity.percentile
     if (percentile is not None) is not (new.entity.aggregation is Reduce.PERCENTILE):
         rule = (
-            "the aggregation PERCENTILE needs a number above 0, at most 100"
+            "the aggregation PERCENTILE needs a number above 0, at most 100; give one"
             if percentile is None
             else f"the aggregation {new.entity.aggregation.value} has none; leave it out"
         )
@@ -124,28 +126,32 @@ def segmented_fields_fit(new: Proposed[Aggregation]) -> None:
         location = f"segmentedFields[{index}]"
         category = meter.category(field)
         if category is None:
-            raise Invalid(location, field, f"a field of meter {meter.code!r}")
+            raise Invalid(location, field, f"it must be a field of meter {meter.code!r}")
         if not category.segmenting:
             kinds = ", ".join(each for each in Category if each.segmenting)
-            raise Invalid(location, field, f"a field of {kinds}; it is a {category} field")
+            raise Invalid(
+                location, field, f"it must be a field of {kinds}; it is a {category} field"
+            )
         if field in fields[:index]:
-            raise Invalid(location, field, "a field that is not named before")
+            raise Invalid(location, field, "it must be a field that is not named before")
 
 
 def segments_fit(new: Proposed[Aggregation]) -> None:
     """A segment gives values of segmented fields, and no two segments match the same usage."""
     fields = new.entity.segmented_fields
     if fields and not new.entity.segments:
-        rule = 'at least one segment with segmentedFields, such as {"region": "*"}'
+        rule = 'it must be at least one segment with segmentedFields, such as {"region": "*"}'
         raise Invalid("segments", [], rule)
     seen = set()
     for index, segment in enumerate(new.entity.segments):
         strange = [name for name in segment if name not in fields]
         if strange:
-            raise Invalid(f"segments[{index}].{strange[0]}", strange[0], "one of segmentedFields")
+            raise Invalid(
+                f"segments[{index}].{strange[0]}", strange[0], "it must be one of segmentedFields"
+            )
         values = tuple(segment.get(field, ANY_VALUE) for field in fields)
         if not segment or values in seen:
-            rule = f"values of segmentedFields that no other segment has; {ANY_VALUE!r} if left out"
+            rule = f"it must be values of segmentedFields that no other segment has; {ANY_VALUE!r} if left out"
             raise Invalid(f"segments[{index}]", wire.dumps_sorted(segment), rule)
         seen.add(values)
 

@@ -49,7 +49,7 @@ def service_period(entity: Any, location: str) -> None:
     """
     start, end = entity.service_period_start_date, entity.service_period_end_date
     if end < start:
-        rule = f"servicePeriodStartDate {wire_text(start)} or later"
+        rule = f"it must be servicePeriodStartDate {wire_text(start)} or later"
         raise Invalid(f"{location}servicePeriodEndDate", wire_text(end), rule)
 
 
@@ -58,7 +58,7 @@ def charge_fits_its_entity(new: Proposed[Charge]) -> None:
     charge = new.entity
     expected = _LINE_TYPES[charge.entity_type]
     if charge.line_item_type is not expected:
-        rule = f"a charge of entityType {charge.entity_type} has {expected}"
+        rule = f"a charge of entityType {charge.entity_type} must have {expected}"
         raise Invalid("lineItemType", charge.line_item_type.value, rule)
     if charge.entity_type is ChargeEntityType.AD_HOC:
         if charge.entity_id is not None:

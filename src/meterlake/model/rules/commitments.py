@@ -73,8 +73,10 @@ def advances_within_the_amount(new: Proposed[Commitment]) -> None:
     commitment = new.entity
     paid, first = commitment.amount_pre_paid or ZERO, commitment.amount_first_bill or ZERO
     if paid > commitment.amount:
-        raise Invalid("amountPrePaid", paid, f"at most the amount, {commitment.amount}")
+        raise Invalid("amountPrePaid", paid, f"it must be at most the amount, {commitment.amount}")
     with exact():
         left = commitment.amount - paid
     if first > left:
-        raise Invalid("amountFirstBill", first, f"at most what is left of the amount, {left}")
+        raise Invalid(
+            "amountFirstBill", first, f"it must be at most what is left of the amount, {left}"
+        )

@@ -28,11 +28,15 @@ def calculation_is_whole(new: Proposed[CompoundAggregation]) -> None:
     calculation = new.entity.calculation
     rest = QUOTED.sub(" ", calculation)
     if not calculation.strip():
-        raise Invalid("calculation", calculation, "a formula, not only spaces")
+        raise Invalid("calculation", calculation, "it must be a formula, not only spaces")
     if '"' in rest:
-        raise Invalid("calculation", calculation, "a closing quote for every opening one")
+        raise Invalid(
+            "calculation", calculation, "it must have a closing quote for every opening one"
+        )
     if not _is_balanced(rest):
-        raise Invalid("calculation", calculation, "a closing parenthesis for every opening one")
+        raise Invalid(
+            "calculation", calculation, "it must have a closing parenthesis for every opening one"
+        )
 
 
 def _is_balanced(text: str) -> bool:
@@ -91,11 +95,13 @@ def aggregations_in_reach(new: Proposed[CompoundAggregation]) -> None:
         found = new.configuration.find(Aggregation, code)
         name = f"aggregation.{code}"
         if found is None:
-            raise Invalid("calculation", name, "the code of an existing Aggregation")
+            raise Invalid("calculation", name, "it must be the code of an existing Aggregation")
         product_id = product_of_aggregation(found.entity, new.configuration)
         if new.entity.product_id is not None and product_id not in {None, new.entity.product_id}:
             raise Invalid(
-                "calculation", name, "an aggregation of the same product, or a global one"
+                "calculation",
+                name,
+                "it must be an aggregation of the same product, or a global one",
             )
 
 

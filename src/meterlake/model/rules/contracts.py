@@ -22,7 +22,7 @@ def filtered_dimensions_exist(new: Proposed[Contract]) -> None:
     for index, usage_filter in enumerate(new.entity.usage_filters):
         if usage_filter.dimension_code not in known:
             location = f"usageFilters[{index}].dimensionCode"
-            rule = "a WHO, WHAT, WHERE or OTHER field of a meter"
+            rule = "it must be a WHO, WHAT, WHERE or OTHER field of a meter"
             raise Invalid(location, usage_filter.dimension_code, rule)
 
 

@@ -14,7 +14,9 @@ def counter_in_product_scope(new: Proposed[CounterPricing]) -> None:
     counter = new.configuration.get(Counter, new.entity.counter_id).entity
     if counter.product_id not in {None, product_of_pricing(new.entity, new.configuration)}:
         name = counter.code or counter.name
-        raise Invalid("counterId", name, "a counter of the plan's product, or a global one")
+        raise Invalid(
+            "counterId", name, "it must be a counter of the plan's product, or a global one"
+        )
 
 
 def one_counter_price_at_a_time(new: Proposed[CounterPricing]) -> None:
@@ -26,7 +28,7 @@ def one_counter_price_at_a_time(new: Proposed[CounterPricing]) -> None:
             start = format_instant(pricing.start_date)
             rule = (
                 f"{display_name(other)} holds {span(other.entity)}, and prices of one counter in one"
-                " place may not overlap"
+                " place may not overlap; end that one before, or begin later"
             )
             raise Invalid("startDate", start, rule)
 
@@ -42,5 +44,5 @@ def one_adjustment_per_day(new: Proposed[CounterAdjustment]) -> None:
         same = other.entity.counter_id == adjustment.counter_id and other.id != new.id
         if same and other.entity.date == adjustment.date:
             day = adjustment.date.isoformat()
-            rule = f"a day without an adjustment; {other.id!r} sets the counter to "
+            rule = f"it must be a day without an adjustment; {other.id!r} sets the counter to "
             raise Invalid("date", day, rule + str(other.entity.value))

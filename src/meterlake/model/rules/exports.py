@@ -56,7 +56,9 @@ def destination_complete(new: Proposed[ExportDestination]) -> None:
             raise Required(name)
     _check_absent(destination, of_other_types(type_), f"destinationType is {type_}")
     if not _BUCKET.fullmatch(destination.bucket_name):
-        rule = "letters, digits, '.', '_' and '-', the first one a letter or digit"
+        rule = (
+            "it must be made of letters, digits, '.', '_' and '-', the first one a letter or digit"
+        )
         raise Invalid("bucketName", destination.bucket_name, rule)
     _check_prefix((destination.prefix or "").strip("/"))
 
@@ -65,11 +67,15 @@ def _check_prefix(prefix: str) -> None:
     """What the names of objects begin with is a path that goes down."""
     parts = prefix.split("/") if prefix else []
     if any(part in {"", ".", ".."} for part in parts):
-        raise Invalid("prefix", prefix, "parts between single slashes, none of them . or ..")
+        raise Invalid(
+            "prefix", prefix, "it must be parts between single slashes, none of them . or .."
+        )
     if _UNPRINTED.search(prefix):
-        raise Invalid("prefix", prefix, "text without control characters and backslashes")
+        raise Invalid(
+            "prefix", prefix, "it must be text without control characters and backslashes"
+        )
     if len(prefix.encode()) > _PREFIX_BYTES_MAX:
-        raise Invalid("prefix", prefix, f"at most {_PREFIX_BYTES_MAX} bytes")
+        raise Invalid("prefix", prefix, f"it must have at most {_PREFIX_BYTES_MAX} bytes")
 
 
 def _check_source(export: ExportSchedule | AdHocExport) -> None:
@@ -128,7 +134,7 @@ def _check_changes(export: AdHocExport, now: datetime) -> None:
         rule = "leave it out where sourceType is OPERATIONAL: a row is what an entity is now"
         raise Invalid("endDate", wire_text(export.end_date), rule)
     if export.start_date is not None and export.start_date > now:
-        raise Invalid("startDate", wire_text(export.start_date), "now or earlier")
+        raise Invalid("startDate", wire_text(export.start_date), "it must be now or earlier")
 
 
 def _check_past(export: AdHocExport, now: datetime) -> None:
@@ -136,7 +142,9 @@ def _check_past(export: AdHocExport, now: datetime) -> None:
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     tomorrow = midnight + timedelta(days=1)
     if period.end > tomorrow:
-        raise Invalid("endDate", wire_text(period.end), f"{wire_text(tomorrow)} or earlier")
+        raise Invalid(
+            "endDate", wire_text(period.end), f"it must be {wire_text(tomorrow)} or earlier"
+        )
 
 
 def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:
@@ -144,7 +152,7 @@ def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:
     schedule = new.entity
     if (schedule.schedule_type is None) is (schedule.cron_expression is None):
         given = schedule.schedule_type.value if schedule.schedule_type else None
-        raise Invalid("scheduleType", given, "exactly one of scheduleType and cronExpression")
+        raise Invalid("scheduleType", given, "give exactly one of scheduleType and cronExpression")
     if schedule.cron_expression is None:
         _check_period(schedule)
         return
@@ -166,10 +174,10 @@ def _check_period(schedule: ExportSchedule) -> None:
         raise Required("period")
     least, most = _PERIODS[unit]
     if not least <= period <= most:
-        raise Invalid("period", period, f"{least} to {most} for {unit}")
+        raise Invalid("period", period, f"it must be {least} to {most} for {unit}")
     if offset is None:
         return
     if unit not in _OFFSETS:
         raise Invalid("offset", offset, f"leave it out for {unit}")
     if offset > _OFFSETS[unit]:
-        raise Invalid("offset", offset, f"at most {_OFFSETS[unit]} for {unit}")
+        raise Invalid("offset", offset, f"it must be at most {_OFFSETS[unit]} for {unit}")

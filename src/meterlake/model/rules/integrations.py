@@ -57,13 +57,13 @@ def webhook_can_sign(new: Proposed[WebhookDestination]) -> None:
             "credentials.apiKey", MASK, "it stands for a key that is not shown; give the key itself"
         )
     if not is_signing_secret(credentials.secret):
-        rule = f"{SECRET_PREFIX} and Base64, or text that begins otherwise"
+        rule = f"after {SECRET_PREFIX} there must be Base64; give that, or a secret that begins otherwise"
         raise Invalid("credentials.secret", "***", rule)
 
 
 def _check_header(field: str, text: str) -> None:
     if not fits_header(text):
-        rule = "text without line ends, and without spaces at either end"
+        rule = "it must be text without line ends, and without spaces at either end"
         raise Invalid(field, "***", rule)
 
 
@@ -85,7 +85,11 @@ def integration_fits_its_system(new: Proposed[IntegrationConfig]) -> None:
     system = system_of(config.destination)
     if config.entity_type.lower() not in {each.lower() for each in system.entity_types}:
         taken = ", ".join(system.entity_types)
-        raise Invalid("entityType", config.entity_type, f"{system.name} takes only {taken}")
+        raise Invalid(
+            "entityType",
+            config.entity_type,
+            f"{system.name} takes only {taken}; choose one of them",
+        )
     options = system.read_options(config.config_data)
     _check_credentials(new, system)
     if system.needs_webhook and config.destination_id is None:
@@ -102,16 +106,18 @@ def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSyst
     if credentials is not None:
         if credentials.type not in system.credentials:
             possible = ", ".join(system.credentials) or "no credentials"
-            raise Invalid("credentials.type", credentials.type.value, possible)
+            raise Invalid(
+                "credentials.type", credentials.type.value, f"{system.name} takes {possible}"
+            )
         check_fields_of(credentials)
         _check_mode(system, credentials)
     elif shared is not None and BILL in system.entity_types:
         owner = _owner_of(shared, new.configuration)
         if owner is None or owner.destination.upper() != system.name:
-            rule = f"the integrationCredentialsId of an integration of {system.name} that has them"
+            rule = f"it must be the integrationCredentialsId of an integration of {system.name} that has them"
             raise Invalid("integrationCredentialsId", shared, rule)
         if owner.hosts() != new.entity.hosts():
-            rule = "credentials of an integration that sends to the same host"
+            rule = "give the id of an integration that sends to the same host"
             raise Invalid("integrationCredentialsId", shared, rule)
 
 
@@ -121,11 +127,11 @@ def _check_mode(system: IntegrationSystem, credentials: IntegrationCredentials) 
     if key is None or system.name not in {STRIPE.name, STRIPE_TEST.name}:
         return
     if key.startswith(_NO_SECRETS):
-        rule = "a secret key (sk_…) or a restricted one (rk_…), which is the one that may write"
+        rule = "it must be a secret key (sk_…) or a restricted one (rk_…), which is the one that may write"
         raise Invalid("credentials.apiKey", f"{key[:_MODE_END]}***", rule)
     if is_test_key(key) != (system is STRIPE_TEST):
         other = STRIPE if system is STRIPE_TEST else STRIPE_TEST
-        rule = f"a key of the mode of {system.name}; this one is of {other.name}"
+        rule = f"it is a key for {other.name}; give one for {system.name}"
         raise Invalid("credentials.apiKey", f"{key[:_MODE_END]}***", rule)
 
 

@@ -23,15 +23,17 @@ def schema_fits(new: Proposed[LookupTableRevision]) -> None:
     names = [field.name for field in new.entity.fields]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise Invalid(f"fields[{index}].name", name, "different from all other fields")
+            raise Invalid(
+                f"fields[{index}].name", name, "it must be different from all other fields"
+            )
     keys = new.entity.keys
     for index, key in enumerate(keys):
         if key not in names:
-            raise Invalid(f"keys[{index}]", key, f"one of the fields {', '.join(names)}")
+            raise Invalid(f"keys[{index}]", key, f"it must be one of the fields {', '.join(names)}")
         if key in keys[:index]:
-            raise Invalid(f"keys[{index}]", key, "different from all other keys")
+            raise Invalid(f"keys[{index}]", key, "it must be different from all other keys")
     if len(keys) == len(names):
-        raise Invalid("keys", list(keys), "at least one field that is no key")
+        raise Invalid("keys", list(keys), "it must have at least one field that is no key")
 
 
 def only_drafts_change(new: Proposed[LookupTableRevision]) -> None:
@@ -67,7 +69,9 @@ def check_next(before: LookupTableRevisionStatus, after: LookupTableRevisionStat
     """
     if _NEXT.get(before) is not after:
         then = f"only becomes {_NEXT[before]}" if before in _NEXT else "stays so"
-        raise Invalid("status", after.value, f"a revision that is {before} {then}")
+        raise Invalid(
+            "status", after.value, f"the revision is {before} and {then}; make another revision"
+        )
 
 
 def state_of(revision_id: str, configuration: Configuration) -> LookupTableRevisionState | None:

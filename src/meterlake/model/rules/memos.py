@@ -45,13 +45,13 @@ def check_memo(
 def _check_type(new: MemoLineItem) -> None:
     known = (new.default_type, LineItemType.MANUAL_ADJUSTMENT)
     if new.type not in known:
-        raise Invalid("lineItemType", new.type.value, f"{known[0]} or {known[1]}")
+        raise Invalid("lineItemType", new.type.value, f"it must be {known[0]} or {known[1]}")
 
 
 def _check_time(new: MemoLineItem) -> None:
     start, end = new.service_period_start_date, new.service_period_end_date
     if end <= start:
-        rule = f"after servicePeriodStartDate {format_instant(start)}"
+        rule = f"it must be after servicePeriodStartDate {format_instant(start)}"
         raise Invalid("servicePeriodEndDate", format_instant(end), rule)
 
 
@@ -61,9 +61,13 @@ def _check_amounts(new: MemoLineItem, currency: str, configuration: Configuratio
     applied = new.amount_to_apply_on_bill
     for name, amount in (("amount", new.amount), ("amountToApplyOnBill", applied)):
         if amount is not None and len(plain(amount).partition(".")[2]) > places:
-            raise Invalid(name, amount, f"at most {places} decimals, those of {currency}")
+            raise Invalid(
+                name, amount, f"it must have at most {places} decimals, those of {currency}"
+            )
     if applied is not None and applied > new.amount:
-        raise Invalid("amountToApplyOnBill", applied, f"at most amount {plain(new.amount)}")
+        raise Invalid(
+            "amountToApplyOnBill", applied, f"it must be at most amount {plain(new.amount)}"
+        )
 
 
 def _check_reasons(
@@ -78,7 +82,7 @@ def _check_reasons(
             continue
         reason = existing(kind, wire_name, id_, configuration)
         if reason.entity.archived and getattr(before, field, None) != id_:
-            raise Invalid(wire_name, id_, "a reason that is not archived")
+            raise Invalid(wire_name, id_, "it must be a reason that is not archived")
     if None not in {new.reason_id, getattr(new, own)} and new.reason_id != getattr(new, own):
         raise Invalid(
             "reasonId", new.reason_id, f"it is another reason than {name}; give one of the two"

@@ -39,7 +39,9 @@ def event_exists(new: Proposed[NotificationConfiguration]) -> None:
     name, known = new.entity.event_name, event_types(scheduled)
     if name not in published_types(scheduled):
         raise Invalid(
-            "eventName", name, f"one of the organization's event types{_hint(name, known)}"
+            "eventName",
+            name,
+            f"it must be one of the organization's event types{_hint(name, known)}",
         )
 
 
@@ -113,12 +115,16 @@ def scheduled_for_a_date(new: Proposed[ScheduledEventConfiguration]) -> None:
     entity, field = new.entity.entity, new.entity.field
     known = entities_with_events()
     if entity.lower() not in {each.lower() for each in known}:
-        rule = f"an entity that has events, such as Bill or Contract{_hint(entity, known)}"
+        rule = (
+            f"it must be an entity that has events, such as Bill or Contract{_hint(entity, known)}"
+        )
         raise Invalid("entity", entity, rule)
     dates = dates_of(entity)
     if field not in dates:
         raise Invalid(
-            "field", field, f"a date of {entity}: {', '.join(dates)}{_hint(field, dates)}"
+            "field",
+            field,
+            f"it must be a date of {entity}: {', '.join(dates)}{_hint(field, dates)}",
         )
 
 
@@ -127,7 +133,9 @@ def scheduled_name_says_entity(new: Proposed[ScheduledEventConfiguration]) -> No
     match = _NAME.fullmatch(new.entity.name)
     entity = new.entity.entity.lower()
     if match is None or match.group(1) != entity:
-        raise Invalid("name", new.entity.name, f"scheduled.{entity}.<a name without dots>")
+        raise Invalid(
+            "name", new.entity.name, f"it must be scheduled.{entity}.<a name without dots>"
+        )
 
 
 def notified_event_stays(new: Proposed[ScheduledEventConfiguration]) -> None:

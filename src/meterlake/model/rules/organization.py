@@ -40,7 +40,11 @@ def refuse_two_rates(conversions: Iterable[CurrencyConversion]) -> None:
         pair = (conversion.from_, conversion.to)
         if pair in seen or conversion.from_ == conversion.to:
             text = f"{conversion.from_} to {conversion.to}"
-            raise Invalid(f"currencyConversions[{index}]", text, "one rate per pair of currencies")
+            raise Invalid(
+                f"currencyConversions[{index}]",
+                text,
+                "the pair has a rate already; leave one of them out",
+            )
         seen.add(pair)
 
 

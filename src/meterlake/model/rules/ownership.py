@@ -13,4 +13,4 @@ def contract_is_of_the_account(new: Proposed[Any]) -> None:
     if contract_id is None:
         return
     if new.configuration.get(Contract, contract_id).entity.account_id != new.entity.account_id:
-        raise Invalid("contractId", contract_id, "a contract of the same account")
+        raise Invalid("contractId", contract_id, "it must be a contract of the same account")

@@ -56,7 +56,9 @@ def aggregation_in_product_scope(new: Proposed[Pricing]) -> None:
     if product_id not in {None, product_of_pricing(new.entity, new.configuration)}:
         name = aggregation.code or aggregation.name
         raise Invalid(
-            "aggregationId", name, "an aggregation of the plan's product, or a global one"
+            "aggregationId",
+            name,
+            "it must be an aggregation of the plan's product, or a global one",
         )
 
 
@@ -66,7 +68,7 @@ def compound_in_product_scope(new: Proposed[Pricing]) -> None:
         return
     compound = new.configuration.get(CompoundAggregation, new.entity.compound_aggregation_id).entity
     if compound.product_id not in {None, product_of_pricing(new.entity, new.configuration)}:
-        rule = "a compound aggregation of the plan's product, or a global one"
+        rule = "it must be a compound aggregation of the plan's product, or a global one"
         raise Invalid("compoundAggregationId", compound.code or compound.name, rule)
 
 
@@ -74,7 +76,7 @@ def segment_exists(new: Proposed[Pricing]) -> None:
     """A price for a segment is for one that the aggregation has, letter for letter."""
     pricing = new.entity
     if pricing.segment and pricing.segment not in _segments(pricing, new.configuration):
-        rule = "one of the segments of the aggregation"
+        rule = "it must be one of the segments of the aggregation"
         raise Invalid("segment", wire.dumps_sorted(pricing.segment), rule)
 
 
@@ -111,7 +113,7 @@ def one_price_at_a_time(new: Proposed[Pricing]) -> None:
             start = format_instant(pricing.start_date)
             rule = (
                 f"{display_name(other)} holds {span(other.entity)}, and prices of one aggregation in"
-                " one place may not overlap"
+                " one place may not overlap; end that one before, or begin later"
             )
             raise Invalid("startDate", start, rule)
 

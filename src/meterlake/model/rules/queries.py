@@ -50,7 +50,9 @@ def check_dates(start: datetime | None, end: datetime | None, location: str = ""
     if start is None or end is None:
         raise Required(f"{location}{'startDate' if start is None else 'endDate'}")
     if end <= start:
-        raise Invalid(f"{location}endDate", wire_text(end), f"after startDate {wire_text(start)}")
+        raise Invalid(
+            f"{location}endDate", wire_text(end), f"it must be after startDate {wire_text(start)}"
+        )
     return Period(start, end)
 
 
@@ -70,11 +72,13 @@ def check_question(query: Selection, configuration: Configuration, location: str
     for name in parts if query.meter_ids else ():
         for part in parts[name]:
             if part.meter_id not in query.meter_ids:
-                raise Invalid(f"{location}{name}.meterId", part.meter_id, "one of meterIds")
+                raise Invalid(
+                    f"{location}{name}.meterId", part.meter_id, "it must be one of meterIds"
+                )
     aggregated = {each.meter_id for each in query.aggregations}
     for group in grouping:
         if group.meter_id not in aggregated:
-            rule = "the meter of one of the aggregations"
+            rule = "it must be the meter of one of the aggregations"
             raise Invalid(f"{location}groups.meterId", group.meter_id, rule)
 
 
@@ -95,16 +99,24 @@ def _check_selection(selection: Selection, configuration: Configuration, locatio
 
 def _check_filter(location: str, category: Category, code: str) -> None:
     if not category.segmenting:
-        rule = f"a field of another category: a {category} field does not filter"
+        rule = f"a {category} field cannot filter; choose a field of another category"
         raise Invalid(f"{location}.fieldCode", code, rule)
 
 
 def _check_function(aggregation: DataExplorerAggregation, location: str) -> None:
     function = aggregation.function
     if aggregation.field_type is _DIMENSION and function not in _OF_TEXTS:
-        raise Invalid(f"{location}.function", function.value, "COUNT or UNIQUE of a DIMENSION")
+        raise Invalid(
+            f"{location}.function",
+            function.value,
+            "a DIMENSION has only COUNT and UNIQUE; choose one of them",
+        )
     if aggregation.field_type is _MEASURE and function is _UNIQUE:
-        raise Invalid(f"{location}.function", function.value, "any but UNIQUE of a MEASURE")
+        raise Invalid(
+            f"{location}.function",
+            function.value,
+            "a MEASURE has no UNIQUE; choose another function",
+        )
 
 
 def _check_group(group: DataExplorerGroup, configuration: Configuration, location: str) -> None:
@@ -136,9 +148,9 @@ def _check_code(
     meter = configuration.get(Meter, meter_id).entity
     category = meter.category(code)
     if category is None:
-        raise Invalid(f"{location}.fieldCode", code, f"a field of meter {meter.code!r}")
+        raise Invalid(f"{location}.fieldCode", code, f"it must be a field of meter {meter.code!r}")
     if category.numeric is (expected is _DIMENSION):
         kind = "texts" if expected is _DIMENSION else "numbers"
-        rule = f"a field of {kind} for a {expected}; it is a {category} field"
+        rule = f"it must be a field of {kind} for a {expected}; it is a {category} field"
         raise Invalid(f"{location}.fieldCode", code, rule)
     return category

@@ -13,4 +13,4 @@ def existing(kind: type[E], location: str, id: str, configuration: Configuration
     try:
         return configuration.get(kind, id)
     except NotFound:
-        raise Invalid(location, id, f"the id of an existing {kind.__name__}") from None
+        raise Invalid(location, id, f"it must be the id of an existing {kind.__name__}") from None

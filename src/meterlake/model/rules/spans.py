@@ -26,7 +26,7 @@ def ends_after_start(new: Proposed[Any]) -> None:
     """An end comes after its start."""
     start, end = new.entity.start_date, new.entity.end_date
     if end is not None and end <= start:
-        raise Invalid("endDate", wire_text(end), f"after startDate {wire_text(start)}")
+        raise Invalid("endDate", wire_text(end), f"it must be after startDate {wire_text(start)}")
 
 
 def overlap(one: Spanning, other: Spanning) -> bool:

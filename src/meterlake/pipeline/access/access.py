@@ -402,7 +402,7 @@ def set_support_access(
         if found is None:
             return _support_document(transaction.create(entity))
         if version is None:
-            raise Invalid("version", None, "the version that is replaced")
+            raise Invalid("version", None, "give the version that is replaced")
         return _support_document(transaction.update(found.id, version, entity))
 
 

@@ -83,7 +83,7 @@ def _require(reader: Reader, type: str, target_id: str, target_type: str) -> Non
     try:
         check(reader, type, target_id)
     except NotFound:
-        rule = f"the id of an existing {type if target_type == ITEM else f'group of type {type}'}"
+        rule = f"it must be the id of an existing {type if target_type == ITEM else f'group of type {type}'}"
         raise Invalid("targetId", target_id, rule) from None
 
 
@@ -97,7 +97,7 @@ def _check_item(reader: Reader, type_: str, id: str) -> None:
         return
     kinds: list[type[Entity]] = [each.entity for each in RESOURCES if each.permission == type_]
     if not kinds:
-        raise Invalid("type", type_, "a type of resource")
+        raise Invalid("type", type_, "it must be a type of resource")
     for kind in kinds:
         reader.get(kind, id)
 

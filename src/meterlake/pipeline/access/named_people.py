@@ -38,9 +38,7 @@ def author_named(stores: Stores, org_id: str, name: str) -> str:
         raise NotFound("user", name, hint)
     if len(found) > 1:
         listed = ", ".join(each.person.email for each in found[:_LISTED_MAX])
-        raise Invalid(
-            "--as", name, f"the name of one user: it is that of {listed}; give the address"
-        )
+        raise Invalid("--as", name, f"several users have this name: {listed}; give the address")
     [user] = found
     if user.end_access is not None and not user.has_access(stores.now()):
         ended = format_instant(user.end_access)

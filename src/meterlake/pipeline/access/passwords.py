@@ -25,7 +25,7 @@ def hash_password(password: str, field: str = "password") -> str:
         Invalid: It is too short or too long.
     """
     if not LENGTH_MIN <= len(password) <= LENGTH_MAX:
-        rule = f"{LENGTH_MIN} to {LENGTH_MAX} characters"
+        rule = f"it must have {LENGTH_MIN} to {LENGTH_MAX} characters"
         raise Invalid(field, "***", rule)
     with _AT_ONCE:
         return _HASHER.hash(_bytes(password))

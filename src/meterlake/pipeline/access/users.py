@@ -199,7 +199,7 @@ def invite(
     with state.transaction(org_id, author) as transaction:
         expiry = invitation.dt_expiry or transaction.now + INVITATION
         if expiry <= transaction.now:
-            raise Invalid("dtExpiry", expiry.isoformat(), "an instant in the future")
+            raise Invalid("dtExpiry", expiry.isoformat(), "it must be an instant in the future")
         _refuse_user(transaction, invitation.email)
         record = transaction.create(invitation.model_copy(update={"dt_expiry": expiry}))
         token = _link(transaction, Purpose.INVITATION, record.id, expiry)
@@ -213,9 +213,13 @@ def _check_email(invitation: Invitation) -> None:
     for name in ("first_name", "last_name", "contact_number"):
         value = getattr(invitation, name)
         if value is not None and _NOT_IN_A_LINE.search(value):
-            raise Invalid(to_camel(name), value, "text of one line without control characters")
+            raise Invalid(
+                to_camel(name), value, "it must be text of one line without control characters"
+            )
     if _NOT_IN_AN_ADDRESS.search(invitation.email):
-        raise Invalid("email", invitation.email, "one e-mail address without quotes or brackets")
+        raise Invalid(
+            "email", invitation.email, "it must be one e-mail address without quotes or brackets"
+        )
 
 
 def get_invitation(state: State, org_id: str, id: str) -> Document:

@@ -162,7 +162,7 @@ def run_step(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Backfil
     """
     job = stores.state.jobs.get(job_id)
     if job.kind != KIND:
-        raise Invalid("job", job_id, f"a step of a backfill, not {job.kind}")
+        raise Invalid("job", job_id, f"it must be a step of a backfill, not {job.kind}")
     job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
     mark_step("backfill.taken")
     with running(stores.state.jobs, job) as attempt:

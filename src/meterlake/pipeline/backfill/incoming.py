@@ -115,12 +115,16 @@ def check_inside(
         if not paths:
             continue
         if selection.meters and meter.id not in selection.meters:
-            raise Invalid("file", file.name, f"without measurements of meter {meter.code!r}")
+            raise Invalid(
+                "file",
+                file.name,
+                f"it has measurements of meter {meter.code!r}, which is not replaced; take them out, or name the meter, too",
+            )
         query = _OUTSIDE.format(rows=parquet(paths, by_name=True), where=selection.where)
         found = connection.execute(query, dict(selection.parameters)).fetchone()
         if found is not None:
             rule = (
-                "only measurements of the window and the accounts that are replaced;"
+                "it must have only measurements of the window and the accounts that are replaced;"
                 f" row {found[0]} is of {found[1].isoformat()}Z, account id {found[2]}"
             )
             raise Invalid("file", file.name, rule)

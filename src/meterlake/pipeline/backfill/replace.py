@@ -96,7 +96,7 @@ def check_files(files: Sequence[Path], mapping: Path | None) -> None:
     """
     for path in (*files, *([mapping] if mapping else ())):
         if not path.is_file():
-            raise Invalid("file", str(path), "a file that is there")
+            raise Invalid("file", str(path), "it must be a file that is there")
 
 
 def _alike(path: Path, kept: Path) -> bool:
@@ -152,7 +152,11 @@ def _prepare_files(job: BackfillJob) -> Iterator[list[Incoming]]:
             told.finish(path)
         identities = {each.identity for each in found}
         if len(identities) < len(found):
-            raise Invalid("files", [each.name for each in found], "different from each other")
+            raise Invalid(
+                "files",
+                [each.name for each in found],
+                "each file must have a name of its own; rename them",
+            )
         yield found
     finally:
         for each in ids:

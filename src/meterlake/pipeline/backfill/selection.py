@@ -91,7 +91,7 @@ def _mode(name: str) -> Mode:
         return Mode(name)
     except ValueError:
         known = ", ".join(each.value for each in Mode)
-        raise Invalid("mode", name, f"one of {known}") from None
+        raise Invalid("mode", name, f"it must be one of {known}") from None
 
 
 def _ids(configuration: Configuration, kind: type[K], codes: Sequence[str]) -> tuple[str, ...]:
@@ -110,19 +110,19 @@ def _window(
     timezone = zone(configuration.single(OrganizationConfig).entity.timezone)
     if words.month is not None:
         if words.since is not None or words.until is not None:
-            raise Invalid("month", words.month, "given without since and until")
+            raise Invalid("month", words.month, "give a month, or since and until, not both")
         return month_named(stores, org_id, words.month).period(timezone)
     if words.since is None and words.until is None:
         return None
     if words.since is None or words.until is None:
-        raise Invalid("window", words.since or words.until, "given with both since and until")
+        raise Invalid("window", words.since or words.until, "give both since and until")
 
     def instant(field: str, text: str) -> datetime:
         return parse_instant(text) or midnight(parse_day(field, text), timezone)
 
     start, end = instant("since", words.since), instant("until", words.until)
     if start >= end:
-        raise Invalid("until", words.until, f"after {words.since}; it is exclusive")
+        raise Invalid("until", words.until, f"it must be after {words.since}; it is exclusive")
     return Period(start, end)
 
 

@@ -121,7 +121,7 @@ def amount_held(transaction: Transaction, balance_id: str) -> Decimal:
 def _check(entity: BalanceTransaction, configuration: Configuration) -> None:
     currency = entity.currency_paid
     if currency is not None and configuration.find(Currency, currency) is None:
-        raise Invalid("currencyPaid", currency, "the code of an existing Currency")
+        raise Invalid("currencyPaid", currency, "it must be the code of an existing Currency")
     if entity.transaction_type_id is not None:
         pick_transaction_type(entity.transaction_type_id, configuration)
 
@@ -134,7 +134,7 @@ def _may_be_overdrawn(balance: Balance, configuration: Configuration) -> bool:
 
 def _refuse_overdraft(balance: Balance, booked: Iterable[Booked], new: Entry) -> None:
     if overdrawn(_entries(balance, booked), new):
-        rule = "at most what the balance holds, unless allowOverdraft is set"
+        rule = "it must be at most what the balance holds, unless allowOverdraft is set"
         raise Invalid("amount", new.amount, rule)
 
 

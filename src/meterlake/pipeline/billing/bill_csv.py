@@ -37,7 +37,7 @@ def write_bills(stores: Stores, org_id: str, request: DownloadCsvRequest) -> Dow
     with stores.state.reading(org_id) as reader:
         count = count_bills(reader, filters)
         if count > BILLS_MAX:
-            rule = f"days with at most {BILLS_MAX} bills"
+            rule = f"choose fewer days, with at most {BILLS_MAX} bills"
             raise Invalid("endDate", f"{count} bills", rule)
         rows = chain((csv_header(request.external_system),), _rows(reader, request, filters))
         data = "".join(csv_lines(rows)).encode()
@@ -99,9 +99,11 @@ def _days(
     assert start is not None
     assert end is not None
     if end <= start:
-        raise Invalid(names[1], format_instant(end), f"after {names[0]} {format_instant(start)}")
+        raise Invalid(
+            names[1], format_instant(end), f"it must be after {names[0]} {format_instant(start)}"
+        )
     if end - start > timedelta(days=DAYS_MAX):
-        rule = f"at most {DAYS_MAX} days after {names[0]} {format_instant(start)}"
+        rule = f"it must be at most {DAYS_MAX} days after {names[0]} {format_instant(start)}"
         raise Invalid(names[1], format_instant(end), rule)
     return _first_day(start), _first_day(end)
 

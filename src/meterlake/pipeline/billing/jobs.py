@@ -257,12 +257,12 @@ def _expect_accounts(reader: Reader, ids: Sequence[str]) -> None:
     known = account_names.by_id(reader, ids)
     for number, id_ in enumerate(ids):
         if id_ not in known:
-            raise Invalid(f"accountIds[{number}]", id_, "the id of an existing Account")
+            raise Invalid(f"accountIds[{number}]", id_, "it must be the id of an existing Account")
 
 
 def _expect_currency(reader: Reader, code: str | None) -> None:
     if code is not None and reader.find(Currency, code) is None:
-        raise Invalid("targetCurrency", code, "the code of an existing Currency")
+        raise Invalid("targetCurrency", code, "it must be the code of an existing Currency")
 
 
 def _expect_bills(reader: Reader, ids: Sequence[str]) -> None:
@@ -270,7 +270,9 @@ def _expect_bills(reader: Reader, ids: Sequence[str]) -> None:
         try:
             bills.get(reader, id_)
         except NotFound:
-            raise Invalid(f"billIds[{number}]", id_, "the id of an existing Bill") from None
+            raise Invalid(
+                f"billIds[{number}]", id_, "it must be the id of an existing Bill"
+            ) from None
 
 
 def list_jobs(
@@ -289,7 +291,7 @@ def list_jobs(
         Invalid: The status is none, or the token is none that a list gave.
     """
     if status is not None and status not in STATUSES:
-        raise Invalid("status", status, f"one of {', '.join(STATUSES)}")
+        raise Invalid("status", status, f"it must be one of {', '.join(STATUSES)}")
     statuses = tuple(JobStatus) if status is None else STATUSES[status]
     if active:
         statuses = tuple(each for each in statuses if each in _OPEN)
@@ -338,7 +340,7 @@ def run_bill_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Bil
     """
     job = stores.state.jobs.get(job_id)
     if job.kind != KIND:
-        raise Invalid("job", job_id, f"a bill job, not {job.kind}")
+        raise Invalid("job", job_id, f"it must be a bill job, not {job.kind}")
     job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
     mark_step("bill.taken")
     with running(stores.state.jobs, job) as attempt:

@@ -144,15 +144,17 @@ def _check_reference(
         if (bill_id, id_) == (stored.referenced_bill_id, stored.referenced_line_item_id):
             return
         if id_ == before.record.id:
-            raise Invalid("referencedLineItemId", id_, "another line than this one")
+            raise Invalid("referencedLineItemId", id_, "it must be another line than this one")
     try:
         bills.get(transaction, bill_id)
     except NotFound:
-        raise Invalid("referencedBillId", bill_id, "the id of an existing bill") from None
+        raise Invalid(
+            "referencedBillId", bill_id, "it must be the id of an existing bill"
+        ) from None
     try:
         find_line(transaction, bill_id, id_)
     except NotFound:
-        rule = f"the id of a line of bill {bill_id}"
+        rule = f"it must be the id of a line of bill {bill_id}"
         raise Invalid("referencedLineItemId", id_, rule) from None
 
 

@@ -97,7 +97,7 @@ class _Finder:
     def _one(self, name: str, found: Sequence[NamedBill]) -> str:
         if len(found) > 1:
             more = "; `meterlake bill list` shows all" if len(found) > _LISTED_MAX else ""
-            listed = f"it is several bills; name one by its digits: {self._list(found)}{more}"
+            listed = f"several bills have this name; give the first digits of one: {self._list(found)}{more}"
             raise Invalid("bill", name, listed)
         return found[0].id
 

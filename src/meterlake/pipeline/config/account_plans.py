@@ -62,12 +62,14 @@ def replace_account_plan(
 
 def _refuse_misfit(old: AccountPlan, new: AccountPlan) -> None:
     if new.account_id != old.account_id:
-        raise Invalid("accountId", new.account_id, "the account of the replaced account plan")
+        raise Invalid(
+            "accountId", new.account_id, "it must be the account of the replaced account plan"
+        )
     late = old.end_date is not None and new.start_date > old.end_date
     if new.start_date <= old.start_date or late:
         end = format_instant(old.end_date) if old.end_date else "ever"
         start = format_instant(old.start_date)
-        rule = f"while the replaced account plan is active: after {start}, until {end}"
+        rule = f"the replaced account plan must be active then: after {start}, until {end}"
         raise Invalid("startDate", format_instant(new.start_date), rule)
 
 

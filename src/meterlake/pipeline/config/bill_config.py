@@ -15,5 +15,5 @@ def refuse_pending(transaction: Transaction, config: BillConfig) -> None:
     day = config.bill_lock_date
     pending = None if day is None else pending_until(transaction, day)
     if day is not None and pending is not None:
-        rule = f"a day before the last one of every PENDING bill; bill {pending!r} ends on or before it"
+        rule = f"it must be a day before the last one of every PENDING bill; bill {pending!r} ends on or before it"
         raise Invalid("billLockDate", day.isoformat(), rule)

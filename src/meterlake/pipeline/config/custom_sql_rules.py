@@ -56,5 +56,5 @@ def _fits(checker: Checker, new: Proposed[Aggregation]) -> None:
         checker.check(sql, columns)
         checker.bind(sql, columns)
     except InvalidSql as error:
-        rule = f"one SELECT over {MEASUREMENTS} that gives one number: {error}"
+        rule = f"it must be one SELECT over {MEASUREMENTS} that gives one number: {error}"
         raise Invalid("customSql", new.entity.custom_sql, rule) from None

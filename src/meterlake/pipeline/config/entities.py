@@ -74,7 +74,7 @@ def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str,
     for name, value in members.items():
         given = document.get(name)
         if given is not None and str(given).lower() != value.lower():
-            raise Invalid(name, given, f"{value}, as in the path, or absent")
+            raise Invalid(name, given, f"it must be {value}, as in the path; or leave it out")
     return read(resource.entity, {**document, **members})
 
 
@@ -307,7 +307,7 @@ def version_of(document: Mapping[str, Any]) -> int:
     if found is None:
         raise Required("version")
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _VERSION_MAX:
-        raise Invalid("version", found, "the current version of the entity")
+        raise Invalid("version", found, "it must be the current version of the entity")
     return found
 
 

@@ -68,7 +68,7 @@ def check_now(settings: Settings, url: str) -> None:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except OSError:
         if settings.webhook_must_resolve:
-            raise Invalid("url", url, "a host that has an address now") from None
+            raise Invalid("url", url, "it must be a host that has an address now") from None
         return
     policy.check_addresses(endpoint, {ip_address(each[4][0]) for each in found})
 
@@ -122,7 +122,7 @@ def _notifies_users(reader: Reader, new: Proposed[IntegrationConfig]) -> None:
     known = {each.person.id for each in users(reader, Page(len(named)), named)[0]}
     for number, id_ in enumerate(named):
         if id_ not in known:
-            rule = "the id of a user of the organization"
+            rule = "it must be the id of a user of the organization"
             raise Invalid(f"configData.{PEOPLE}[{number}]", id_, rule)
 
 
@@ -138,7 +138,7 @@ def _names_notification(reader: Reader, new: Proposed[IntegrationConfig]) -> Non
     try:
         reader.get(NotificationConfiguration, config.entity_id)
     except NotFound:
-        rule = "the id of a notification of the organization"
+        rule = "it must be the id of a notification of the organization"
         raise Invalid("entityId", config.entity_id, rule) from None
 
 

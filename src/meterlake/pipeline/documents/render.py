@@ -120,9 +120,9 @@ def find_template(format: DocumentFormat, chosen: Path | None) -> Path:
         return TEMPLATES / template_name(format)
     path = chosen / template_name(format) if chosen.is_dir() else chosen
     if not path.is_file():
-        raise Invalid("template", str(path), "a file that exists")
+        raise Invalid("template", str(path), "it must be a file that exists")
     if path.suffix != suffix:
-        rule = f"a file whose name ends with {suffix}, for {format}"
+        rule = f"it must be a file whose name ends with {suffix}, for {format}"
         raise Invalid("template", str(path), rule)
     return path.resolve()
 

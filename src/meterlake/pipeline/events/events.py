@@ -53,7 +53,7 @@ def list_events(stores: Stores, org_id: str, filters: EventFilters, page: Page) 
         Invalid: The filters contradict each other, the category is unknown, the token is none.
     """
     if filters.ids and filters != EventFilters(ids=filters.ids):
-        raise Invalid("ids", ",".join(filters.ids), "given without other filters")
+        raise Invalid("ids", ",".join(filters.ids), "give ids without other filters")
     with stores.state.reading(org_id) as reader:
         found, token = events.page(reader, _event_filter(reader, filters, _oldest(stores)), page)
     listed: dict[str, Any] = {"data": [event_document(each) for each in found]}
@@ -156,7 +156,7 @@ def _event_filter(reader: Reader, filters: EventFilters, since: datetime) -> eve
 
 def _names(filters: EventFilters) -> tuple[str, ...]:
     if filters.event_type is not None and filters.event_type not in CATEGORIES:
-        raise Invalid("eventType", filters.event_type, f"one of {', '.join(CATEGORIES)}")
+        raise Invalid("eventType", filters.event_type, f"it must be one of {', '.join(CATEGORIES)}")
     known = CATEGORIES.get(filters.event_type or "", ())
     if filters.event_name is None:
         return known

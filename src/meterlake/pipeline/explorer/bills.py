@@ -99,7 +99,9 @@ def wanted_values(
     found: dict[str, set[str] | None] = {}
     for index, each in enumerate(dimensions):
         if each.name not in known:
-            raise Invalid(f"dimensions[{index}].name", each.name, f"one of {', '.join(known)}")
+            raise Invalid(
+                f"dimensions[{index}].name", each.name, f"it must be one of {', '.join(known)}"
+            )
         if each.wanted is not None:
             before = found.get(each.name)
             found[each.name] = set(each.wanted) if before is None else before & set(each.wanted)

@@ -251,7 +251,7 @@ def _meters(reader: Reader, codes: Sequence[str]) -> list[_UsageRequest]:
     records = [reader.find(Meter, code) for code in dict.fromkeys(codes)]
     for code, record in zip(dict.fromkeys(codes), records, strict=True):
         if record is None:
-            raise Invalid("meterCodes", code, "the code of an existing Meter")
+            raise Invalid("meterCodes", code, "it must be the code of an existing Meter")
     chosen = [each for each in records if each] if codes else reader.all(Meter)
     ordered = sorted(chosen, key=lambda each: (each.entity.code, each.id))
     return [_UsageRequest(meter, stored_fields(meter.entity)) for meter in ordered]
@@ -267,7 +267,9 @@ def _wanted_accounts(
             known = account_names.by_code(reader, each.wanted)
             for code in each.wanted:
                 if code not in known:
-                    raise Invalid("dimensions.filter", code, "the code of an existing Account")
+                    raise Invalid(
+                        "dimensions.filter", code, "it must be the code of an existing Account"
+                    )
             new = {name.id for name in known.values()}
             ids = new if ids is None else ids & new
     return None if ids is None else tuple(sorted(ids))
@@ -278,9 +280,11 @@ def _check_measures(measures: Iterable[DataFieldMeasureQuery], meters: list[_Usa
         for reduce in each.aggregations:
             if reduce not in _FOLDS:
                 location = f"measures[{index}].aggregations"
-                raise Invalid(location, reduce.value, "SUM, MIN, MAX, COUNT, LATEST or MEAN")
+                raise Invalid(
+                    location, reduce.value, "it must be SUM, MIN, MAX, COUNT, LATEST or MEAN"
+                )
         if not any(meter.numeric(each.name) for meter in meters):
-            rule = "the code of a numeric field of one of the meters"
+            rule = "it must be the code of a numeric field of one of the meters"
             raise Invalid(f"measures[{index}].name", each.name, rule)
 
 
@@ -291,13 +295,13 @@ def _check_dimensions(dimensions: Sequence[DimensionQuery], meters: list[_UsageR
         known = set(AccountAttribute) if each.name == ACCOUNT else set()
         for attribute in each.attributes:
             if attribute not in known:
-                rule = "id, code or name of the dimension account"
+                rule = "it must be id, code or name of the dimension account"
                 raise Invalid(f"{location}.attributes", attribute, rule)
 
 
 def _check_dimension(location: str, name: str, meters: list[_UsageRequest]) -> None:
     if name != ACCOUNT and not any(meter.dimension(name) for meter in meters):
-        rule = "account, or the code of a text field, other than METADATA, of one of the meters"
+        rule = "it must be account, or the code of a text field, other than METADATA, of one of the meters"
         raise Invalid(location, name, rule)
 
 

@@ -45,7 +45,7 @@ def check_ids(query: Selection, reader: Reader, configuration: Configuration) ->
     known = account_names.by_id(reader, query.account_ids)
     for number, id_ in enumerate(query.account_ids):
         if id_ not in known:
-            raise Invalid(f"accountIds[{number}]", id_, "the id of an existing Account")
+            raise Invalid(f"accountIds[{number}]", id_, "it must be the id of an existing Account")
 
 
 def _meters_named(query: Selection) -> Iterator[tuple[str, str]]:

@@ -90,7 +90,9 @@ def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) ->
     places = [(column, names.index(column.name)) for column in needed]
     for number, record in enumerate(records, 1):
         if len(record) != len(names):
-            raise Invalid(f"row {number}", record, f"{len(names)} cells, not {len(record)}")
+            raise Invalid(
+                f"row {number}", record, f"it must have {len(names)} cells, not {len(record)}"
+            )
         yield {column.name: _number(record[index], column, number) for column, index in places}
 
 
@@ -114,7 +116,7 @@ def _document(line: bytes, number: int) -> Mapping[str, Any]:
         _, value, rule = error.args
         raise Invalid(f"row {number}", value, rule) from None
     if not isinstance(document, dict):
-        raise Invalid(f"row {number}", document, "a JSON object")
+        raise Invalid(f"row {number}", document, "it must be a JSON object")
     return document
 
 
@@ -143,13 +145,15 @@ def _seekable(stream: BinaryIO) -> Iterator[BinaryIO]:
 def _expect(names: Sequence[str], columns: Sequence[ExportColumn]) -> None:
     expected = [column.name for column in columns]
     if list(names) != expected:
-        raise Invalid("columns", ", ".join(names), ", ".join(expected))
+        raise Invalid("columns", ", ".join(names), f"they must be {', '.join(expected)}")
 
 
 def _expect_types(schema: pa.Schema, columns: Sequence[ExportColumn]) -> None:
     for found, expected in zip(schema, schema_of(columns), strict=True):
         if found.type != expected.type:
-            raise Invalid("columns", f"{found.name} {found.type}", str(expected.type))
+            raise Invalid(
+                "columns", f"{found.name} {found.type}", f"it must be of type {expected.type}"
+            )
 
 
 def _expect_members(document: Mapping[str, Any], known: Collection[str], within: str = "") -> None:
@@ -159,7 +163,7 @@ def _expect_members(document: Mapping[str, Any], known: Collection[str], within:
         if name in known or value is None:
             continue
         if not isinstance(value, Mapping):
-            raise Invalid("columns", name, "members that are columns")
+            raise Invalid("columns", name, "it must be members that are columns")
         _expect_members(value, known, f"{name}.")
 
 
@@ -171,7 +175,7 @@ def _number(value: Any, column: ExportColumn, row: int) -> Any:
         return value
     number = summable(value)
     if number is None:
-        raise Invalid(f"row {row}: {column.name}", value, "a number")
+        raise Invalid(f"row {row}: {column.name}", value, "it must be a number")
     return number
 
 

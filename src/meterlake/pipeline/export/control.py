@@ -257,7 +257,7 @@ def _folder(path: Path) -> Path:
             path.mkdir(parents=True, exist_ok=True)
     except Unavailable as error:
         if isinstance(error.__cause__, _NO_FOLDER):
-            rule = f"a folder, or a path at which one can be made: {error.__cause__.strerror}"
+            rule = f"it must be a folder, or a path at which one can be made: {error.__cause__.strerror}"
             raise Invalid("--to", str(path), rule) from None
         raise
     return path

@@ -137,7 +137,9 @@ def _array(rows: Sequence[Mapping[str, Any]], column: ExportColumn) -> Any:
     try:
         return pa.array(values, _ARROW[column.kind])
     except pa.ArrowInvalid as error:
-        raise Invalid(column.name, "a value", f"it does not fit the column: {error}") from error
+        raise Invalid(
+            column.name, "a value", f"it must fit the type of the column: {error}"
+        ) from error
 
 
 def _convert(value: Any, kind: Kind) -> Any:

@@ -77,7 +77,7 @@ def list_jobs(stores: Stores, org_id: str, filters: ExportJobFilter, page: Page)
         Invalid: The status is none, or the token is none that a list gave.
     """
     if filters.status is not None and filters.status not in _STATUSES:
-        raise Invalid("status", filters.status, f"one of {', '.join(_STATUSES)}")
+        raise Invalid("status", filters.status, f"it must be one of {', '.join(_STATUSES)}")
     wanted = JobFilters(
         ids=filters.ids,
         schedule_id=filters.schedule_id,

@@ -245,7 +245,7 @@ def run_export(stores: Stores, job_id: str) -> Exported:
     """
     job = stores.state.jobs.get(job_id)
     if job.kind != KIND:
-        raise Invalid("job", job_id, f"an export, not {job.kind}")
+        raise Invalid("job", job_id, f"it must be an export, not {job.kind}")
     if job.status is JobStatus.COMPLETE:
         return _complete(stores, job)
     if missing := missing_here(stores, job):

@@ -78,7 +78,7 @@ def _place(settings: Settings, url: str) -> tuple[ObjectStore, str]:
     inside = [n for n, part in enumerate(parts) if part.startswith(_ORGANIZATION)]
     start = inside[-1] if inside else len(parts) - 1
     if "://" in url and start <= _BUCKET:
-        raise Invalid("manifest", url, "the URL of one: a scheme, a bucket and a key")
+        raise Invalid("manifest", url, "it must be the URL of one: a scheme, a bucket and a key")
     return open_objects("/".join(parts[:start]) or "/", settings), "/".join(parts[start:])
 
 
@@ -88,7 +88,7 @@ def _read_manifest(content: bytes, url: str) -> ReadManifest:
     except Invalid as error:
         raise Invalid(f"manifest {url}", *error.args[1:]) from None
     if not isinstance(document, dict):
-        raise Invalid(f"manifest {url}", document, "a JSON object")
+        raise Invalid(f"manifest {url}", document, "it must be a JSON object")
     try:
         return read(ReadManifest, document)
     except Invalid as error:

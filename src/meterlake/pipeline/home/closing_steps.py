@@ -185,7 +185,7 @@ def check_duration(name: str, value: float) -> None:
         Invalid: It is negative, infinite or not a number.
     """
     if not 0 <= value < math.inf:
-        raise Invalid(name, value, "0 or more")
+        raise Invalid(name, value, "it must be 0 or more")
 
 
 def check_backfills(closing: Closing, backfills: Sequence[str]) -> None:

@@ -71,7 +71,7 @@ class Recipe:
         )
         for name, value, low, high in bounds:
             if not low <= value <= high:
-                raise Invalid(name, value, f"from {low} to {high}")
+                raise Invalid(name, value, f"it must be from {low} to {high}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,9 @@ def _format(out: Path, format: str | None) -> str:
     kind = format or (suffixes[-1] if suffixes else "")
     kind = "ndjson" if kind == "jsonl" else kind
     if kind not in FORMATS:
-        raise Invalid("format", kind, f"one of {', '.join(FORMATS)}, or a file name that ends so")
+        raise Invalid(
+            "format", kind, f"it must be one of {', '.join(FORMATS)}, or a file name that ends so"
+        )
     return kind
 
 

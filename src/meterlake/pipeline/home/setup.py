@@ -55,7 +55,7 @@ def init_home(
     """
     shown = name.strip()
     if not 0 < len(shown) <= _NAME_MAX or not shown.isprintable():
-        raise Invalid("name", name, f"1 to {_NAME_MAX} printable characters")
+        raise Invalid("name", name, f"it must have 1 to {_NAME_MAX} printable characters")
     with State.open(settings, now, create=True) as state:
         return _create(state, shown, make_lake)
 

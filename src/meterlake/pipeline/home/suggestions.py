@@ -22,7 +22,7 @@ _KINDS: Final = {
     for row in RESOURCES
     if "code" in row.entity.model_fields
 }
-_ONE_OF: Final = "one of "
+_ONE_OF: Final = "it must be one of "
 _A_FIELD: Final = "a meter and one of its fields"
 
 

@@ -100,6 +100,6 @@ def _deliveries(
     known = [] if given else folder_mappings(folder.mappings)
     for path in files:
         if path.name != file_name(path):
-            raise Invalid("file name", path.name, "UTF-8 text")
+            raise Invalid("file name", path.name, "it must be UTF-8 text")
         delivery = Delivery(str(uuid4()), path.name, stores.now())
         yield path, delivery, given or claiming(known, delivery.name)

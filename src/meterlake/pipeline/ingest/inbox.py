@@ -65,16 +65,18 @@ def add_inbox(stores: Stores, org_id: str, url: str, afterwards: Afterwards) -> 
     place = inbox_name(url)
     opened = InboxPlace.at(place, stores)
     if opened.gone:
-        raise Invalid("inbox", url, "a folder that exists, or the URL of a bucket")
+        raise Invalid("inbox", url, "it must be a folder that exists, or the URL of a bucket")
     if afterwards is Afterwards.MOVE and not opened.prefix:
-        raise Invalid("inbox", url, "a prefix below the bucket: done/ and failed/ lie beside it")
+        raise Invalid(
+            "inbox", url, "it must be a prefix below the bucket: done/ and failed/ lie beside it"
+        )
     if afterwards is Afterwards.TAG and not place.startswith(("s3://", "gs://")):
-        raise Invalid("inbox", url, "a bucket: files have no tags")
+        raise Invalid("inbox", url, "it must be a bucket: files have no tags")
     inboxes = Inboxes(stores.state)
     for other in inboxes.all():
         same = (other.org_id, other.url) == (org_id, place)
         if not same and (f"{other.url}/".startswith(f"{place}/") or _within(place, other)):
-            raise Invalid("inbox", url, f"no part of another inbox ({other.url})")
+            raise Invalid("inbox", url, f"it must be no part of another inbox ({other.url})")
     return inboxes.add(org_id, place, afterwards)
 
 

@@ -73,7 +73,7 @@ def load_lookup(stores: Stores, org_id: str, author: str, wanted: LookupLoad) ->
     """
     kind = _TYPES.get(wanted.file.suffix.lower())
     if kind is None:
-        raise Invalid("file name", wanted.file.name, f"ending in {', '.join(_TYPES)}")
+        raise Invalid("file name", wanted.file.name, f"its name must end in {', '.join(_TYPES)}")
     if not wanted.file.is_file():
         raise NotFound("file", str(wanted.file))
     document = {
@@ -115,7 +115,11 @@ def find_table(reader: Reader, code: str) -> Record[LookupTable]:
     found = reader.find(LookupTable, code)
     if found is None:
         known = list(reader.codes(LookupTable))
-        hint = suggest_name(code, known) if known else "there is none yet; make one in lookupTables"
+        hint = (
+            suggest_name(code, known).replace("it must be one of", "there are")
+            if known
+            else "there is none yet; make one in lookupTables"
+        )
         raise NotFound("lookup table", code, f": {hint}")
     return found
 

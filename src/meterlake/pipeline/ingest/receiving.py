@@ -62,7 +62,7 @@ class Receiving:
         """
         size = self.writing.size_bytes
         if size < self.upload.content_length:
-            rule = f"the {self.upload.content_length} bytes that were announced"
+            rule = f"it must be {self.upload.content_length} bytes, as announced"
             raise Invalid("length of the file", size, rule)
         with _told_to_sender(self.upload):
             sha256 = self.writing.finish()
@@ -142,4 +142,4 @@ def _check(ticket: Ticket, headers: Mapping[str, str]) -> None:
     if length is None and "transfer-encoding" not in headers:
         raise Required(_LENGTH)
     if length is not None and length != str(ticket.content_length):
-        raise Invalid(_LENGTH, length, f"{ticket.content_length}, as it was announced")
+        raise Invalid(_LENGTH, length, f"it must be {ticket.content_length}, as it was announced")

@@ -71,7 +71,7 @@ def check_named(stores: Stores, org_id: str, filters: RejectedFilter) -> None:
         Unavailable: The lake or State failed.
     """
     if filters.reason is not None and filters.reason not in set(Reason):
-        raise Invalid("reason", filters.reason, f"one of {', '.join(Reason)}")
+        raise Invalid("reason", filters.reason, f"it must be one of {', '.join(Reason)}")
     with stores.lake(org_id).reader() as connection:
         if filters.source is not None and not sources.is_named(connection, filters.source):
             raise NotFound("source", filters.source)
@@ -146,7 +146,9 @@ def places_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list
     strangers = places.keys() - rejected.ever_rejected(connection, places)
     for place in sorted(strangers):
         raise Invalid(
-            "id", places[place], "of a rejected row, as `meterlake rejected list` shows it"
+            "id",
+            places[place],
+            "it must be the id of a rejected row, as `meterlake rejected list` shows it",
         )
     return list(places)
 
@@ -163,7 +165,7 @@ def place_of(
     """
     match = _ID.fullmatch(id)
     if match is None:
-        raise Invalid("id", id, "of the form 0123456789ab:17, or 0123456789ab:17.1")
+        raise Invalid("id", id, "it must be of the form 0123456789ab:17, or 0123456789ab:17.1")
     known = {} if known is None else known
     prefix, row, part = match["prefix"], match["row"], match["part"]
     if prefix not in known:
@@ -171,6 +173,6 @@ def place_of(
         if not found:
             raise NotFound("rejected row", id)
         if len(found) > 1:
-            raise Invalid("id", id, "the beginning of one identity; more begin so")
+            raise Invalid("id", id, "the identities of several files begin so; give more of it")
         known[prefix] = found[0]
     return RowRef(known[prefix], int(row), int(part or 0))

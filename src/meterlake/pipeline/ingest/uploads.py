@@ -75,7 +75,7 @@ def announce(
     request = read(UploadRequest, document)
     most = stores.settings.upload_bytes
     if request.content_length > most:
-        raise Invalid("contentLength", request.content_length, f"at most {most} bytes")
+        raise Invalid("contentLength", request.content_length, f"it must be at most {most} bytes")
     upload = expect_file(stores, org_id, author, request)
     signed = signed_url(stores, upload, base_url)
     with stores.state.transaction(org_id, author) as transaction:

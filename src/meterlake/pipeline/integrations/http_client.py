@@ -188,7 +188,7 @@ def _check_headers(headers: Headers) -> None:
     """Refuse what HTTP cannot carry; a value may be a secret, so that nothing repeats it."""
     for name, value in headers:
         if not fits_header(value):
-            rule = "text without line ends, and without spaces at either end"
+            rule = "it must be text without line ends, and without spaces at either end"
             raise Invalid(name, "***", rule)
 
 

@@ -132,7 +132,7 @@ def _item(
         raise row
     name, item = item_of(revision, place, row)
     if name in seen:
-        raise Invalid(place, name, "a key of its own")
+        raise Invalid(place, name, "it must be a key of its own")
     return name, item
 
 
@@ -294,7 +294,7 @@ class _Records(Generic[AnyStr]):
             # A record of CSV may have many lines; whoever reads it says when the next one begins.
             self._taken = self._taken + len(line) if self._is_record_of_lines else len(line)
             if self._taken > _RECORD_MAX:
-                rule = f"records of at most {_RECORD_MAX} characters"
+                rule = f"its records must have at most {_RECORD_MAX} characters"
                 raise Invalid("file", self._name, rule)
             yield line
 
@@ -319,21 +319,21 @@ def _csv_rows(path: Path, revision: LookupTableRevision) -> _Rows:
                     yield number, _document(number, names, cells, numbers)
                 number = lines.line_num + 1
     except csv.Error as error:
-        raise Invalid("file", path.name, f"CSV: {error}") from None
+        raise Invalid("file", path.name, f"it must be CSV: {error}") from None
     except UnicodeDecodeError as error:
-        raise Invalid("file", path.name, f"UTF-8: {error}") from None
+        raise Invalid("file", path.name, f"it must be UTF-8: {error}") from None
 
 
 def _header(names: list[str], revision: LookupTableRevision) -> list[str]:
     known = [each.name for each in revision.fields]
     for index, name in enumerate(names):
         if name not in known and name != LOOKUP_KEY:
-            raise Invalid("header", name, f"one of {', '.join(known)}")
+            raise Invalid("header", name, f"it must be one of {', '.join(known)}")
         if name in names[:index]:
-            raise Invalid("header", name, "a column that stands once")
+            raise Invalid("header", name, "the column is there twice; keep one of both")
     missing = [name for name in revision.keys if name not in names]
     if missing:
-        raise Invalid("header", names, f"with all keys; {', '.join(missing)} is missing")
+        raise Invalid("header", names, f"it must have all keys; {', '.join(missing)} is missing")
     return names
 
 
@@ -341,7 +341,9 @@ def _document(
     number: int, names: list[str], cells: list[str], numbers: set[str]
 ) -> Mapping[str, Any] | Invalid:
     if len(cells) != len(names):
-        return Invalid(f"row {number}", cells, f"as many columns as the header, {len(names)}")
+        return Invalid(
+            f"row {number}", cells, f"it must have as many columns as the header, {len(names)}"
+        )
     document: dict[str, Any] = {}
     for name, text in zip(names, cells, strict=True):
         found = number_in(text) if name in numbers else None

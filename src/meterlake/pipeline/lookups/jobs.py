@@ -108,7 +108,7 @@ def archive_link(
         revision = revision_at(reader, at)
         state = state_of(revision.id, StoredConfiguration(reader))
     if state is None or state.status is LookupTableRevisionStatus.DRAFT:
-        rule = "PUBLISHED or ARCHIVED: a draft is not archived"
+        rule = "a draft has no archived data; publish the revision first"
         raise Invalid("status", LookupTableRevisionStatus.DRAFT.value, rule)
     # Usually its job was here before.
     with tempfile.TemporaryDirectory(prefix="meterlake-") as folder:

@@ -96,7 +96,7 @@ def _status(document: Mapping[str, Any]) -> LookupTableRevisionStatus:
         raise Required("status")
     known = [each.value for each in LookupTableRevisionStatus]
     if status not in known:
-        raise Invalid("status", status, f"one of {', '.join(known)}")
+        raise Invalid("status", status, f"it must be one of {', '.join(known)}")
     return LookupTableRevisionStatus(status)
 
 
@@ -209,7 +209,7 @@ def write_item(
             raise Required("item")
         found, item = item_of(revision.entity, "item", document["item"])
         if found != wanted:
-            raise Invalid("item", found, f"an item of the key {wanted}")
+            raise Invalid("item", found, f"it must be an item of the key {wanted}")
         stored.put(transaction, revision.id, {found: item})
         count_again(transaction, revision)
         return _one(transaction, revision, found, keys=keys)
@@ -276,11 +276,15 @@ def _target(
         fresh = source.entity.model_copy(update={"name": name})
         return entities.create_in(transaction, stores, fresh)
     if not isinstance(revision_id, str) or not is_id(revision_id) or revision_id == source.id:
-        raise Invalid("revisionId", revision_id, "the id of another revision of the table")
+        raise Invalid(
+            "revisionId", revision_id, "it must be the id of another revision of the table"
+        )
     target = draft_at(transaction, At(source.entity.lookup_table_id, revision_id), {})
     same = (source.entity.fields, source.entity.keys) == (target.entity.fields, target.entity.keys)
     if not same:
-        raise Invalid("revisionId", revision_id, "a revision of the same fields and keys")
+        raise Invalid(
+            "revisionId", revision_id, "it must be a revision of the same fields and keys"
+        )
     return target
 
 
@@ -353,14 +357,14 @@ def _items(revision: LookupTableRevision, documents: Any) -> dict[str, dict[str,
     if documents is None:
         raise Required("items")
     if not isinstance(documents, list):
-        raise Invalid("items", documents, "a list")
+        raise Invalid("items", documents, "it must be a list")
     if len(documents) > ITEMS_MAX:
-        raise Invalid("items", f"{len(documents)} items", f"at most {ITEMS_MAX} items")
+        raise Invalid("items", f"{len(documents)} items", f"it must be at most {ITEMS_MAX} items")
     found: dict[str, dict[str, Any]] = {}
     for index, document in enumerate(documents):
         key, item = item_of(revision, f"items[{index}]", document)
         if key in found:
-            raise Invalid(f"items[{index}]", key, "a key of its own")
+            raise Invalid(f"items[{index}]", key, "it must be a key of its own")
         found[key] = item
     return found
 

@@ -48,7 +48,7 @@ class RowChoice:
         everything = RejectedFilter(status=None)
         meant = self.filters is not None and replace(self.filters, status=None) != everything
         if self.ids and meant:
-            raise Invalid("rows", f"{len(self.ids)} rows", "given without a filter")
+            raise Invalid("rows", f"{len(self.ids)} rows", "give them without a filter")
         if not self.ids and not meant:
             raise Required("rows by their ids, or a filter")
 
@@ -68,7 +68,7 @@ def dismiss(stores: Stores, org_id: str, choice: RowChoice, because: str, author
     if not because:
         raise Required("because")
     if len(because) > _BECAUSE_MAX:
-        raise Invalid("because", because[:80], f"at most {_BECAUSE_MAX} characters")
+        raise Invalid("because", because[:80], f"it must have at most {_BECAUSE_MAX} characters")
     return _decide(stores, org_id, choice, Decision("dismiss", because, author, stores.now()))
 
 

@@ -66,13 +66,13 @@ def read_edits(path: Path) -> Iterator[Edit]:
     except FileNotFoundError:
         raise NotFound("file", str(path)) from None
     except UnicodeDecodeError as error:
-        raise Invalid("file", path.name, f"UTF-8: {error}") from None
+        raise Invalid("file", path.name, f"it must be UTF-8: {error}") from None
 
 
 def _kind(path: Path) -> str:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in {"csv", "ndjson", "jsonl"}:
-        raise Invalid("file name", path.name, "ending in .ndjson, .jsonl or .csv")
+        raise Invalid("file name", path.name, "its name must end in .ndjson, .jsonl or .csv")
     return kind
 
 
@@ -120,7 +120,7 @@ def _read_ndjson(path: Path) -> Iterator[Edit]:
                 try:
                     members = members_of(line)
                 except (ValueError, RecursionError) as error:
-                    raise Invalid("line", line, f"JSON: {error} ({where})") from None
+                    raise Invalid("line", line, f"it must be JSON: {error} ({where})") from None
                 yield edit_of(members.get("id"), members.get("measurement"), where)
 
 
@@ -131,11 +131,15 @@ def _read_csv(path: Path) -> Iterator[Edit]:
             for row in reader:
                 where = f"{path.name}, line {reader.line_num}"
                 if None in row or None in row.values():
-                    raise Invalid("line", row["id"], f"as many columns as the first ({where})")
+                    raise Invalid(
+                        "line", row["id"], f"it must have as many columns as the first ({where})"
+                    )
                 columns = {name: text or None for name, text in row.items() if name not in _ABOUT}
                 yield edit_of(row.get("id"), from_columns(columns), where)
         except csv.Error as error:
-            raise Invalid("line", reader.line_num, f"CSV: {error} ({path.name})") from None
+            raise Invalid(
+                "line", reader.line_num, f"it must be CSV: {error} ({path.name})"
+            ) from None
 
 
 def edit_of(id: Any, members: Any, where: str) -> Edit:
@@ -150,15 +154,17 @@ def edit_of(id: Any, members: Any, where: str) -> Edit:
         Invalid: The id is no text, or the measurement is no object, or too long.
     """
     if not isinstance(id, str):
-        raise Invalid("id", id, f"the id of a rejected row ({where})")
+        raise Invalid("id", id, f"it must be the id of a rejected row ({where})")
     if members is None or members == {}:
         return Edit(id, None, where)
     if not isinstance(members, dict):
-        raise Invalid("measurement", id, f"an object, or null ({where})")
+        raise Invalid("measurement", id, f"it must be an object, or null ({where})")
     try:
         text = text_of(members)
     except ValueError as error:
-        raise Invalid("measurement", id, f"text: {error} ({where})") from None
+        raise Invalid("measurement", id, f"it must be text: {error} ({where})") from None
     if len(text) > MEASUREMENT_MAX:
-        raise Invalid("measurement", id, f"at most {MEASUREMENT_MAX} characters ({where})")
+        raise Invalid(
+            "measurement", id, f"it must have at most {MEASUREMENT_MAX} characters ({where})"
+        )
     return Edit(id, text, where)

@@ -108,12 +108,16 @@ def _check_edits(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[Row
         for edit in edits:
             place = place_of(connection, edit.id, known)
             if place in found:
-                raise Invalid("id", edit.id, f"a row that stands once ({edit.where})")
+                raise Invalid(
+                    "id", edit.id, f"the row is there twice; keep one of both ({edit.where})"
+                )
             found[place] = edit
         rows = {row.place: row for row in rejected.at(connection, found)}
         strangers = found.keys() - rows.keys()
         for place in strangers - rejected.ever_rejected(connection, strangers):
-            raise Invalid("id", found[place].id, f"a rejected row ({found[place].where})")
+            raise Invalid(
+                "id", found[place].id, f"it must be a rejected row ({found[place].where})"
+            )
     for place, row in rows.items():
         if row.status in NOT_IN:
             _check_uid(row, found[place])
@@ -127,7 +131,9 @@ def _check_uid(row: RejectedRow, edit: Edit) -> None:
     assert row.measurement is not None
     expected = members_of(row.measurement).get("uid") or row.place.uid
     if uid != expected:
-        rule = f"{expected!r}: only a uid that was at fault may be changed ({edit.where})"
+        rule = (
+            f"it must be {expected!r}: only a uid that was at fault may be changed ({edit.where})"
+        )
         raise Invalid("uid", uid, rule)
 
 

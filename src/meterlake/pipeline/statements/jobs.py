@@ -143,12 +143,12 @@ def _expect(reader: Reader, field: str, order: StatementOrder) -> None:
     try:
         bills.get(reader, order.bill_id)
     except NotFound:
-        raise Invalid(field, order.bill_id, "the id of an existing Bill") from None
+        raise Invalid(field, order.bill_id, "it must be the id of an existing Bill") from None
     for number, id_ in enumerate(order.meter_ids):
         try:
             reader.get(Meter, id_)
         except NotFound:
-            rule = "the id of an existing Meter"
+            rule = "it must be the id of an existing Meter"
             raise Invalid(f"filters.meterIds[{number}]", id_, rule) from None
 
 
@@ -178,12 +178,12 @@ class StatementJobFilter:
         named = {name: value for name, value in given.items() if value is not None}
         if len(named) > 1:
             shown = ", ".join(f"{name}={value}" for name, value in named.items())
-            raise Invalid("filters", shown, "at most one of active, status and billId")
+            raise Invalid("filters", shown, "give at most one of active, status and billId")
         if self.bill_id is not None:
             return of_bill(org_id, self.bill_id)
         if self.status is not None:
             if self.status not in _STATUSES:
-                raise Invalid("status", self.status, f"one of {', '.join(_STATUSES)}")
+                raise Invalid("status", self.status, f"it must be one of {', '.join(_STATUSES)}")
             return JobFilters(statuses=(_STATUSES[self.status],))
         return JobFilters(statuses=_OPEN) if self.active else JobFilters()
 
@@ -292,7 +292,7 @@ def run_statement_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -
     """
     job = stores.state.jobs.get(job_id)
     if job.kind != KIND:
-        raise Invalid("job", job_id, f"a statement job, not {job.kind}")
+        raise Invalid("job", job_id, f"it must be a statement job, not {job.kind}")
     job = stores.state.jobs.take(job_id, _snapshot(stores, job))
     mark_step("statement.taken")
     with running(stores.state.jobs, job) as attempt:

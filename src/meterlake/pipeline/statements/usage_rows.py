@@ -175,7 +175,7 @@ class UsageRows:
         for each in self._with_empty_times(shape, times, details, kind):
             self._left -= 1
             if self._left < 0:
-                rule = f"at most {ROWS_MAX:,}; a coarser frequency or fewer dimensions have fewer"
+                rule = f"there may be at most {ROWS_MAX:,}; choose a coarser frequency or fewer dimensions"
                 raise Invalid("statement rows", f"more than {ROWS_MAX:,}", rule)
             quantity, *measured = each.values
             measures: dict[str, dict[str, Decimal | None]] = {}

@@ -98,7 +98,7 @@ def trial(stores: Stores, org_id: str, code: str, month: Month, sql: str | None 
 
 def _check_sql(sql: str | None, meter: Meter, limits: SqlLimits) -> str:
     if not sql:
-        raise Invalid("sql", sql, "an aggregation with SQL of its own, or --sql")
+        raise Invalid("sql", sql, "it must be an aggregation with SQL of its own, or --sql")
     try:
         with Checker(limits) as checker:
             checker.check(sql, columns_of(meter))

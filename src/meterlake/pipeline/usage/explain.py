@@ -159,7 +159,7 @@ class _Explaining:
             name = f"{self.wanted.account} {self.wanted.aggregation} {self.wanted.period}"
             raise NotFound("quantity", name, "; aggregate the period first, or there was no usage")
         if len(frequencies) > 1:
-            raise Invalid("frequency", None, f"one of {', '.join(frequencies)}")
+            raise Invalid("frequency", None, f"it must be one of {', '.join(frequencies)}")
         return [self._explain_row(row, record) for row in rows]
 
     def _aggregation(self) -> Record[Aggregation] | Record[CompoundAggregation] | None:

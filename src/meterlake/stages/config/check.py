@@ -127,7 +127,9 @@ def check_rules(new: Proposed[Any], further: Further = _NONE) -> None:
     for name in resource.frozen if new.before is not None else ():
         first = getattr(new.before, name)
         if first != getattr(new.entity, name):
-            raise Invalid(wire_name(name), getattr(new.entity, name), f"always {first!r}")
+            raise Invalid(
+                wire_name(name), getattr(new.entity, name), f"it must be always {first!r}"
+            )
     for rule in (*resource.rules, *further.get(type(new.entity), ())):
         rule(new)
 
@@ -143,7 +145,7 @@ def codes_exist(entity: Entity, after: Configuration) -> None:
             continue  # Codes inside a text: the kind's own rule says where.
         for place, code in values_at(entity, path):
             if after.find(kind, code) is None:
-                raise Invalid(place, code, f"the code of an existing {kind.__name__}")
+                raise Invalid(place, code, f"it must be the code of an existing {kind.__name__}")
 
 
 def _code_is_free(new: Proposed[Any], after: Configuration) -> None:

@@ -138,7 +138,7 @@ class _Proposing:
     def _identify(self, item: _Item) -> None:
         label = item.label
         if label is not None and not (isinstance(label, str) and 0 < len(label) <= CODE_MAX):
-            raise Invalid(ID, label, f"text of 1 to {CODE_MAX} characters")
+            raise Invalid(ID, label, f"it must be text of 1 to {CODE_MAX} characters")
         known = self._known_id(item)
         if known is None and self._is_new(item):
             known = self._fresh_id(item)
@@ -175,7 +175,7 @@ class _Proposing:
         other = names.taken.setdefault(id, item.place)
         if other != item.place:
             name = "code" if item.code else ID
-            rule = f"an entity that is there once; {other} is the same one"
+            rule = f"{other} is the same entity; keep one of both"
             raise Invalid(name, item.code or item.label or id, rule)
         item.id = id
         self.ids.add(id)
@@ -241,7 +241,7 @@ class _Proposing:
         if found is None:
             near = get_close_matches(name, names.by_code, n=1)
             hint = f" (is it {near[0]!r}?)" if near else ""
-            rule = f"the id or the code of an existing {kind.__name__}{hint}"
+            rule = f"it must be the id or the code of an existing {kind.__name__}{hint}"
             self.problems.append(Invalid(place, name, rule))
         return found or _NOBODY
 
@@ -258,7 +258,7 @@ class _Proposing:
             known = [each for each in known if each not in names.coded]
         named = item.label is not None and is_id(item.label)
         if len(known) > 1 and not named:
-            rule = "the id of one of them, as several entities are like this one"
+            rule = "it must be the id of one of them, as several entities are like this one"
             raise Invalid(ID, item.label, rule)
         new = not known or (named and (len(known) > 1 or known[0] in names.taken))
         found = self._fresh_id(item) if new else known[0]
@@ -320,7 +320,9 @@ def _collect(
     if document.content is None:
         return
     if not isinstance(document.content, dict):
-        found.append(Invalid(document.name, document.content, "a map such as `accounts: [...]`"))
+        found.append(
+            Invalid(document.name, document.content, "it must be a map such as `accounts: [...]`")
+        )
         return
     for name, value in document.content.items():
         if name == SCHEMA:
@@ -338,11 +340,11 @@ def _collect_items(
     place: str, resource: Resource, value: Any, items: list[_Item], found: list[MeterlakeError]
 ) -> None:
     if not resource.singleton and not isinstance(value, list):
-        found.append(Invalid(place, value, "a list"))
+        found.append(Invalid(place, value, "it must be a list"))
         return
     for index, item in enumerate([value] if resource.singleton else value):
         here = place if resource.singleton else f"{place}[{index}]"
         if isinstance(item, dict):
             items.append(_Item(here, resource, item))
         else:
-            found.append(Invalid(here, item, "a map of fields"))
+            found.append(Invalid(here, item, "it must be a map of fields"))

@@ -333,7 +333,7 @@ def exports_of(source: Source, names: tuple[str, ...] = ()) -> tuple[Export, ...
     known = {export.name: export for export in EXPORTS if export.source is source}
     for name in names:
         if name not in known:
-            raise Invalid("export type", name, f"one of {', '.join(known)}")
+            raise Invalid("export type", name, f"it must be one of {', '.join(known)}")
     return tuple(
         export for name, export in known.items() if (name in names if names else not export.named)
     )

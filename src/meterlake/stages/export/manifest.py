@@ -96,7 +96,7 @@ def _read_column(value: Any) -> ExportColumn | str:
             currency = value.get("currency", "")
             if currency is None or isinstance(currency, str):
                 return ExportColumn(name, Kind(kind), currency)
-    rule = f"a column: its name, and its type, one of {', '.join(Kind)}"
+    rule = f"it must be a column: its name, and its type, one of {', '.join(Kind)}"
     raise PydanticCustomError("rule", "{rule}", {"rule": rule})
 
 
@@ -110,7 +110,7 @@ def _read_total(value: Any) -> Decimal:
     total = summable(value) if isinstance(value, str) else None
     if total is not None:
         return total
-    raise PydanticCustomError("rule", "{rule}", {"rule": "sums as text, such as '12.5'"})
+    raise PydanticCustomError("rule", "{rule}", {"rule": "it must be sums as text, such as '12.5'"})
 
 
 def summable(value: Any) -> Decimal | None:

@@ -498,7 +498,7 @@ class Lake:
         )
         if known != self.files.root:
             connection.close()
-            rule = f"below {known}, where the catalog says that this lake's files are"
+            rule = f"it must be below {known}, where the catalog says that this lake's files are"
             raise Invalid("METERLAKE_LAKE", self.files.root, rule)
 
     def _extensions(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ def check_shards(count: int) -> None:
         Invalid: It is too small or too large.
     """
     if not 1 <= count <= SHARDS_MAX:
-        raise Invalid("shards", count, f"a number from 1 to {SHARDS_MAX}")
+        raise Invalid("shards", count, f"it must be a number from 1 to {SHARDS_MAX}")
 
 
 def change_shards(lake: Lake, count: int) -> list[int]:

@@ -54,13 +54,17 @@ def check_former(connection: duckdb.DuckDBPyConnection, meter: MeterFields) -> N
     others = {*(name for [name] in present), *field_types(meter)} - FIXED_COLUMNS.keys()
     former = others - field_types(replace(meter, former=())).keys()
     if len(former) > FORMER_MAX:
-        rule = f"at most {FORMER_MAX} fields that meter {meter.code!r} has no more"
+        rule = f"there may be at most {FORMER_MAX} fields that meter {meter.code!r} has no more"
         raise Invalid(FIELDS_KEY, len(former), rule)
     names = {name.casefold(): name for name in sorted(others)}
     for each in meter.former:
         near = names[each.column.casefold()]
         if near != each.column or sum(name.casefold() == near.casefold() for name in others) > 1:
-            raise Invalid(FIELDS_KEY, each.column, f"not nearly {near!r}, which is there already")
+            raise Invalid(
+                FIELDS_KEY,
+                each.column,
+                f"it is nearly {near!r}, which is there already; use that, or another code",
+            )
 
 
 def check_case(added: Iterable[str], present: Iterable[str], meter: str) -> None:
@@ -72,7 +76,7 @@ def check_case(added: Iterable[str], present: Iterable[str], meter: str) -> None
     names = {name.casefold(): name for name in present}
     for name in sorted(added):
         if near := names.get(name.casefold()):
-            rule = f"written as {near!r}, which meter {meter!r} had before"
+            rule = f"it must be written as {near!r}, which meter {meter!r} had before"
             raise Invalid("dataFields", name, rule)
 
 

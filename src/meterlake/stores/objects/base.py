@@ -328,14 +328,16 @@ def checked_key(key: str) -> str:
             a control character.
     """
     if not key or len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
-        raise Invalid("object key", key, f"1 to {KEY_BYTES_MAX} bytes")
+        raise Invalid("object key", key, f"it must have 1 to {KEY_BYTES_MAX} bytes")
     if any(
         ord(char) < ord(" ") or char in "\\\x7f" or "\ud800" <= char <= "\udfff" for char in key
     ):
-        raise Invalid("object key", key, "no control characters and no backslash")
+        raise Invalid("object key", key, "it must have no control characters and no backslash")
     for part in key.split("/"):
         if part in {"", ".", ".."} or is_temporary(part):
-            raise Invalid("object key", key, "parts between single slashes, none of them . or ..")
+            raise Invalid(
+                "object key", key, "it must be parts between single slashes, none of them . or .."
+            )
     return key
 
 

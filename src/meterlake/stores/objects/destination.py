@@ -7,7 +7,7 @@ from meterlake.model.exports import DataExportDestinationType, ExportDestination
 from meterlake.settings import Settings, variable
 from meterlake.stores.objects.base import ObjectStore, checked_key
 
-_NO_FOLDER: Final = "this server has no folder for exports (METERLAKE_EXPORT_FOLDER)"
+_NO_FOLDER: Final = "this server has no folder for exports; set METERLAKE_EXPORT_FOLDER"
 
 
 def open_destination(

@@ -146,7 +146,11 @@ class GcsObjects(ObjectStore):
             return {}
         email = getattr(credentials, "service_account_email", None)
         if email is None:
-            raise Invalid("object store", self.url("-"), "signing needs a service account")
+            raise Invalid(
+                "object store",
+                self.url("-"),
+                "signing needs a service account; use the credentials of one",
+            )
         credentials.refresh(Request())
         return {"service_account_email": email, "access_token": credentials.token}
 

@@ -123,7 +123,7 @@ class LocalObjects(ObjectStore):
     def tag(self, info: ObjectInfo, name: str, value: str) -> str:
         """See `ObjectStore.tag`."""
         del name, value
-        raise Invalid("tags", self.url(info.key), "files have none")
+        raise Invalid("tags", self.url(info.key), "files have no tags; leave them out")
 
     def delete_version(self, info: ObjectInfo) -> None:
         """See `ObjectStore.delete_version`."""
@@ -153,7 +153,11 @@ class LocalObjects(ObjectStore):
         if not self._within.is_dir():
             raise Unavailable(str(folder), f"there is no folder {self._within}")
         if not folder.resolve().is_relative_to(self._within.resolve()):
-            raise Invalid("object", str(folder), f"a link leads out of {self._within}")
+            raise Invalid(
+                "object",
+                str(folder),
+                f"it must be below {self._within}, and a link leads out of there",
+            )
 
     def _is_there(self, info: ObjectInfo) -> bool:
         # Who put it may have been killed before the folders knew it for good.

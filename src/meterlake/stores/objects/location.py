@@ -60,7 +60,7 @@ def split_url(url: str, field: str = "object store") -> tuple[str, str, str]:
     # Not urlsplit: keys may hold `?` and `#`.
     bucket, _, prefix = rest.partition("/")
     if scheme not in {"s3", "gs"}:
-        raise Invalid(field, url, "a folder, or a file://, s3:// or gs:// URL")
+        raise Invalid(field, url, "it must be a folder, or a file://, s3:// or gs:// URL")
     if not bucket:
-        raise Invalid(field, url, f"the URL names a bucket: {scheme}://bucket/prefix")
+        raise Invalid(field, url, f"it must name a bucket, such as {scheme}://bucket/prefix")
     return scheme, bucket, prefix

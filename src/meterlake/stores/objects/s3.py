@@ -433,7 +433,9 @@ def _from_answer(error: exceptions.ClientError, what: str) -> MeterlakeError:
         return NotFound("bucket", "/".join(what.split("/")[:3]))
     if code in _ELSEWHERE:
         region = answer.get("HTTPHeaders", {}).get("x-amz-bucket-region", "another region")
-        return Invalid("object store", what, f"the bucket is in {region} ({detail})")
+        return Invalid(
+            "object store", what, f"the bucket is in {region}; set that region ({detail})"
+        )
     if error.operation_name == ASSUMING and status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return Refused("object store", what, f"the role cannot be assumed ({detail})")
     return from_status(status, detail, what)

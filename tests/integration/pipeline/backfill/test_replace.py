@@ -144,7 +144,7 @@ def test_what_is_outside_of_it_is_refused(home):
         start(home, OLD.replace(csv_row("a1", 1), ""))
     with pytest.raises(Invalid, match="only measurements of the window and the accounts"):
         start(home, NEW, id="p2", accounts=(acme,))
-    with pytest.raises(Invalid, match="different from each other"):
+    with pytest.raises(Invalid, match="a name of its own"):
         start(home, NEW, NEW, id="p3")
     with pytest.raises(UnreadableSource):
         start(home, "", id="p4")

@@ -148,11 +148,14 @@ def test_amounts_keep_every_digit(world):
     [
         ({"amount": "1"}, "amount"),
         ({"amount": None}, "amount is required"),
-        ({"currencyPaid": "EUR"}, "currencyPaid: 'EUR' is not allowed: the code of an existing"),
+        (
+            {"currencyPaid": "EUR"},
+            "currencyPaid: 'EUR' is not allowed: it must be the code of an existing",
+        ),
         ({"transactionTypeId": "no id"}, "transactionTypeId"),
         ({"transactionTypeId": derived_id("x")}, "the id of an existing TransactionType"),
         ({"appliedDate": "today"}, "appliedDate"),
-        ({"amount": -1}, "amount: -1 is not allowed: at most what the balance holds"),
+        ({"amount": -1}, "amount: -1 is not allowed: it must be at most what the balance holds"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_and_leaves_nothing(world, fields, place):

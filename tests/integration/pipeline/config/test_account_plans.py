@@ -55,8 +55,14 @@ def test_a_plan_that_ends_where_its_replacement_starts_is_left_alone(shop):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"startDate": "2026-01-01T00:00:00Z"}, "startDate.*while the replaced account plan"),
-        ({"startDate": "2027-01-01T00:00:01Z"}, "startDate.*while the replaced account plan"),
+        (
+            {"startDate": "2026-01-01T00:00:00Z"},
+            "startDate.*the replaced account plan must be active then",
+        ),
+        (
+            {"startDate": "2027-01-01T00:00:01Z"},
+            "startDate.*the replaced account plan must be active then",
+        ),
         ({"accountId": "@bolt"}, "accountId.*the account of the replaced account plan"),
         ({"planGroupId": "@group"}, "exactly one of planId and planGroupId"),
         ({"endDate": JULY}, "endDate.*after startDate"),

@@ -61,7 +61,9 @@ def test_a_pending_bill_stands_against_the_date_on_which_it_ends(home):
     run(home)
 
     assert lock(home, "2026-09-29")["version"] == 2
-    with pytest.raises(Invalid, match="billLockDate: '2026-09-30' is not allowed: a day before"):
+    with pytest.raises(
+        Invalid, match="billLockDate: '2026-09-30' is not allowed: it must be a day before"
+    ):
         lock(home, "2026-09-30")
 
 

@@ -342,18 +342,23 @@ def test_a_key_that_is_no_text_is_refused(made, key):
     manifest = made("operational-csv")
     changed(manifest, lambda document: document["files"][0].update(key=key))
 
-    with pytest.raises(Invalid, match=r"_manifest.json: files\[0\]\.key: .* is not allowed: text"):
+    with pytest.raises(
+        Invalid, match=r"_manifest.json: files\[0\]\.key: .* is not allowed: it must be text"
+    ):
         problems(manifest)
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"format": "xml"}, "format: 'xml' is not allowed: one of 'csv', 'jsonl' or 'parquet'"),
+        (
+            {"format": "xml"},
+            "format: 'xml' is not allowed: it must be one of 'csv', 'jsonl' or 'parquet'",
+        ),
         ({"rows": "three"}, "rows: 'three' is not allowed: "),
         ({"bytes": -1}, "bytes: -1 is not allowed: "),
-        ({"files": {}}, "files: {} is not allowed: a list"),
-        ({"files": [5]}, "files\\[0\\]: 5 is not allowed: a map"),
+        ({"files": {}}, "files: {} is not allowed: it must be a list"),
+        ({"files": [5]}, "files\\[0\\]: 5 is not allowed: it must be a map"),
     ],
 )
 def test_what_is_wrong_in_a_manifest_is_named(made, change, sentence):
@@ -369,15 +374,24 @@ def test_what_is_wrong_in_a_manifest_is_named(made, change, sentence):
     [
         ({"rows": None}, "files\\[0\\]\\.rows: null"),
         ({"sha256": "abc"}, "files\\[0\\]\\.sha256: 'abc'"),
-        ({"sums": []}, "files\\[0\\]\\.sums: \\[\\] is not allowed: a map"),
-        ({"sums": {"x": "1,5"}}, "files\\[0\\]\\.sums\\.x: '1,5' is not allowed: sums as text"),
+        ({"sums": []}, "files\\[0\\]\\.sums: \\[\\] is not allowed: it must be a map"),
+        (
+            {"sums": {"x": "1,5"}},
+            "files\\[0\\]\\.sums\\.x: '1,5' is not allowed: it must be sums as text",
+        ),
         ({"sums": {"x": "1e999999999"}}, "files\\[0\\]\\.sums\\.x: '1e999999999' is not allowed"),
-        ({"sums": {"x": {"EUR": "NaN"}}}, "files\\[0\\]\\.sums\\.x: .* is not allowed: sums as"),
+        (
+            {"sums": {"x": {"EUR": "NaN"}}},
+            "files\\[0\\]\\.sums\\.x: .* is not allowed: it must be sums as",
+        ),
         (
             {"columns": [{"name": "x", "type": "money"}]},
-            "columns\\[0\\]: .* is not allowed: a column",
+            "columns\\[0\\]: .* is not allowed: it must be a column",
         ),
-        ({"columns": [5]}, "columns\\[0\\]: 5 is not allowed: a column: its name, and its type"),
+        (
+            {"columns": [5]},
+            "columns\\[0\\]: 5 is not allowed: it must be a column: its name, and its type",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_of_a_manifest_is_named(made, change, sentence):
@@ -393,8 +407,8 @@ def test_what_is_wrong_with_a_file_of_a_manifest_is_named(made, change, sentence
     [
         ("", "JSON: "),
         ("{", "JSON: "),
-        ("[]", r"\[\] is not allowed: a JSON object"),
-        ("null", "null is not allowed: a JSON object"),
+        ("[]", r"\[\] is not allowed: it must be a JSON object"),
+        ("null", "null is not allowed: it must be a JSON object"),
         ("{}", "format is required; "),
     ],
 )
@@ -412,17 +426,17 @@ def test_what_is_no_manifest_is_told_by_its_name(tmp_path, content, sentence):
         (
             "csv",
             (b"12.34", b"twelve"),
-            "row 1: subtotal: 'twelve' is not allowed: a number",
+            "row 1: subtotal: 'twelve' is not allowed: it must be a number",
         ),
         ("jsonl", (b"12.34", b'"twelve"'), "row 1: subtotal: 'twelve' is not allowed"),
         (
             "csv",
             (b"12.34", b"1e99999999"),
-            "row 1: subtotal: '1e99999999' is not allowed: a number",
+            "row 1: subtotal: '1e99999999' is not allowed: it must be a number",
         ),
-        ("jsonl", (b"12.34", b"{}"), "row 1: subtotal: {} is not allowed: a number"),
-        ("jsonl", (b"\n", b"\n[1]\n"), "row 2: [1] is not allowed: a JSON object"),
-        ("jsonl", (b"\n", b"\n{\n"), "row 2: '{\\n' is not allowed: JSON: "),
+        ("jsonl", (b"12.34", b"{}"), "row 1: subtotal: {} is not allowed: it must be a number"),
+        ("jsonl", (b"\n", b"\n[1]\n"), "row 2: [1] is not allowed: it must be a JSON object"),
+        ("jsonl", (b"\n", b"\n{\n"), "row 2: '{\\n' is not allowed: it must be JSON: "),
         ("csv", (b"\n", b"\n1,2\n"), "cells, not 2"),
     ],
 )

@@ -618,7 +618,7 @@ def test_a_field_that_comes_back_in_other_letters_is_refused_by_name(home):
     receipt = home.ingest("b.csv", HEADER.replace("region", "Region") + csv_row("u2"))
 
     assert receipt.status == "failed"
-    assert "'where.Region' is not allowed: written as 'where.region'" in receipt.detail
+    assert "'where.Region' is not allowed: it must be written as 'where.region'" in receipt.detail
 
 
 # --- mappings

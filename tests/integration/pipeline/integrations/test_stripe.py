@@ -206,14 +206,14 @@ def test_without_the_right_key_nothing_is_made(home, stripe, credentials, status
         (
             "STRIPE",
             "sk_test_4eC39",
-            r"'sk_test_\*\*\*' .* mode of STRIPE; this one is of STRIPE_TEST",
+            r"'sk_test_\*\*\*' .* a key for STRIPE_TEST; give one for STRIPE",
         ),
         (
             "stripe",
             "rk_test_4eC39",
-            r"'rk_test_\*\*\*' .* mode of STRIPE; this one is of STRIPE_TEST",
+            r"'rk_test_\*\*\*' .* a key for STRIPE_TEST; give one for STRIPE",
         ),
-        ("STRIPE_TEST", "sk_live_4eC39", r"mode of STRIPE_TEST; this one is of STRIPE"),
+        ("STRIPE_TEST", "sk_live_4eC39", r"a key for STRIPE; give one for STRIPE_TEST"),
         ("STRIPE", "pk_live_4eC39", "a secret key"),
         ("STRIPE_TEST", "whsec_4eC39", "a secret key"),
     ],

@@ -139,23 +139,47 @@ def test_rows_are_added_and_replace_those_of_the_same_key(table, kind, text):
 @pytest.mark.parametrize(
     ("kind", "text", "told"),
     [
-        (CSV, "country,rate\nUS,2\nDE,much\n", "row 3.rate: 'much' is not allowed: a number"),
-        (CSV, "country,rate\nUS,2\nUS,3\n", "row 3: 'US' is not allowed: a key of its own"),
+        (
+            CSV,
+            "country,rate\nUS,2\nDE,much\n",
+            "row 3.rate: 'much' is not allowed: it must be a number",
+        ),
+        (
+            CSV,
+            "country,rate\nUS,2\nUS,3\n",
+            "row 3: 'US' is not allowed: it must be a key of its own",
+        ),
         (CSV, "country,rate\nUS,2\n,3\n", "row 3.country is required"),
-        (CSV, "country,rate\nUS,2\nDE\n", "row 3: ['DE'] is not allowed: as many columns"),
+        (
+            CSV,
+            "country,rate\nUS,2\nDE\n",
+            "row 3: ['DE'] is not allowed: it must have as many columns",
+        ),
         (CSV, "country,rate\nUS,1e30\n", "row 2.rate: "),
         (CSV, 'country,note\n"U\nS",\n\n,3\n', "row 5.country is required"),
-        (CSV, "country,size\nUS,2\n", "header: 'size' is not allowed: one of country, rate, note"),
+        (
+            CSV,
+            "country,size\nUS,2\n",
+            "header: 'size' is not allowed: it must be one of country, rate, note",
+        ),
         (CSV, "country,rate,rate\nUS,2,3\n", "header: 'rate'"),
         (CSV, "rate\n2\n", "country is missing"),
         (CSV, "\n", "country is missing"),
         (CSV, 'country,rate\nUS,"2\n', "CSV: "),
         (CSV, b"country,rate\n\xff,2\n", "UTF-8: "),
         (CSV, "country,note\nUS,a\x00b\n", "row 2.note: "),
-        (JSONL, '{"country":"US","rate":"2"}', "row 1.rate: '2' is not allowed: a number"),
-        (JSONL, '{"country":"US"}\n["DE"]', "row 2: ['DE'] is not allowed: a map of fields"),
+        (
+            JSONL,
+            '{"country":"US","rate":"2"}',
+            "row 1.rate: '2' is not allowed: it must be a number",
+        ),
+        (
+            JSONL,
+            '{"country":"US"}\n["DE"]',
+            "row 2: ['DE'] is not allowed: it must be a map of fields",
+        ),
         (JSONL, '{"country":"US"}\n{"country":', "row 2: "),
-        (JSONL, '{"country":"US","size":2}', "row 1.size: 2 is not allowed: one of"),
+        (JSONL, '{"country":"US","size":2}', "row 1.size: 2 is not allowed: it must be one of"),
         (JSONL, "[" * 5000, "row 1: "),
     ],
 )
@@ -343,7 +367,7 @@ def test_a_row_that_is_for_more_memory_than_rows_have_fails_the_file(table, kind
 
     found = table.job(job)
     assert found["status"] == "FAILED"
-    assert "records of at most 1048576 characters" in found["failureReason"]
+    assert "at most 1048576 characters" in found["failureReason"]
 
 
 def test_many_rows_of_lines_are_no_large_record(table):

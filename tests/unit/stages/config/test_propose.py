@@ -31,19 +31,19 @@ def refused(content, before=None):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ([], "a.yaml: [] is not allowed: a map such as `accounts: [...]`"),
-        ("accounts", "a.yaml: 'accounts' is not allowed: a map such as `accounts: [...]`"),
+        ([], "a.yaml: [] is not allowed: it must be a map such as `accounts: [...]`"),
+        ("accounts", "a.yaml: 'accounts' is not allowed: it must be a map such as `accounts: [...]`"),
         ({"acounts": []}, "a.yaml: acounts is unknown: did you mean 'accounts'?"),
-        ({"accounts": {}}, "a.yaml: accounts: {} is not allowed: a list"),
-        ({"accounts": ["acme"]}, "a.yaml: accounts[0]: 'acme' is not allowed: a map of fields"),
-        ({"organizationConfig": []}, "a.yaml: organizationConfig: [] is not allowed: a map of fields"),
-        ({"accounts": [ACME, ACME]}, "a.yaml: accounts[1].code: 'acme' is not allowed: an entity that is there once; a.yaml: accounts[0] is the same one"),
-        ({"accounts": [{**ACME, "id": 5}]}, "a.yaml: accounts[0].id: 5 is not allowed: text of 1 to 80 characters"),
+        ({"accounts": {}}, "a.yaml: accounts: {} is not allowed: it must be a list"),
+        ({"accounts": ["acme"]}, "a.yaml: accounts[0]: 'acme' is not allowed: it must be a map of fields"),
+        ({"organizationConfig": []}, "a.yaml: organizationConfig: [] is not allowed: it must be a map of fields"),
+        ({"accounts": [ACME, ACME]}, "a.yaml: accounts[1].code: 'acme' is not allowed: a.yaml: accounts[0] is the same entity; keep one of both"),
+        ({"accounts": [{**ACME, "id": 5}]}, "a.yaml: accounts[0].id: 5 is not allowed: it must be text of 1 to 80 characters"),
         ({"accounts": [{**ACME, "code": None}]}, "a.yaml: accounts[0].code is required"),
-        ({"accounts": [{**ACME, "code": 5}]}, "a.yaml: accounts[0].code: 5 is not allowed: text (in quotes, if it looks like something else)"),
-        ({"planTemplates": [TEMPLATE | {"productId": 5}]}, "a.yaml: planTemplates[0].productId: 5 is not allowed: text"),
+        ({"accounts": [{**ACME, "code": 5}]}, "a.yaml: accounts[0].code: 5 is not allowed: it must be text (in quotes, if it looks like something else)"),
+        ({"planTemplates": [TEMPLATE | {"productId": 5}]}, "a.yaml: planTemplates[0].productId: 5 is not allowed: it must be text"),
         ({"currencies": [{"name": "Euro"}]}, "a.yaml: currencies[0].code is required"),
-        ({"accounts": [ACME], "accountPlans": [{**PLAN, "accountId": "acm"}]}, "a.yaml: accountPlans[0].accountId: 'acm' is not allowed: the id or the code of an existing Account (is it 'acme'?)"),
+        ({"accounts": [ACME], "accountPlans": [{**PLAN, "accountId": "acm"}]}, "a.yaml: accountPlans[0].accountId: 'acm' is not allowed: it must be the id or the code of an existing Account (is it 'acme'?)"),
     ],
 )  # fmt: skip
 def test_what_is_no_configuration_is_refused_with_its_place(content, sentence):
@@ -71,7 +71,7 @@ def test_the_first_problems_of_all_files_are_told_together():
 
     assert str(caught.value) == (
         "2 problems: b.yaml: products[0].name is required;"
-        " a.yaml: accounts[0].emailAddress: 'x' is not allowed: an e-mail address"
+        " a.yaml: accounts[0].emailAddress: 'x' is not allowed: it must be an e-mail address"
     )
 
 
@@ -211,7 +211,7 @@ def test_names_that_mean_nothing_are_refused_all_at_once_with_the_one_that_may_b
 def test_a_name_that_is_like_no_other_is_told_which_there_are():
     content = {"meterGroups": [{"name": "Traffic", "qqq": 1}]}
 
-    assert "meterGroups[0].qqq is unknown: one of name" in refused(content)
+    assert "meterGroups[0].qqq is unknown: it must be one of name" in refused(content)
 
 
 def test_names_that_mean_nothing_are_only_reported_where_they_are_allowed():

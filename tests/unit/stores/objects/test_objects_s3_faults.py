@@ -276,7 +276,9 @@ def test_a_bucket_in_another_region_is_followed(world, network, key, large):
 
 def test_a_bucket_that_cannot_be_followed_is_told_with_its_region(world, network, key):
     network.rule = lambda _: s3_error(301, "PermanentRedirect", x_amz_bucket_region="eu-central-1")
-    with pytest.raises(Invalid, match=r"the bucket is in eu-central-1 \(PermanentRedirect"):
+    with pytest.raises(
+        Invalid, match=r"the bucket is in eu-central-1; set that region \(PermanentRedirect"
+    ):
         world.another().put_bytes(key, b"x", create_only=True)
 
 

@@ -86,7 +86,7 @@ def read_ends(
         else:
             later = _get_version(reader, bill_id, last, versions)
             if later.version == former.version:
-                rule = f"a version with another content than version {first}"
+                rule = f"it must be a version with another content than version {first}"
                 raise Invalid("to", last, f"{rule}; those are {_join_versions(versions)}")
             after = _stored_end(reader, later)
     ends = [_with_credited(stores, org_id, bill_id, each) for each in (before, after)]
@@ -126,7 +126,7 @@ def _resolve(choice: DiffChoice, versions: list[int]) -> tuple[int, int | None]:
         holding = [each for each in versions if each <= last][:-1]
         first = holding[-1] if holding else 0
     if not 0 < first < last:
-        rule = f"a version after {first or newest}; those with a content are {_join_versions(versions)}"
+        rule = f"it must be a version after {first or newest}; those with a content are {_join_versions(versions)}"
         raise Invalid("to", last, rule)
     return first, last
 

@@ -50,8 +50,14 @@ def find_line(lines: Sequence[NamedLine], text: str) -> NamedLine:
         if len(found) == 1:
             return found[0]
         if found:
-            raise Invalid("line", text, f"one of the lines {_list(found)}")
-    raise Invalid("line", text, f"one of the lines {_list(lines)}" if lines else "absent: no lines")
+            raise Invalid("line", text, f"it must be one of the lines {_list(found)}")
+    raise Invalid(
+        "line",
+        text,
+        f"it must be one of the lines {_list(lines)}"
+        if lines
+        else "the bill has no lines; leave it out",
+    )
 
 
 def _list(lines: Sequence[NamedLine]) -> str:

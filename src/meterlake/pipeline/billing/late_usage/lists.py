@@ -80,7 +80,7 @@ def list_page(
         _check_month(period)
     known = [each.value for each in LateUsageStatus]
     if status is not None and status not in known:
-        raise Invalid("status", status, f"one of {', '.join(known)}")
+        raise Invalid("status", status, f"it must be one of {', '.join(known)}")
     chosen = None if status is None else LateUsageStatus(status)
     ids = None if account_id is None else [account_id]
     with stores.state.reading(org_id) as reader:

@@ -93,7 +93,7 @@ class WhatIfChoice:
         """
         found = list(Month.between(self.first.first, self.last.after))
         if not 0 < len(found) <= MONTHS_MAX:
-            rule = f"a month or a range such as 2026-01..2026-12, of at most {MONTHS_MAX} months"
+            rule = f"it must be a month or a range such as 2026-01..2026-12, of at most {MONTHS_MAX} months"
             raise Invalid("months", f"{self.first}..{self.last}", rule)
         return found
 

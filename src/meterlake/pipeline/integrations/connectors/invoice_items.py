@@ -72,7 +72,7 @@ def invoice_items(bill: Mapping[str, Any], split: SplitBy) -> list[InvoiceItem]:
     items = [_item(bill, lines, split) for lines in groups.values()]
     total = minor_units(bill["billTotal"], currency)
     if sum(item.amount for item in items) != total:
-        rule = f"the sum of the lines of the bill: {sum(item.amount for item in items)}"
+        rule = f"it must be the sum of the lines of the bill: {sum(item.amount for item in items)}"
         raise Invalid("billTotal", total, rule)
     return items
 
@@ -88,7 +88,7 @@ def minor_units(amount: Decimal | int, currency: str) -> int:
     # The last digit of a thousandth is not taken.
     step = 10 if currency in _THREE_DECIMAL else 100 if currency in _WHOLE else 1
     if scaled % step != 0:
-        raise Invalid("amount", amount, f"an amount in the smallest unit of {currency}")
+        raise Invalid("amount", amount, f"it must be an amount in the smallest unit of {currency}")
     return int(scaled)
 
 

@@ -31,13 +31,13 @@ def render_json(template: str, values: Mapping[str, Any]) -> bytes:
         text = _render(template, values)
         _check_json(text)
     except _TooLongError:
-        raise Invalid(_FIELD, "…", f"rendered within {SECONDS_MAX:g} seconds") from None
+        raise Invalid(_FIELD, "…", f"it must be rendered within {SECONDS_MAX:g} seconds") from None
     except TemplateError as error:
-        raise Invalid(_FIELD, "…", f"a template that can be rendered: {error}") from None
+        raise Invalid(_FIELD, "…", f"it must be a template that can be rendered: {error}") from None
     except Invalid:
         raise
     except Exception as error:  # noqa: BLE001 - what a template does is its own, and the next try would do the same
-        raise Invalid(_FIELD, "…", f"a template of JSON: {error}") from None
+        raise Invalid(_FIELD, "…", f"it must be a template of JSON: {error}") from None
     return text.encode()
 
 
@@ -45,7 +45,7 @@ def _check_json(text: str) -> None:
     try:
         wire.loads(text)
     except Invalid as error:
-        raise Invalid(_FIELD, "…", f"a template of JSON: {error.args[2]}") from None
+        raise Invalid(_FIELD, "…", f"it must be a template of JSON: {error.args[2]}") from None
 
 
 def _render(template: str, values: Mapping[str, Any]) -> str:
@@ -67,7 +67,7 @@ def _render(template: str, values: Mapping[str, Any]) -> str:
             parts.append(part)
             size += len(part)
             if size > BODY_MAX:
-                raise Invalid(_FIELD, "…", f"at most {BODY_MAX:,} characters of body")
+                raise Invalid(_FIELD, "…", f"it must have at most {BODY_MAX:,} characters of body")
     finally:
         sys.settrace(before)
     return "".join(parts)

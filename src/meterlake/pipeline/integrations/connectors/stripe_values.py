@@ -31,7 +31,7 @@ def list_stripe_values(
 
     name = _TABLES.get(table.lower())
     if name is None:
-        raise Invalid("externalTable", table, "Customer or Product")
+        raise Invalid("externalTable", table, "it must be Customer or Product")
     client = stripe_client(credentials.api_key or "", settings.stripe_url)
     try:
         for each in _pages(client, name):

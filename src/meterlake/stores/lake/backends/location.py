@@ -67,7 +67,9 @@ def _files(settings: Settings, org_id: str, folder: Path) -> DataFiles:
         return FolderFiles(folder / "data")
     scheme, bucket, path = split_url(settings.lake, "lake")
     if scheme == "file":
-        raise Invalid("lake", settings.lake, "a folder without file://, or an s3:// or gs:// URL")
+        raise Invalid(
+            "lake", settings.lake, "it must be a folder without file://, or an s3:// or gs:// URL"
+        )
     prefix = "/".join(filter(None, (path.strip("/"), org_id, "data")))
     checked_key(prefix)
     # boto3 and google-cloud-storage take half a second each to import: only who needs them pays.

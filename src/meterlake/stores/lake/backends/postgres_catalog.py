@@ -321,7 +321,7 @@ def parse_catalog_url(setting: str) -> URL:
         url = None
     if url is None or url.get_backend_name() != "postgresql":
         # The text may hold a password: it is not repeated.
-        raise Invalid("catalog", "***", "postgresql://user@host/database")
+        raise Invalid("catalog", "***", "it must be postgresql://user@host/database")
     return url
 
 
@@ -347,7 +347,7 @@ def check_language(found: str) -> None:
         Invalid: `lc_messages` is of another language.
     """
     if found not in _ENGLISH and not found.startswith("en_"):
-        rule = "C: the catalog's errors are read; ALTER ROLE … SET lc_messages = 'C'"
+        rule = "it must be C, because meterlake reads the errors of the catalog; run ALTER ROLE … SET lc_messages = 'C'"
         raise Invalid("lc_messages of the catalog's server", found, rule)
 
 

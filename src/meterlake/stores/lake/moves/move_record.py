@@ -81,7 +81,7 @@ def read_record(home: Path) -> MoveRecord | None:
             tuple(found["organizations"]),
             bool(found["done"]),
         )
-    raise Invalid("record of a move", str(path), "one that `meterlake move-lake` wrote")
+    raise Invalid("record of a move", str(path), "it must be one that `meterlake move-lake` wrote")
 
 
 def write_record(home: Path, record: MoveRecord) -> None:

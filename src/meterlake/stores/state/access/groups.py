@@ -37,7 +37,7 @@ def add_member(transaction: Transaction, group_id: str, target_id: str, target_t
     if known is not None:
         return known
     if target_type == GROUP and target_id in {group_id, *groups_of(transaction, group_id)}:
-        raise Invalid("targetId", target_id, "a group that does not hold this group")
+        raise Invalid("targetId", target_id, "it must be a group that does not hold this group")
     made = Member(
         transaction.new_id(),
         group_id,

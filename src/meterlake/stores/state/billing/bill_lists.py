@@ -73,7 +73,7 @@ _SORTED: Final[dict[str, ColumnElement[Any]]] = {
     "sequentialInvoiceNumber": func.length(BILL.c.invoice_number),
 }
 _FLAGS: Final = frozenset({(":", "true"), (":", "false")})
-_FLAG_RULE: Final = "one of locked:true, locked:false"
+_FLAG_RULE: Final = "it must be one of locked:true, locked:false"
 _INSTANTS: Final = frozenset({"dtCreated", "dtLastModified"})
 
 
@@ -330,7 +330,7 @@ def _sorted_columns(
         return
     known = (_COLUMNS.keys() - {"ids"}) | _IN_BODY | _SORTED.keys() | {"locked"}
     if name not in known:
-        raise Invalid("sortBy", name, f"one of {', '.join(sorted(known))}")
+        raise Invalid("sortBy", name, f"it must be one of {', '.join(sorted(known))}")
     yield _SORTED[name] if name in _SORTED else _column(name, is_locked)
     if name == "sequentialInvoiceNumber":
         yield BILL.c.invoice_number

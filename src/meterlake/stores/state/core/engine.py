@@ -99,7 +99,7 @@ def parse_url(setting: str) -> URL:
     Raises:
         Invalid: It is not the URL of a database that State can live in.
     """
-    rule = "postgresql://user@host/database"
+    rule = "it must be postgresql://user@host/database"
     try:
         url = make_url(setting)
     except (ArgumentError, ValueError):
@@ -421,5 +421,7 @@ def _upgrade(connection: Connection, found: str | None) -> None:
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found is not None and found not in known:
-        raise Invalid("state", found, f"a revision that this version knows, at most {HEAD}")
+        raise Invalid(
+            "state", found, f"it must be a revision that this version knows, at most {HEAD}"
+        )
     command.upgrade(config, "head")

@@ -79,7 +79,7 @@ def _sortable(kind: type[Entity], name: str) -> ColumnElement[Any]:
         return _ENVELOPE[name]
     known = {field.alias or attribute for attribute, field in kind.model_fields.items()}
     if name not in known:
-        rule = f"one of {', '.join(sorted(known | set(_ENVELOPE)))}"
+        rule = f"it must be one of {', '.join(sorted(known | set(_ENVELOPE)))}"
         raise Invalid("sortBy", name, rule)
     return member_value(ENTITY.c.body, literal(name))
 

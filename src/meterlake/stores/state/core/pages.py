@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from meterlake.model.errors import Invalid
 
 NEXT_TOKEN: Final = "nextToken"  # noqa: S105  # the name of a parameter
-TOKEN_RULE: Final = "the nextToken of the page before"  # noqa: S105
+TOKEN_RULE: Final = "it must be the nextToken of the page before"  # noqa: S105
 _POSITION_MAX: Final = 1_000_000_000
 
 

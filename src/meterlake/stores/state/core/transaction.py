@@ -243,7 +243,7 @@ class Transaction(Reader):
         known = {kind: self._known_ids(kind, ids) for kind, ids in ids_of_kind.items()}
         for row in rows:
             if row["target_id"] not in known[row["target_kind"]]:
-                rule = f"the id of an existing {row['target_kind']}"
+                rule = f"it must be the id of an existing {row['target_kind']}"
                 raise Invalid(row["field"], row["target_id"], rule)
         for key in (key for key in self._unchecked if key[1] not in self._fresh):
             address = {"org": self.org_id, "kind": key[0], "id": key[1]}
@@ -266,7 +266,9 @@ class Transaction(Reader):
             for field, code in values_at(entity, path):
                 named = self.find(kind, code)
                 if named is None:
-                    raise Invalid(field, code, f"the code of an existing {kind.__name__}")
+                    raise Invalid(
+                        field, code, f"it must be the code of an existing {kind.__name__}"
+                    )
                 yield {**base, "field": field, "target_kind": kind.__name__, "target_id": named.id}
 
     def _indexed(self, key: tuple[str, str], entity: Entity) -> Iterator[dict[str, str]]:

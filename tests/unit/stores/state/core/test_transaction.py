@@ -139,7 +139,8 @@ def test_an_id_that_is_taken_is_refused(write):
 
 def test_what_an_entity_refers_to_must_exist_at_the_end(state, org, write, read):
     with pytest.raises(
-        Invalid, match=f"productId: '{NOBODY}' is not allowed: the id of an existing Product"
+        Invalid,
+        match=f"productId: '{NOBODY}' is not allowed: it must be the id of an existing Product",
     ):
         write("create", meter(NOBODY))
     assert read("all", Meter) == []
@@ -151,7 +152,7 @@ def test_what_an_entity_refers_to_must_exist_at_the_end(state, org, write, read)
 
 def test_what_an_entity_names_by_code_must_exist_at_the_end(write):
     with pytest.raises(
-        Invalid, match="currency: 'EUR' is not allowed: the code of an existing Currency"
+        Invalid, match="currency: 'EUR' is not allowed: it must be the code of an existing Currency"
     ):
         write("create", account(currency="EUR"))
 
