@@ -81,6 +81,7 @@ def left_of(billed: BillResult, currencies: Currencies) -> list[Row]:
             "total": currencies.money(each.total, each.currency),
             "would be": currencies.money(*each.would_be),
             "status": each.stored.value,
+            "what differs": each.difference,
         }
         for each in billed.bills
         if each.would_be is not None

@@ -285,9 +285,10 @@ def _show_left(closing: "Closing", options: Options) -> None:
 
     left = closing.outcomes()[ClosingStep.BILL].get("left", ())
     rows = [{"type": "left", **each} for each in left]
-    title = "Approved or locked bills that would come to something else, and stay as they are"
+    title = "Approved or locked bills that would be others now, and stay as they are"
     if rows:
-        options.output.rows(rows, ("!account", "total", "wouldBe=would be", "+!id"), title)
+        columns = (*("!account", "total", "wouldBe=would be", "differs=what differs", "+!id"),)
+        options.output.rows(rows, columns, title)
         options.output.note("To change those that are approved, before they are shown again:")
         options.output.command(f"bill --month {closing.month} --change-approved")
 

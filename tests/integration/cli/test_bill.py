@@ -6,8 +6,10 @@ import re
 import pytest
 
 from meterlake.cli import run
+from meterlake.model.accounts import Account
 from meterlake.model.bill_requests import BillStatus
 from meterlake.stores.state.billing import bills
+from tests.bill_diffs import change
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 
 REFUSED = "the organization has no conversion rate from EUR to USD"
@@ -97,10 +99,31 @@ def test_a_locked_bill_is_shown_as_it_stands_beside_what_it_would_be(tmp_path, c
         out = capsys.readouterr().out
 
     changed = {"status": "APPROVED", "outcome": "locked", "wouldBe": 74.5, "wouldBeCurrency": "USD"}
+    differs = again[0].pop("differs")
     assert again == [made[0] | changed, made[1] | {"outcome": "unchanged"}]
+    assert {"member": "total", "is": "73.5", "wouldBe": "74.5"} in differs
     assert made[0]["total"] == 73.5
     assert re.search(r"acme +2026-10-01 +73.50? USD +74.50? USD +locked", out)
     assert re.search(r"1 locked, 1 unchanged\), 204.50? USD", out)
+
+
+def test_an_approved_bill_that_would_be_due_on_another_day_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with a_home_to_bill(tmp_path) as home:
+        _, made = lines_of(home, capsys, "--month", "2026-09", "--account", "acme")
+        with home.stores.state.transaction(home.org_id, "ann") as transaction:
+            bills.set_status(transaction, made[0]["id"], BillStatus.APPROVED)
+        change(home, Account, "acme", daysBeforeBillDue=14)
+        _, [again] = lines_of(home, capsys, "--month", "2026-09", "--account", "acme")
+        assert run(["bill", "--month", "2026-09", "--home", str(home.stores.home)]) == 0
+        out = capsys.readouterr().out
+
+    assert (again["outcome"], again["total"], again["wouldBe"]) == ("kept", 73.5, 73.5)
+    differs = {"member": "dueDate", "is": "2026-10-31", "wouldBe": "2026-10-15"}
+    assert again["differs"] == [differs]
+    assert "due date 2026-10-31, would be 2026-10-15" in " ".join(out.split())
+    table = [line for line in out.splitlines() if "--home" not in line]
+    assert max(map(len, table)) <= 80, out
 
 
 def billed(home, capsys):

@@ -359,6 +359,7 @@ def test_a_bill_that_was_approved_before_is_left_alone_and_shown_with_both_total
     lines = [loads(line) for line in capsys.readouterr().out.splitlines()]
     [left] = [line for line in lines if line.get("type") == "left"]
     assert (left["account"], left["total"], left["wouldBe"]) == ("acme", "20.00 USD", "25.00 USD")
+    assert left["differs"] == ""
     assert run(["close-month", MONTH, "--home", str(home)]) == 0
     assert "--change-approved" in capsys.readouterr().out
     assert run(["bill", "--month", MONTH, "--change-approved", "--home", str(home)]) == 0

@@ -117,8 +117,9 @@ def bill(
     of that date. With a frequency alone, the bills that end the periods which are open today.
 
     Doing it again changes nothing. A PENDING bill that comes out differently is at its next version;
-    an approved or a locked one is left as it is, and listed with what it would be. With --json every
-    line has a `type`: bill, unpriced, failure, noBill; and with --month and --approve, open.
+    an approved or a locked one is left as it is, and listed with what it would be and what differs.
+    With --json every line has a `type`: bill, unpriced, failure, noBill; and with --month and
+    --approve, open.
 
     With --approve nothing is calculated: the bills of the month or the date are approved that this
     command has shown as they are. One that was changed since, or never shown, waits.

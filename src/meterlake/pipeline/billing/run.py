@@ -14,6 +14,7 @@ from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import mark_step
+from meterlake.model.left_bill import LeftDifference, describe_left
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.packed_list import PackedList
 from meterlake.model.period import Month
@@ -76,6 +77,7 @@ class Billed:
 
     Attributes:
         would_be: What it would come to; None if it is what was calculated.
+        differs: What of it would be otherwise then.
     """
 
     bill_id: str
@@ -89,6 +91,13 @@ class Billed:
     status: BillStatus
     version: int = 0
     would_be: CalculatedTotal | None = None
+    differs: tuple[LeftDifference, ...] = ()
+
+    @property
+    def difference(self) -> str:
+        """What would be otherwise, as people read it beside both totals."""
+        has_totals = self.would_be not in {None, (self.total, self.currency)}
+        return describe_left(self.differs, has_totals=has_totals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +482,7 @@ def _to_billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
         status=outcome.status,
         version=outcome.version,
         would_be=outcome.would_be,
+        differs=outcome.differs,
     )
 
 

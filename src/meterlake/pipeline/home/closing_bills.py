@@ -253,7 +253,10 @@ class _MonthBills:
     def digest(self) -> str:
         """Tells bills and quantities apart that somebody would decide differently about."""
         lines = [f"{each.id} {each.content_version} {each.total:f}" for each in self.stored]
-        lines += [f"{each['id']} {each['total']} {each['wouldBe']}" for each in self._left()]
+        lines += [
+            f"{each['id']} {each['total']} {each['wouldBe']}{each['differs']}"
+            for each in self._left()
+        ]
         lines.append(str(self.quantities.run_id))
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -276,13 +279,14 @@ class _MonthBills:
         }
 
     def _left(self) -> list[dict[str, Any]]:
-        """The approved and locked bills that would be others now, with both totals."""
+        """The approved and locked bills that would be others now, with both totals and what differs."""
         return [
             {
                 "id": each.bill_id,
                 "account": each.account_code,
                 "total": self.currencies.money(each.total, each.currency),
                 "wouldBe": self.currencies.money(*each.would_be),
+                "differs": each.difference,
             }
             for each in self.result.bills
             if each.would_be is not None

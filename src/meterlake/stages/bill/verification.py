@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 from meterlake.model import wire
 from meterlake.model.bill_verification import SHOWN_MAX, BillDifference, DifferenceSubject
 from meterlake.model.ids import derived_id
+from meterlake.model.member_differences import differing_members
 
-# Members of the wire that are not there on one of the sides.
-_ABSENT: Final = object()
 _VERSIONS: Final = "versions."
 
 
@@ -104,7 +103,7 @@ class _Comparison:
         except ValueError:
             yield "", stored, calculated
             return
-        found = list(_differing_members(*sides))
+        found = list(differing_members(*sides))
         if not found and self.is_same_code:
             # The values are the same, and written in another way.
             found = [("", stored, calculated)]
@@ -123,28 +122,6 @@ class _Comparison:
             bill_id=self.stored.id,
             line_id=line_id,
         )
-
-
-def _differing_members(
-    stored: Any, calculated: Any, path: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """The members that differ, by their paths: `usagePerPricingBand[1].bandSubtotal`."""
-    if isinstance(stored, dict) and isinstance(calculated, dict):
-        for name in dict.fromkeys((*stored, *calculated)):
-            sides = stored.get(name, _ABSENT), calculated.get(name, _ABSENT)
-            yield from _differing_members(*sides, f"{path}.{name}" if path else name)
-    elif isinstance(stored, list) and isinstance(calculated, list):
-        if len(stored) != len(calculated):
-            yield path, stored, calculated
-            return
-        for number, sides in enumerate(zip(stored, calculated, strict=True)):
-            yield from _differing_members(*sides, f"{path}[{number}]")
-    elif stored != calculated:
-        yield path, _present(stored), _present(calculated)
-
-
-def _present(value: Any) -> Any:
-    return None if value is _ABSENT else value
 
 
 def _are_equal(stored: str, calculated: str) -> bool:

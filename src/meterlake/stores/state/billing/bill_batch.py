@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_
 from meterlake.model import wire
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.ledger import BillRank, Posting
+from meterlake.model.left_bill import LeftDifference, left_differences
 from meterlake.model.money import plain
 from meterlake.model.organization import PERIOD_SETTINGS
 from meterlake.model.pricing import BillingFrequency
@@ -83,6 +84,7 @@ class BatchedBill:
         total: What it comes to, with the lines that people put on it.
         lines: How many lines that are.
         would_be: What it would come to; None if it is what was calculated.
+        differs: What of it would be otherwise then.
         billed_by: The bill that has the same charges: one is consolidated, the other is not.
     """
 
@@ -95,6 +97,7 @@ class BatchedBill:
     lines: int
     version: int = 0
     would_be: CalculatedTotal | None = None
+    differs: tuple[LeftDifference, ...] = ()
     billed_by: str | None = None
 
 
@@ -334,7 +337,7 @@ class _Chunk:
         kept = self.run.keep_approved and status is BillStatus.APPROVED
         if not same and (locked or kept):
             why = BillOutcome.LOCKED if locked else BillOutcome.KEPT
-            return self._leave(bill, row, why, len(lines.get(row.id, ())))
+            return self._leave(bill, row, why, lines.get(row.id, []), draws=bool(changed))
         if same and (locked or self.status in {status, BillStatus.PENDING}):
             if not locked:
                 self._note_unchanged(bill, row)
@@ -375,13 +378,21 @@ class _Chunk:
         return BatchedBill(bill_id, bill.key.account_id, stored, status, *shown)
 
     def _leave(
-        self, bill: BillColumns, row: Row[Any], stored: BillOutcome, lines: int
+        self,
+        bill: BillColumns,
+        row: Row[Any],
+        stored: BillOutcome,
+        lines: list[tuple[str, str]],
+        *,
+        draws: bool,
     ) -> BatchedBill:
         """A bill that stands as it was, although it came out as another one."""
+        shown = {name: getattr(row, name) for name in bill.shown}
         return BatchedBill(
             *(row.id, bill.key.account_id, stored, BillStatus(row.status)),
-            *(Decimal(row.total), row.currency, lines, row.version),
+            *(Decimal(row.total), row.currency, len(lines), row.version),
             would_be=CalculatedTotal(bill.total, bill.shown["currency"]),
+            differs=left_differences(shown, bill.shown, (lines, bill.lines), draws=draws),
         )
 
     def _create(self, bill: BillColumns) -> BatchedBill:
