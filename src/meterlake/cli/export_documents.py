@@ -48,7 +48,7 @@ _EVERY: Final = re.compile(r"(?:([0-9]{1,9}) )?(minute|hour|day)s?")
 _NO_FOLDER: Final = re.compile(r"$|(?:s3|gs|file):(?!//)")
 # What is of a month, and not as of now.
 _DATED: Final = frozenset(each.name for each in (MEASUREMENTS, QUANTITIES, BILLS, LINES, FOCUS))
-_FIELD: Final = "it must be a meter and one of its fields, such as egress.region"
+_FIELD: Final = "a meter and one of its fields, such as egress.region"
 K = TypeVar("K", bound=Entity)
 
 
@@ -377,7 +377,7 @@ class _Named:
         meter = reader.find(Meter, code) if dot else None
         category = meter.entity.category(field) if meter else None
         if meter is None or category is None:
-            raise Invalid(self.option, self.text, _FIELD)
+            raise Invalid(self.option, self.text, f"it must be {_FIELD}")
         if self.meters and meter.id not in self.meters:
             raise Invalid(
                 self.option, self.text, f"it must be a field of a meter that {self.other} names"

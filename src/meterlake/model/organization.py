@@ -207,7 +207,7 @@ class CustomFields(Entity):
         kinds = {field.alias or name: name for name, field in cls.model_fields.items()}
         for member in document:
             if member not in {*kinds, *kinds.values(), *_ENVELOPE}:
-                rule = f"one of {', '.join(kinds)}; other kinds have no fields of the organization"
+                rule = f"it must be one of {', '.join(kinds)}; other kinds have no fields of the organization"
                 context = {"member": member, "rule": rule}
                 raise PydanticCustomError("unknown_member", "{rule}", context)
         return document

@@ -152,13 +152,13 @@ def test_organizations_are_approved_one_by_one(home, capsys):
     [
         (
             (*SEPTEMBER, "--approve", "--change-approved"),
-            "--change-approved: 'true' is not allowed",
+            "--change-approved is not allowed here",
         ),
         (
             ("--recalculate", "x", "--approve"),
             "--approve is not allowed here: leave it out when you give",
         ),
-        (("--recalculate", "x", "--change-approved"), "--change-approved: 'true' is not allowed"),
+        (("--recalculate", "x", "--change-approved"), "--change-approved is not allowed here"),
         (("--frequency", "monthly", "--approve"), "give it with --month or --date"),
     ],
 )

@@ -214,7 +214,7 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
         ("destinations create local x --bucket abc --prefix a//b", "--prefix: 'a//b' is not"),
         (
             "destinations create local x --bucket=-abc",
-            "--bucket: '-abc' is not allowed: it must be letters",
+            "--bucket: '-abc' is not allowed: it must be made of letters",
         ),
     ],
 )

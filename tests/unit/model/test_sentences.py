@@ -38,10 +38,8 @@ def rules_of(path):
         for node in ast.walk(function):
             if isinstance(node, ast.Call):
                 called = getattr(node.func, "id", "")
-                if called == "Invalid":
+                if called in {"Invalid", "PydanticCustomError"}:
                     rules = node.args[2:3]
-                elif called == "PydanticCustomError" and isinstance(node.args[2], ast.Dict):
-                    rules = node.args[2].values[:1]
                 else:
                     rules = node.args[:1] if called in {"_rule_error", "_refusal"} else []
                 for rule in rules:
@@ -64,9 +62,12 @@ def texts_of(node, names):
         yield from (*texts_of(node.body, names), *texts_of(node.orelse, names))
     elif isinstance(node, ast.BinOp):
         yield from texts_of(node.left, names)
+    elif isinstance(node, ast.Dict):
+        yield from texts_of(node.values[-1], names)
     elif isinstance(node, ast.Name):
         for each in names.get(node.id, ()):
-            yield from texts_of(each, {})
+            # A dictionary names its rule in turn.
+            yield from texts_of(each, names if isinstance(each, ast.Dict) else {})
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.JoinedStr):
