@@ -48,8 +48,10 @@ def add(
     from meterlake.stores.state.ingest.inboxes import Afterwards
 
     with options.open() as (stores, organization):
-        inbox = add_inbox(stores, organization.id, url, Afterwards(afterwards))
-    options.output.record({"url": inbox.url, "afterwards": inbox.afterwards.value})
+        author = options.author(stores, organization.id)
+        inbox = add_inbox(stores, organization.id, url, Afterwards(afterwards), author)
+    shown = {"url": inbox.url, "afterwards": inbox.afterwards.value, "author": inbox.author}
+    options.output.record(shown)
 
 
 def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:
@@ -71,18 +73,26 @@ def show(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake inbox list`
     """
+    from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.stores.state.ingest.inboxes import Inboxes
 
     with options.open() as (stores, organization):
         inboxes = Inboxes(stores.state)
         found = [(inbox, inboxes.recent(inbox, _CLAIMS)) for inbox in inboxes.all(organization.id)]
+        authors = [inbox.author for inbox, _ in found if inbox.author]
+        names = {} if options.json else names_of_authors(stores, organization.id, authors)
     for inbox, claims in found:
-        head = {"url": inbox.url, "afterwards": inbox.afterwards.value}
+        head = {
+            "url": inbox.url,
+            "afterwards": inbox.afterwards.value,
+            "author": names.get(inbox.author or "", inbox.author),
+        }
         rows = [_row(claim) for claim in claims]
         if options.json:
             options.output.line({**head, "objects": rows})
         else:
-            options.output.note(f"{inbox.url} ({inbox.afterwards.value})")
+            added = f", by {head['author']}" if head["author"] else ""
+            options.output.note(f"{inbox.url} ({inbox.afterwards.value}{added})")
             options.output.rows(rows, _SHOWN)
     if not found:
         options.output.note("There is no inbox; `meterlake inbox add URL` makes one.")

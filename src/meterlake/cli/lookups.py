@@ -46,7 +46,8 @@ def load(
 
     wanted = LookupLoad(code, file, revision, publish)
     with options.open() as (stores, organization):
-        done = load_lookup(stores, organization.id, user_name(), wanted)
+        author = options.author(stores, organization.id, user_name())
+        done = load_lookup(stores, organization.id, author, wanted)
     _report(done, options)
     if not publish and not options.json:
         options.output.note(f"Publish it: `meterlake lookup publish {code}`")
@@ -64,7 +65,8 @@ def publish(code: str, /, *, revision: Text = None, options: Options = NO_OPTION
     from meterlake.pipeline.ingest.lookup_load import publish_lookup
 
     with options.open() as (stores, organization):
-        done = publish_lookup(stores, organization.id, user_name(), code, revision)
+        author = options.author(stores, organization.id, user_name())
+        done = publish_lookup(stores, organization.id, author, code, revision)
     _report(done, options)
 
 

@@ -89,8 +89,8 @@ class Options(HomeOptions):
 
     Attributes:
         org: Code or id of the organization; not needed when the home has only one.
-        as_: The person of the organization who gives the command, by e-mail address, id, or first and
-            last name: approvals, versions and backfills are theirs.
+        as_: Who of the organization gives the command: a person by e-mail address, id, or first and
+            last name, or a service user by id or name. Approvals, versions and backfills are theirs.
     """
 
     org: Annotated[str | None, Parameter(show_default=False)] = None

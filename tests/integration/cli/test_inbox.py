@@ -25,7 +25,7 @@ def test_an_inbox_from_its_making_to_its_end(home, capsys):
     (home / "a.csv").write_text(HEADER + csv_row("u1") + csv_row("u2", "no number"))
 
     assert run(["inbox", "add", f"{home}/", "--json"]) == 0
-    assert lines(capsys) == [{"url": str(home), "afterwards": "move"}]
+    assert lines(capsys) == [{"url": str(home), "afterwards": "move", "author": "cli"}]
     assert run(["inbox", "poll", "--json"]) == 0
     [receipt] = lines(capsys)
     assert (receipt["name"], receipt["accepted"], receipt["rejected"]) == ("a.csv", 1, 1)

@@ -111,4 +111,4 @@ def test_a_name_of_several_people_asks_for_the_address(home, command):
     code, _, err = command("status", "--as", "Ada Lovelace")
 
     assert code == 1
-    assert "it is that of ada@example.com, ada@other.example; give the address" in err
+    assert "several users have this name; give one of ada@example.com, ada@other.example" in err

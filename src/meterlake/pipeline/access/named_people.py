@@ -1,15 +1,17 @@
-"""Which person of an organization gives a command, and what people call the authors of changes."""
+"""Who of an organization gives a command, and what people call the authors of changes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from meterlake.model.access import Principal, PrincipalType
+from meterlake.model.access import Principal, PrincipalType, ServiceUser
+from meterlake.model.entity import Record
 from meterlake.model.errors import Forbidden, Invalid, NotFound
 from meterlake.model.period import format_instant
 from meterlake.stores import Stores
 from meterlake.stores.state.access import people
 from meterlake.stores.state.access.people import User
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.reader import Reader
 
 _LISTED_MAX: Final = 10
 # So many ids are looked up at once.
@@ -17,12 +19,13 @@ _PAGE: Final = 200
 
 
 def author_named(stores: Stores, org_id: str, name: str) -> str:
-    """The author of what a person does: as the API writes it.
+    """The author of what a person or a service user does: as the API writes it.
 
     Args:
         stores: The home.
         org_id: The organization.
-        name: The e-mail address, the id, or the first and the last name of one of its users.
+        name: The e-mail address, the id, or the first and the last name of one of its users; or the
+            id or the name of a service user.
 
     Raises:
         NotFound: It has no such user; the message lists some.
@@ -31,14 +34,16 @@ def author_named(stores: Stores, org_id: str, name: str) -> str:
     """
     with stores.state.reading(org_id) as reader:
         found = people.users_named(reader, name)
-        known, more = people.users(reader, Page(_LISTED_MAX)) if not found else ([], None)
-    if not found:
-        listed = ", ".join(each.person.email for each in known) or "none"
-        hint = f"; this organization has: {listed}{', …' if more else ''}"
-        raise NotFound("user", name, hint)
-    if len(found) > 1:
-        listed = ", ".join(each.person.email for each in found[:_LISTED_MAX])
-        raise Invalid("--as", name, f"several users have this name: {listed}; give the address")
+        services = _service_users(reader, name)
+        if not found and not services:
+            raise NotFound("user", name, f"; this organization has: {_list_users(reader)}")
+    if len(found) + len(services) > 1:
+        # Service users may share a name, and their ids tell them apart.
+        known = [each.person.email for each in found] + [each.id for each in services]
+        listed = ", ".join(known[:_LISTED_MAX])
+        raise Invalid("--as", name, f"several users have this name; give one of {listed}")
+    if services:
+        return Principal(PrincipalType.SERVICEUSER, services[0].id, org_id, "").author
     [user] = found
     if user.end_access is not None and not user.has_access(stores.now()):
         ended = format_instant(user.end_access)
@@ -47,29 +52,59 @@ def author_named(stores: Stores, org_id: str, name: str) -> str:
 
 
 def names_of_authors(stores: Stores, org_id: str, authors: Iterable[str]) -> Mapping[str, str]:
-    """The e-mail addresses of those authors that are people of the organization."""
-    ids = {each: person for each in authors if (person := _person_id(each)) is not None}
-    found: dict[str, User] = {}
+    """What people call authors: a person's e-mail address, the name of a service user."""
+    principals = {each: found for each in authors if (found := _principal(each)) is not None}
+    ids = {each: found.id for each, found in principals.items() if found.type is PrincipalType.USER}
+    users: dict[str, User] = {}
     wanted = sorted(set(ids.values()))
     with stores.state.reading(org_id) as reader:
+        services = _names_of_services(reader, principals)
         for start in range(0, len(wanted), _PAGE):
             some, _ = people.users(reader, Page(_PAGE), wanted[start : start + _PAGE])
-            found.update((each.person.id, each) for each in some)
-    return {author: found[id_].person.email for author, id_ in ids.items() if id_ in found}
+            users.update((each.person.id, each) for each in some)
+    return services | {each: users[id_].person.email for each, id_ in ids.items() if id_ in users}
 
 
 def with_names(
     stores: Stores, org_id: str, rows: Iterable[Mapping[str, Any]], member: str
 ) -> list[dict[str, Any]]:
-    """Rows for people: an author who is a person of the organization is an e-mail address."""
+    """Rows for people: an author who is a user of the organization has an address or a name."""
     listed = [dict(each) for each in rows]
     names = names_of_authors(stores, org_id, {str(each.get(member)) for each in listed})
     return [each | {member: names.get(str(each.get(member)), each.get(member))} for each in listed]
 
 
-def _person_id(author: str) -> str | None:
+def _service_users(reader: Reader, name: str) -> list[Record[ServiceUser]]:
+    """The service users of an id or of a name; the id decides if both are there."""
+    known = list(reader.all(ServiceUser))
+    named = [each for each in known if each.entity.name.casefold() == name.strip().casefold()]
+    return [each for each in known if each.id == name] or named
+
+
+def _list_users(reader: Reader) -> str:
+    """Some of the names that can be given."""
+    some, more = people.users(reader, Page(_LISTED_MAX))
+    services = sorted(each.entity.name for each in reader.all(ServiceUser))
+    left = _LISTED_MAX - len(some)
+    names = [*(each.person.email for each in some), *services[:left]]
+    return (", ".join(names) or "none") + (", …" if more or services[left:] else "")
+
+
+def _names_of_services(reader: Reader, principals: Mapping[str, Principal]) -> dict[str, str]:
+    """The names of those authors that are service users of the organization."""
+    ids = {
+        each: found.id
+        for each, found in principals.items()
+        if found.type is PrincipalType.SERVICEUSER
+    }
+    if not ids:
+        return {}
+    names = {each.id: each.entity.name for each in reader.all(ServiceUser)}
+    return {author: names[id_] for author, id_ in ids.items() if id_ in names}
+
+
+def _principal(author: str) -> Principal | None:
     try:
-        principal = Principal.of_author(author, "", "")
+        return Principal.of_author(author, "", "")
     except ValueError:
         return None
-    return principal.id if principal.type is PrincipalType.USER else None

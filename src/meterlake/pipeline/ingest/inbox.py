@@ -49,7 +49,9 @@ _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _NAME_BYTES_MAX: Final = 200
 
 
-def add_inbox(stores: Stores, org_id: str, url: str, afterwards: Afterwards) -> Inbox:
+def add_inbox(
+    stores: Stores, org_id: str, url: str, afterwards: Afterwards, author: str | None = None
+) -> Inbox:
     """Let an organization ingest what is put below a prefix.
 
     Args:
@@ -57,6 +59,7 @@ def add_inbox(stores: Stores, org_id: str, url: str, afterwards: Afterwards) -> 
         org_id: The organization.
         url: `s3://bucket/prefix`, `gs://bucket/prefix`, or a folder.
         afterwards: What becomes of objects that were ingested.
+        author: Who does it.
 
     Raises:
         Invalid: It is no such URL, or it overlaps with another inbox, or its objects cannot be
@@ -77,7 +80,7 @@ def add_inbox(stores: Stores, org_id: str, url: str, afterwards: Afterwards) -> 
         same = (other.org_id, other.url) == (org_id, place)
         if not same and (f"{other.url}/".startswith(f"{place}/") or _within(place, other)):
             raise Invalid("inbox", url, f"it must be no part of another inbox ({other.url})")
-    return inboxes.add(org_id, place, afterwards)
+    return inboxes.add(org_id, place, afterwards, author)
 
 
 def remove_inbox(stores: Stores, org_id: str, url: str) -> None:

@@ -14,6 +14,7 @@ INBOX: Final = Table(
     Column("url", StorableText, nullable=False),
     Column("afterwards", String(20), nullable=False),
     Column("created", InstantText, nullable=False),
+    Column("author", StorableText),
     Index("inbox_org", "org", "created"),
 )
 

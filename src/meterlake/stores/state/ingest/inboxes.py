@@ -58,13 +58,18 @@ _STATUS: Final = {status: claim_status for claim_status, status in _ENDS.items()
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """A prefix of a bucket (or a folder) whose objects one organization ingests."""
+    """A prefix of a bucket (or a folder) whose objects one organization ingests.
+
+    Attributes:
+        author: Who added it, or said last what becomes of its objects; None if nobody knows.
+    """
 
     id: str
     org_id: str
     url: str
     afterwards: Afterwards
     created: datetime
+    author: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +115,14 @@ class Inboxes:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def add(self, org_id: str, url: str, afterwards: Afterwards) -> Inbox:
+    def add(
+        self, org_id: str, url: str, afterwards: Afterwards, author: str | None = None
+    ) -> Inbox:
         """Add an inbox; one that is there already changes what becomes of its objects."""
-        inbox = Inbox(derived_id("inbox", org_id, url), org_id, url, afterwards, self._state.now())
+        id_, now = derived_id("inbox", org_id, url), self._state.now()
+        inbox = Inbox(id_, org_id, url, afterwards, now, author)
         with self._state.writing_home() as connection:
-            values = {"afterwards": afterwards.value}
+            values = {"afterwards": afterwards.value, "author": author}
             statement = update(INBOX).where(INBOX.c.id == inbox.id).values(values)
             if connection.execute(statement).rowcount == 0:
                 row = values | {"id": inbox.id, "org": org_id, "url": url, "created": inbox.created}
@@ -140,7 +148,10 @@ class Inboxes:
             query = query.where(INBOX.c.org == org_id)
         with self._state.reading_home() as connection:
             return [
-                Inbox(row.id, row.org, row.url, Afterwards(row.afterwards), row.created)
+                Inbox(
+                    *(row.id, row.org, row.url, Afterwards(row.afterwards)),
+                    *(row.created, row.author),
+                )
                 for row in connection.execute(query)
             ]
 

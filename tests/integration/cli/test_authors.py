@@ -1,0 +1,192 @@
+"""Every command that writes for somebody writes for whom `--as` or METERLAKE_USER names."""
+
+import getpass
+import json
+import re
+from collections import Counter
+
+import pytest
+from sqlalchemy import select
+
+from meterlake.cli import run
+from meterlake.cli.app import build
+from meterlake.model.access import Principal, PrincipalType, ServiceUser
+from meterlake.stores.state.core.tables import METADATA
+from tests.bills import a_home_to_bill, use
+from tests.integration.cli.test_lookups import CONFIGURATION
+from tests.integration.cli.test_tables_fit import command_of, leaves
+from tests.people import join
+
+MONTH = "2026-09"
+# They read, or print.
+READING = {
+    *("status", "receipts list", "receipts show", "receipts uid", "rejected list", "rejected show"),
+    *("rejected export", "explain quantity", "bill list", "bill show", "bill explain"),
+    *("bill versions", "bill diff", "bill verify", "bill review", "bill what-if", "bill template"),
+    *("bill document", "backfill list", "backfill show", "export destinations list"),
+    *("export destinations check", "export schedules list", "export jobs list"),
+    *("export jobs show", "export jobs download", "export verify", "sql", "events list"),
+    *("events show", "integrations list", "integrations runs", "integrations show"),
+    *("integrations deleted-bills", "inbox list", "lookup list", "check books", "report"),
+    *("config schema", "config export", "mapping check", "aggregation try", "generate"),
+    *("check reconciliation", "check alerts", "settings list", "health"),
+}
+# They work for the home, or do what a worker does by itself: nothing that they write has an author.
+FOR_NOBODY = {
+    *("init", "demo", "settings set", "settings unset", "keys rotate", "move-lake", "shard-lake"),
+    *("serve", "watch", "worker", "deploy", "maintain", "publish", "integrations deliver"),
+    *("ingest", "uploads ingest", "inbox poll", "rejected requeue", "aggregate"),
+    # The job keeps who asked for it; of an inbox nothing is left.
+    *("export jobs cancel", "export jobs retry", "inbox remove"),
+}
+# They need another system: their own modules try them.
+ELSEWHERE = {"webhooks ping", "webhooks replay", "integrations delete"}
+# The others, in an order in which each finds what it is about.
+WRITING = (
+    "config apply {folder}/tables.yaml",
+    "lookup load regions {folder}/regions.csv",
+    "lookup publish regions",
+    "rejected dismiss {rejected} --because test",
+    "rejected reopen {rejected}",
+    "bill --month {month}",
+    "bill --month {month} --approve",
+    "bill statement acme {month} --to {folder}/statement.csv",
+    "backfill start retract --uid 1 --reason twice --id one",
+    "backfill apply one",
+    "backfill revert one",
+    "backfill start retract --uid 1 --reason twice --id two",
+    "backfill drop two",
+    "late --apply",
+    "close-month {month}",
+    "export destinations create local lake --bucket lake",
+    "export destinations update lake --name Lake",
+    "export schedules create usage nightly --every day --period yesterday",
+    "export schedules update nightly --name Nightly",
+    "export schedules disable nightly",
+    "export schedules enable nightly",
+    "export schedules run nightly",
+    "export schedules delete nightly",
+    "export destinations delete lake",
+    "export operational --to {folder}/operational",
+    "export usage --month {month} --to {folder}/usage",
+    "events action {event}",
+    "inbox add {folder}/inbox",
+)
+AUTHOR = re.compile(r"[A-Z]+_[0-9a-f]{8}-[0-9a-f-]{27}")
+# A deletion leaves no row that says who, nor does a month without late usage; of an event, the
+# contract keeps only when somebody saw to it.
+WITHOUT_ROWS = {"export schedules delete", "export destinations delete", "late", "events action"}
+
+
+def test_every_command_says_whether_somebody_writes():
+    known = set(leaves(build()))
+    writing = {command_of(line, known) for line in WRITING}
+
+    assert READING | FOR_NOBODY | ELSEWHERE | writing == known
+    assert len(READING) + len(FOR_NOBODY) + len(ELSEWHERE) + len(writing) == len(known)
+
+
+def authors(home):
+    """How often each author stands in State and in the lake."""
+    found = Counter()
+    with home.stores.state.reading_home() as connection:
+        for row in (
+            row for table in METADATA.sorted_tables for row in connection.execute(select(table))
+        ):
+            for name, value in row._mapping.items():
+                own = name == "author" or name.endswith("_by")
+                # Events and jobs say it within their documents.
+                found.update([value] if own else AUTHOR.findall(str(value)))
+    with home.stores.lake(home.org_id).reader() as connection:
+        for table in ("dismissal", "backfill_step"):
+            rows = connection.execute(f"SELECT author FROM lake.{table}").fetchall()
+            found.update(author for [author] in rows)
+    return found
+
+
+class Commands:
+    """Runs commands in a home, and knows the names of what is there."""
+
+    def __init__(self, home, folder, capsys):
+        self.home, self.folder, self.capsys = home, folder, capsys
+
+    def run(self, line, *more):
+        for name in re.findall(r"\{(\w+)\}", line):
+            line = line.replace(f"{{{name}}}", str(self._value(name)))
+        code = run([*line.split(), "--home", str(self.home.stores.home), *more])
+        told = self.capsys.readouterr()
+        return code, told.out, told.err
+
+    def _value(self, name):
+        if name in {"folder", "month"}:
+            return {"folder": self.folder, "month": MONTH}[name]
+        listing = {"event": "events list", "rejected": "rejected list --status all"}[name]
+        _, out, _ = self.run(listing, "--json")
+        return json.loads(out.splitlines()[0])["id"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "tables.yaml").write_text(CONFIGURATION)
+    (tmp_path / "regions.csv").write_text("region,rate\neu,2\n")
+    (tmp_path / "inbox").mkdir()
+    with a_home_to_bill(tmp_path) as opened:
+        use(opened, ("bad", "acme", "no number"))
+        opened.ada = join(opened.stores.state, opened.org_id)
+        with opened.stores.state.transaction(opened.org_id, "test") as transaction:
+            opened.importer = transaction.create(ServiceUser(name="Importer")).id
+        yield opened
+
+
+def test_everything_that_is_written_has_the_author_who_was_named(
+    home, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("METERLAKE_EXPORT_FOLDER", str(tmp_path))
+    commands = Commands(home, tmp_path, capsys)
+    known = set(leaves(build()))
+    named = {"ada@example.com": f"USER_{home.ada}", "Importer": ""}
+    named["Importer"] = Principal(PrincipalType.SERVICEUSER, home.importer, "", "").author
+
+    for number, line in enumerate(WRITING):
+        name = [*named][number % 2]
+        before = authors(home)
+        code, out, err = commands.run(line, "--as", name)
+        assert code in {0, 1}, (line, err)
+        assert "Error" not in err, (line, err)
+        new = authors(home) - before
+        assert not {"cli", getpass.getuser()} & {*new}, (line, new)
+        assert [*named.values()][1 - number % 2] not in new, (line, new)
+        command = command_of(line, known)
+        # What a backfill keeps beside its rows, its history shows.
+        assert command in WITHOUT_ROWS or new[named[name]] or name in out, (line, new, out, err)
+
+
+def test_a_service_user_is_named_by_its_id_or_its_name(home, tmp_path, capsys, monkeypatch):
+    commands = Commands(home, tmp_path, capsys)
+    author = Principal(PrincipalType.SERVICEUSER, home.importer, "", "").author
+
+    monkeypatch.setenv("METERLAKE_USER", home.importer)
+    code, out, err = commands.run("inbox add {folder}/inbox", "--json")
+    assert (code, json.loads(out)["author"]) == (0, author), err
+    assert "move, by Importer" in commands.run("inbox list")[1]
+    monkeypatch.setenv("METERLAKE_USER", "importer")
+    assert commands.run("bill --month {month} --json")[0] == 0
+    _, out, _ = commands.run("bill show acme {month} --json")
+    assert json.loads(out.splitlines()[0])["createdBy"] == author
+    assert commands.run("bill --month {month} --approve")[0] == 0
+    assert "approved by  Importer" in commands.run("bill show acme {month}")[1]
+
+
+def test_names_of_several_are_asked_for_and_those_of_nobody_listed(home, tmp_path, capsys):
+    commands = Commands(home, tmp_path, capsys)
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        other = transaction.create(ServiceUser(name="importer")).id
+
+    code, _, err = commands.run("status", "--as", "Importer")
+    assert code == 1
+    assert "several users have this name; give one of " in err
+    assert other in err
+    assert (
+        "this organization has: ada@example.com, Administrator, Importer, importer"
+        in (commands.run("status", "--as", "nobody")[2])
+    )
