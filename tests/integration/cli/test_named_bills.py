@@ -191,7 +191,7 @@ def test_an_account_with_several_bills_in_a_month_is_told_which(
         assert (len(lines) == 1) == (not columns), err
         assert not columns or max(len(line) for line in lines if "`" not in line) <= int(columns)
         told = " ".join(lines)
-        assert "bill: 'acme 2026-09' is not allowed: it is several bills; name one by its" in told
+        assert "bill: 'acme 2026-09' is not allowed: several bills have this name" in told
         assert f"{ids['2026-10-01']} (acme 2026-09, bill date 2026-10-01, " in told
         assert f"{ids['2026-09-15']} (acme 2026-09, bill date 2026-09-15, 15.00 USD)" in told
         assert " and more; `meterlake bill list" in told

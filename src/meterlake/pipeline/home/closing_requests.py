@@ -212,7 +212,7 @@ def run_closing_step(stores: Stores, job_id: str) -> None:
     """
     job = stores.state.jobs.get(job_id)
     if job.kind != KIND:
-        raise Invalid("job", job_id, f"a step of a closing, not {job.kind}")
+        raise Invalid("job", job_id, f"it must be a step of a closing, not {job.kind}")
     with running(stores.state.jobs, stores.state.jobs.take(job_id, None)) as attempt:
         job = attempt.job
         try:
