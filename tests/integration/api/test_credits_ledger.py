@@ -233,6 +233,23 @@ def test_a_credit_of_more_than_the_line_lowers_it_to_nothing(world):
     assert world.total(account, FEBRUARY) == -30
 
 
+def test_a_credit_that_comes_while_its_bill_is_made_lowers_what_is_drawn(world, monkeypatch):
+    account = used(world, 100)
+    world.balance(account, 150)
+    world.bill(account, FEBRUARY)
+    world.use(account, ("2026-01-20", 10))
+
+    def credit_once(step):
+        if step == "bill.made":
+            monkeypatch.undo()
+            credit(world, account, FEBRUARY, 0, 30)
+
+    monkeypatch.setattr(failpoint, "hook", credit_once)
+    world.bill(account, FEBRUARY)
+
+    assert drawn(world, account) == {FEBRUARY: 80}
+
+
 class Race:
     """Two jobs that are at a step together, of which one stores its bills before the other goes on."""
 

@@ -11,20 +11,24 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import update
 
+from meterlake.model import failpoint
 from meterlake.model.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.errors import Invalid
+from meterlake.model.period import Month
 from meterlake.model.pricing import Pricing
 from meterlake.pipeline.billing.balances import Cause, book
+from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.calculation import kept_bills
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs import bill, bill_order
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.core.tables import BILL
 from tests.billing_oracle.worlds import FEATURES, random_world
 from tests.changed_worlds import raise_a_number
 from tests.compared_bills import KINDS
+from tests.sent_bills import home_with_bills
 from tests.stored_worlds import MONTHS, store_world
 
 ALWAYS = DayRange(MONTHS[0].first, MONTHS[-1].after)
@@ -147,3 +151,28 @@ def test_bills_of_which_nothing_changed_are_not_made(tmp_path, monkeypatch):
         after = stored_bills(world)
         assert after == before
         assert {each.job_id for each in after}.isdisjoint(each.job_id for each in before)
+
+
+def test_a_bill_that_is_deleted_while_a_run_leaves_it_as_it_was_is_made_again(
+    tmp_path, monkeypatch
+):
+    with home_with_bills(tmp_path) as home:
+        bill(home.stores, home.org_id, Month(2026, 9))
+        with home.stores.state.reading(home.org_id) as reader:
+            first, *others = bills.of_period(reader)
+
+        def delete_first(step):
+            if step == "bill.made":
+                monkeypatch.undo()
+                delete_bill(home.stores, home.org_id, "ann", first.id)
+
+        monkeypatch.setattr(failpoint, "hook", delete_first)
+        bill(home.stores, home.org_id, Month(2026, 9))
+        with home.stores.state.reading(home.org_id) as reader:
+            found = bills.of_period(reader)
+
+    assert [each.content.total for each in found] == [
+        each.content.total for each in (first, *others)
+    ]
+    assert first.id not in {each.id for each in found}
+    assert {each.id for each in others} <= {each.id for each in found}

@@ -119,6 +119,14 @@ def test_a_bill_that_is_made_again_after_its_late_usage_was_carried_charges_it_o
     assert verify_bills(carried.stores, carried.org_id, VerifyChoice()).differences == ()
 
 
+def test_a_memo_that_is_deleted_with_its_bill_is_carried_anew(carried):
+    delete_bill(carried.stores, carried.org_id, "ann", stored(carried)["acme", OCTOBER].id)
+    schedule(carried)
+
+    assert memos(carried, OCTOBER) == [("DEBIT_MEMO", 5, True)]
+    assert billed(carried) == (BEFORE + 5, 0)
+
+
 def test_what_is_carried_of_a_bill_that_is_deleted_for_good_is_taken_back_at_once(carried):
     deleted = stored(carried)["acme", SEPTEMBER]
     delete_bill(carried.stores, carried.org_id, "ann", deleted.id)
