@@ -98,9 +98,7 @@ class CreditSource:
         )
 
     def holds(self, period: Period) -> bool:
-        """Whether it pays for a whole period; one without a length counts by its start."""
-        if period.start == period.end:
-            return period.start in self.period
+        """Whether it pays for all of a period that has a length."""
         return self.period.start <= period.start and period.end <= self.period.end
 
 
