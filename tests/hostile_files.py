@@ -45,10 +45,10 @@ def parquet(rows: int, columns: Mapping[str, pa.Array], **options: Any) -> bytes
     return file.getvalue()
 
 
-def _zipped(content: bytes) -> bytes:
+def _zipped(content: bytes, name: str = "rows.csv") -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("rows.csv", content)
+        archive.writestr(name, content)
     return file.getvalue()
 
 
@@ -62,6 +62,11 @@ def _accepted(rows: int) -> bytes:
     region = "é" * 1024
     lines = [f"egress,acme,u{n},2026-09-01T00:00:00Z,1,{region}\n" for n in range(rows)]
     return HEADER + "".join(lines).encode()
+
+
+def _zeros(size: int) -> bytes:
+    """What nearly every packer makes very small."""
+    return b"PAR1" + b"\0" * size + b"PAR1"
 
 
 def _footer(length: int) -> bytes:
@@ -133,6 +138,29 @@ SMALL: Final[dict[str, tuple[Callable[[], bytes], str | None]]] = {
     "schema-of-a-million.parquet": (lambda: _many_nodes(1_000_000), "TooLarge"),
     "unclosed.json.gz": (lambda: gzip.compress(b"[" * 200_000), "DamagedFile"),
 }  # fmt: skip
+
+# Those that are small, and would be very much work.
+LABORIOUS: Final[dict[str, Callable[[], bytes]]] = {
+    "rows.parquet": lambda: parquet(300_000, {}),
+    "value-of-100-kB-in-each-row.parquet": SMALL["value-of-100-kB-in-each-row.parquet"][0],
+    "short-lines.csv.gz": lambda: gzip.compress(HEADER + b"x\n" * 300_000),
+    "short-lines.csv.zst": lambda: _zstd(HEADER + b"x\n" * 300_000),
+    "short-lines.ndjson.zip": lambda: _zipped(b"1\n" * 300_000, "rows.ndjson"),
+    "short-elements.json.gz": lambda: gzip.compress(b"[" + b"12," * 300_000 + b"1]"),
+    "zeros.csv.zst": lambda: _zstd(HEADER + b"\0" * (80 << 20)),
+    "zeros.parquet.gz": lambda: gzip.compress(_zeros(180 << 20)),
+    "zeros.parquet.zst": lambda: _zstd(_zeros(80 << 20)),
+    "zeros.parquet.zip": lambda: _zipped(_zeros(180 << 20), "rows.parquet"),
+    "rows.parquet.gz": lambda: gzip.compress(parquet(300_000, {})),
+}  # fmt: skip
+# Those that are as small, and no more work than any file may be.
+MODEST: Final[dict[str, Callable[[], bytes]]] = {
+    "rows.parquet": lambda: parquet(100_000, {}),
+    "rows.parquet.gz": lambda: gzip.compress(parquet(100_000, {})),
+    "rows.parquet.zst": lambda: _zstd(parquet(100_000, {})),
+    "rows.parquet.zip": lambda: _zipped(parquet(100_000, {}), "rows.parquet"),
+    "rows.csv.gz": lambda: gzip.compress(HEADER + _ROW * 100_000),
+}
 
 # Those that take many seconds, as they were found.
 LARGE: Final[dict[str, tuple[Callable[[], bytes], str | None]]] = {

@@ -105,6 +105,14 @@ class Settings(BaseSettings):
     source_bytes: int = Field(
         64 << 30, ge=1 << 10, description="The most that one file may hold, decompressed."
     )
+    source_ratio: int = Field(
+        500,
+        ge=1,
+        description="How many bytes a byte of a packed file may become, beyond 64 MiB.",
+    )
+    source_rows_per_byte: int = Field(
+        2, ge=1, description="How many rows a byte of a file may stand for, beyond 100,000."
+    )
     settle_seconds: int = Field(
         2, ge=0, le=3600, description="A dropped file is taken when it has rested this long."
     )
@@ -416,6 +424,8 @@ _SHARED: Final = {
     SettingScope.SERVICE: (
         "line_bytes",
         "source_bytes",
+        "source_ratio",
+        "source_rows_per_byte",
         "settle_seconds",
         "segment_copies",
         "segment_lost_seconds",

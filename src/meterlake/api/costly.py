@@ -1,5 +1,7 @@
 """COSTLY: operations that take seconds of a processor, or wait for lakes and for other systems.
 
+Each that changes something does it by one piece of work: between two it could be refused.
+
 They run on threads of their own, which organizations share fairly: see `fair_threads`.
 """
 
@@ -42,8 +44,16 @@ COSTLY: Final = frozenset(
         "PostQueryUsageDataDownloadJson",
         "PostUsageDataQuery",
         "QueryUsageSavedQuery",
-        # Other systems, which may be slow or silent.
+        # Very many rows at once.
+        "CopyLookupTableRevisionData",
+        "ReplayWebhook",
+        # Other systems, which may be slow or silent; also servers of names, which somebody chose.
         "CheckExportDestination",
+        "CreateWebhookDestination",
+        "PingWebhook",
+        "PostIntegrationConfig",
+        "UpdateIntegrationConfig",
+        "UpdateWebhookDestination",
         "GetConfigOptionValues",
         "GetExternalMappingOptionsForDestination",
         "GetExternalMappingOptionsForDestinationForCredentialsId",

@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ AT_ONCE = 3
 WAITING = 4
 # Reads of a lake: the one is costly, and stands still while nobody may read that lake.
 COSTLY_READ = "/measurements/rejected"
+WEBHOOKS = "/integrationdestinations/webhooks"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,9 @@ def lake_at_rest(server: Served) -> Iterator[None]:
 
 
 @contextmanager
-def crowd(server: Served) -> Iterator[list["Future[httpx.Response]"]]:
+def crowd(
+    server: Served, method: str = "GET", path: str = COSTLY_READ, body: Any = None
+) -> Iterator[list["Future[httpx.Response]"]]:
     """Very many costly requests of an organization at the same time."""
     with (
         httpx.Client(
@@ -55,7 +59,7 @@ def crowd(server: Served) -> Iterator[list["Future[httpx.Response]"]]:
         ) as client,
         ThreadPoolExecutor(MANY) as pool,
     ):
-        yield [pool.submit(client.get, COSTLY_READ) for _ in range(MANY)]
+        yield [pool.submit(client.request, method, path, json=body) for _ in range(MANY)]
 
 
 def test_a_greedy_organization_holds_up_nobody_else(organizations: tuple[Served, Served]) -> None:
@@ -90,4 +94,58 @@ def test_what_is_costly_is_an_operation_and_changes_nothing() -> None:
     assert BY_ID.keys() >= COSTLY
     writing = {"create", "update", "delete"}
     changes = {each for each in COSTLY if BY_ID[each].action.partition(":")[2] in writing}
-    assert changes <= {"CheckExportDestination"}
+    assert changes - {"CheckExportDestination"} == {
+        *("CopyLookupTableRevisionData", "CreateWebhookDestination", "PingWebhook"),
+        *("PostIntegrationConfig", "ReplayWebhook"),
+        *("UpdateIntegrationConfig", "UpdateWebhookDestination"),
+    }
+
+
+@pytest.mark.parametrize("name", ["create", "ping", "replay"])
+def test_what_waits_for_strangers_holds_up_no_other_organization(
+    organizations: tuple[Served, Served], name: str
+) -> None:
+    """Nothing is timed: nobody can write to State, as if a server of names did not answer."""
+    greedy, small = organizations
+    with greedy.http() as client:
+        made = client.post(WEBHOOKS, json=webhook(name)).json()
+    path, body = {
+        "create": (WEBHOOKS, webhook(f"{name}-2")),
+        "ping": (f"{WEBHOOKS}/{made['id']}/ping", {}),
+        "replay": (f"{WEBHOOKS}/{made['id']}/replay?since=2026-01-01T00:00:00Z", {}),
+    }[name]
+    waiting = AT_ONCE - 1 + WAITING
+    rest = ExitStack()
+    rest.enter_context(greedy.stores.state.writing_home())
+    with small.http() as few, crowd(greedy, "POST", path, body) as sent:
+        with rest:
+            while sum(each.done() for each in sent) < MANY - waiting:
+                left = [each for each in sent if not each.done()]
+                assert wait(left, 60, "FIRST_COMPLETED").done
+            assert few.get("/accounts").status_code == httpx.codes.OK
+            assert few.get(COSTLY_READ).status_code == httpx.codes.OK
+            assert httpx.get(f"{small.url}/readyz").json() == {"status": "ready"}
+            assert sum(each.done() for each in sent) == MANY - waiting
+        statuses = [each.result(60).status_code for each in sent]
+
+    assert statuses.count(httpx.codes.TOO_MANY_REQUESTS) == MANY - waiting
+    # One code can be taken once.
+    taken = 1 if name == "create" else waiting
+    assert statuses.count(httpx.codes.OK) + statuses.count(httpx.codes.CREATED) == taken
+
+
+def webhook(code: str) -> dict[str, Any]:
+    """A webhook to an address, which needs no server of names."""
+    credentials = {
+        "type": "M3TER_SIGNED_REQUEST",
+        "apiKey": "k",
+        "secret": "whsec_" + "c2VjcmV0" * 4,
+    }
+    return {
+        "name": code,
+        "description": code,
+        "code": code,
+        "active": True,
+        "url": "https://93.184.216.34/in",
+        "credentials": credentials,
+    }

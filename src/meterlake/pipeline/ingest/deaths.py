@@ -16,7 +16,7 @@ DEATHS_MAX: Final = 2
 
 
 @contextmanager
-def counting_deaths(home: Path, delivery: Delivery) -> Iterator[None]:
+def counting_deaths(home: Path, org_id: str, delivery: Delivery) -> Iterator[None]:
     """Count whoever dies while the body reads a file of somebody else.
 
     A process reads several files at a time, and only one of them kills it. So a file whose reader
@@ -31,7 +31,7 @@ def counting_deaths(home: Path, delivery: Delivery) -> Iterator[None]:
         return
     folder = home / "reading"
     make_folder(folder, PRIVATE)
-    mark = folder / hashlib.sha256(delivery.id.encode()).hexdigest()[:32]
+    mark = folder / hashlib.sha256(f"{org_id} {delivery.id}".encode()).hexdigest()[:32]
     with ExitStack() as opened:
         died = _deaths(mark)
         if died:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
@@ -32,11 +32,6 @@ from meterlake.stores.files import source_file
 from meterlake.stores.files.durable import disk
 
 Item = TypeVar("Item")
-
-# What a Parquet file that is compressed as a whole may become on disk, whatever its size, or else
-# by its size.
-_UNPACKED_BYTES: Final = 1 << 30
-_UNPACKED_TIMES: Final = 200
 
 
 class Decoder(Protocol):
@@ -67,6 +62,11 @@ class Reading:
     ignored: dict[str, str | None] = field(default_factory=dict)
     # How far it is read, at any time.
     position: source_file.Position = field(default_factory=source_file.Position)
+
+    @property
+    def budget(self) -> source_file.Budget:
+        """How much work it may be."""
+        return source_file.Budget.of(self.path.stat().st_size, self.settings)
 
     @property
     def own_json(self) -> bool:
@@ -252,19 +252,26 @@ def _text(reading: Reading) -> tuple[Decoder, Iterator[Block]]:
         reading.name,
         reading.format.compression,
         settings.block_bytes,
-        settings.source_bytes,
+        reading.budget,
         reading.position,
     )
     if reading.format.format == "csv":
         return _csv(reading, split.utf8_text(raw, reading.name))
     text = split.plain_text(raw, reading.name)
-    match reading.format.format:
-        case "json":
-            return _json(reading), split.ArraySplitter(settings.line_bytes, reading.name).split(
-                text
-            )
-        case _:
-            return _json(reading), split.LineSplitter(settings.line_bytes).split(text)
+    if reading.format.format == "json":
+        blocks = split.ArraySplitter(settings.line_bytes, reading.name).split(text)
+    else:
+        blocks = split.LineSplitter(settings.line_bytes).split(text)
+    return _json(reading), _counted(reading, blocks)
+
+
+def _counted(reading: Reading, blocks: Iterator[Block]) -> Iterator[Block]:
+    """Blocks, until there are too many rows for a file of its size."""
+    budget, rows = reading.budget, 0
+    for block in blocks:
+        rows += block.lines
+        budget.check_rows(rows, reading.name)
+        yield block
 
 
 def _csv(reading: Reading, text: Iterator[bytes]) -> tuple[Decoder, Iterator[Block]]:
@@ -280,7 +287,7 @@ def _csv(reading: Reading, text: Iterator[bytes]) -> tuple[Decoder, Iterator[Blo
     texts = shape.text_columns(columns, reading.mapping)
     decoder = CsvDecoder(reading.name, columns, reading.settings.line_bytes, delimiter, texts)
     splitter = split.LineSplitter(reading.settings.line_bytes, decoder.records, line=2)
-    return decoder, splitter.split(rest)
+    return decoder, _counted(reading, splitter.split(rest))
 
 
 def _note_ignored(reading: Reading, columns: list[str]) -> None:
@@ -322,11 +329,8 @@ def _parquet(reading: Reading) -> Iterator[Decoded]:
     columns = shape.wanted_columns(list(types), reading.mapping)
     _note_ignored(reading, list(types))
     check_types({column: types[column] for column in columns}, reading.name)
-    first, settings = 1, reading.settings
-    budget = source_file.Budget(
-        settings.block_bytes, settings.source_bytes, reading.path.stat().st_size
-    )
-    for batch in source_file.batches(path, reading.name, columns, reading.position, budget):
+    first, position = 1, reading.position
+    for batch in source_file.batches(path, reading.name, columns, position, reading.budget):
         yield decode_batch(batch, first, reading.name)
         first += len(batch)
 
@@ -336,16 +340,13 @@ def _decompress(reading: Reading) -> Path:
     if reading.format.compression is None:
         return reading.path
     target = reading.scratch / "uncompressed.parquet"
-    settings, size = reading.settings, reading.path.stat().st_size
-    # It hardly shrinks, as its pages are compressed already.
-    limit = min(settings.source_bytes, max(_UNPACKED_BYTES, _UNPACKED_TIMES * size))
     with disk(), target.open("wb") as file:
         for chunk in source_file.chunks(
             reading.path,
             reading.name,
             reading.format.compression,
-            settings.block_bytes,
-            limit,
+            reading.settings.block_bytes,
+            reading.budget,
         ):
             file.write(chunk)
     return target

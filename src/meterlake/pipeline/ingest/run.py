@@ -240,7 +240,7 @@ def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -
     reading = _reading(stores, org_id, source, only)
     with lake.sending() as send:
         sent = None if send is None else SentFiles(send)
-        with counting_deaths(stores.home, source.delivery):
+        with counting_deaths(stores.home, org_id, source.delivery):
             staged = stage(reading, receipt, lake, progress, sent.send if sent else None)
         what = _prepare_commit(stores, org_id, reading, receipt, staged)
         return commit(lake, replace(what, names=sent.names if sent else {}))

@@ -270,7 +270,7 @@ def _ingest_file(work: Work) -> Receipt | None:
         upload = work.upload
         delivery = Delivery(upload.id, upload.name, upload.arrived or upload.job.created)
         try:
-            with counting_deaths(work.stores.home, delivery):
+            with counting_deaths(work.stores.home, work.upload.org_id, delivery):
                 run_lookup_job(work)
         except UnreadableSource as error:
             work.finish(JobStatus.FAILED, failure(error.reason, error.detail))

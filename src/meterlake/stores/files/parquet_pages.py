@@ -5,7 +5,7 @@ value that repeats the one before, a page that unpacks to a thousand times its s
 pages say so, and only they: a file's own statistics may say anything.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -113,7 +113,12 @@ class PageSizes:
     """Measures the row groups of a file."""
 
     def __init__(
-        self, file: BinaryIO, table: pq.ParquetFile, columns: Sequence[str], name: str
+        self,
+        file: BinaryIO,
+        table: pq.ParquetFile,
+        columns: Sequence[str],
+        name: str,
+        check: Callable[[int], None],
     ) -> None:
         """Measure some columns of a file.
 
@@ -122,10 +127,13 @@ class PageSizes:
             table: What Arrow knows of it.
             columns: The columns that will be read, with all their members.
             name: Its name, for messages.
+            check: Refuses so many bytes of all pages together.
         """
         self._file = file
         self._metadata = table.metadata
         self._name = name
+        self._check = check
+        self._measured = 0
         wanted = tuple(f"{column}." for column in columns)
         self._columns = [
             number
@@ -164,6 +172,9 @@ class PageSizes:
         value = longest = max(_FIXED_BYTES, fixed)
         try:
             for page in self._pages(chunk):
+                # Before it is looked into: many row groups may have the same pages.
+                self._measured += page.size
+                self._check(self._measured)
                 if page.kind == _DICTIONARY:
                     # It is unpacked here, too: not before its size is known.
                     dictionary = max(dictionary, page.size)

@@ -5,10 +5,12 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from meterlake.model.columns import check_names
@@ -16,6 +18,7 @@ from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Compression, Format, SourceFormat
 from meterlake.model.rejection import Reason
+from meterlake.settings import Settings
 from meterlake.stores.files.parquet_pages import PageSizes, check_footer
 from meterlake.stores.files.zip_file import only_member
 
@@ -59,19 +62,63 @@ class Position:
     bytes: int = 0
 
 
+# What any file may become, however small it is.
+_UNPACKED_BYTES: Final = 64 << 20
+_ROWS: Final = 100_000
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much of a Parquet file may be in memory.
+    """How much work a file may be, by its size as it came: it may be small and mean very much.
 
     Attributes:
-        batch_bytes: Of rows that are decoded at once.
-        limit_bytes: Of all rows, one after the other.
+        batch_bytes: Of rows of a Parquet file that are decoded at once.
+        limit_bytes: Of all that it holds, unpacked, one after the other.
+        limit_rows: How many rows.
         size_bytes: The size of the file as it came.
     """
 
     batch_bytes: int
     limit_bytes: int
+    limit_rows: int
     size_bytes: int
+
+    @classmethod
+    def of(cls, size: int, settings: Settings) -> "Budget":
+        """The budget of a file of some size."""
+        unpacked = _UNPACKED_BYTES + settings.source_ratio * size
+        return cls(
+            settings.block_bytes,
+            min(settings.source_bytes, unpacked),
+            _ROWS + settings.source_rows_per_byte * size,
+            size,
+        )
+
+    def check_bytes(self, size: int, name: str) -> None:
+        """Refuse what becomes too large.
+
+        Raises:
+            UnreadableSource: It holds more bytes than it may.
+        """
+        if size > self.limit_bytes:
+            detail = (
+                f"holds more than {self.limit_bytes} bytes, unpacked, in {self.size_bytes};"
+                " METERLAKE_SOURCE_RATIO and METERLAKE_SOURCE_BYTES say how many it may"
+            )
+            raise UnreadableSource(name, Reason.TOO_LARGE, detail)
+
+    def check_rows(self, rows: int, name: str) -> None:
+        """Refuse what holds too many rows.
+
+        Raises:
+            UnreadableSource: It holds more rows than it may.
+        """
+        if rows > self.limit_rows:
+            detail = (
+                f"holds more than {self.limit_rows} rows in {self.size_bytes} bytes;"
+                " METERLAKE_SOURCE_ROWS_PER_BYTE says how many it may"
+            )
+            raise UnreadableSource(name, Reason.TOO_LARGE, detail)
 
 
 def digest(path: Path) -> tuple[str, int]:
@@ -149,7 +196,8 @@ def _is_header(text: bytes) -> bool:
 
 def _head(path: Path, name: str, compression: Compression | None) -> bytes:
     head = b""
-    for chunk in chunks(path, name, compression, _HEAD_BYTES, _HEAD_BYTES * 2):
+    budget = Budget(_HEAD_BYTES, _HEAD_BYTES * 2, 0, 0)
+    for chunk in chunks(path, name, compression, _HEAD_BYTES, budget):
         head += chunk
         if len(head) >= _HEAD_BYTES:
             break
@@ -173,7 +221,7 @@ def chunks(
     name: str,
     compression: str | None,
     chunk_bytes: int,
-    limit_bytes: int,
+    budget: Budget,
     position: Position | None = None,
 ) -> Iterator[bytes]:
     """Yield a file's contents, decompressed; every checksum is verified up to the last byte.
@@ -183,7 +231,7 @@ def chunks(
         name: Its name, for messages.
         compression: `gzip`, `zstd`, `zip` or None.
         chunk_bytes: The most that is yielded at once.
-        limit_bytes: The most that it may hold in all.
+        budget: The most that it may hold in all.
         position: Is moved as far as the file is read.
 
     Raises:
@@ -196,8 +244,7 @@ def chunks(
         total += len(chunk)
         if position is not None:
             position.bytes = read
-        if total > limit_bytes:
-            raise UnreadableSource(name, Reason.TOO_LARGE, f"holds more than {limit_bytes} bytes")
+        budget.check_bytes(total, name)
         yield chunk
     if compression and not total and path.stat().st_size == 0:
         raise UnreadableSource(
@@ -253,23 +300,32 @@ def batches(
     try:
         # A row group may be larger than memory: its columns are read page by page.
         with path.open("rb") as raw, pq.ParquetFile(path, buffer_size=_BUFFER_BYTES) as file:
-            _check_size(file.metadata.num_rows * len(columns), budget, name)
-            sizes = PageSizes(raw, file, columns, name)
+            budget.check_rows(file.metadata.num_rows, name)
+            check = partial(budget.check_bytes, name=name)
+            sizes = PageSizes(raw, file, columns, name, check)
             rows = total = 0
             for groups, at_once in _parts(file, sizes, budget.batch_bytes):
                 for batch in file.iter_batches(at_once, row_groups=groups, columns=columns):
-                    rows, total = rows + len(batch), total + batch.nbytes
-                    _check_size(total, budget, name)
+                    rows += len(batch)
+                    total += sum(map(_unpacked_bytes, batch.columns))
+                    budget.check_bytes(total, name)
                     position.bytes = budget.size_bytes * rows // file.metadata.num_rows
                     yield batch
     except (pa.ArrowException, OSError) as error:
         raise _no_parquet(name, error) from None
 
 
-def _check_size(size: int, budget: Budget, name: str) -> None:
-    if size > budget.limit_bytes:
-        detail = f"holds more than {budget.limit_bytes} bytes"
-        raise UnreadableSource(name, Reason.TOO_LARGE, detail)
+def _unpacked_bytes(values: pa.Array) -> int:
+    """How many bytes values become once each row has its own, not a number in a dictionary."""
+    if pa.types.is_struct(values.type):
+        return sum(map(_unpacked_bytes, values.flatten()))
+    if not pa.types.is_dictionary(values.type):
+        return int(values.nbytes)
+    try:
+        lengths = pc.binary_length(values.dictionary)
+    except pa.ArrowNotImplementedError:
+        return len(values) * int(values.dictionary.nbytes // max(len(values.dictionary), 1))
+    return pc.sum(lengths.take(values.indices)).as_py() or 0
 
 
 def _parts(

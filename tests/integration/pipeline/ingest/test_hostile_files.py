@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from meterlake.model.errors import Busy
-from meterlake.model.receipt import Delivery
+from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.deaths import counting_deaths
 from meterlake.pipeline.ingest.run import ingest_file
-from tests.homes import HEADER, csv_row, new_home, open_home
-from tests.hostile_files import LARGE, SMALL
+from tests.homes import HEADER, a_home, csv_row, new_home, open_home
+from tests.hostile_files import LABORIOUS, LARGE, MODEST, SMALL
 
 # The address space is limited, not what is resident: an allocation that nobody touches counts, too.
 PROGRAM = """
@@ -34,7 +34,9 @@ def ingest(opened, path):
     delivery = Delivery(str(uuid4()), path.name, opened.clock())
     return ingest_file(opened.stores, opened.org_id, path, delivery)
 
-with open_home(Path(home), org_id) as opened:
+# They may be much work here: what is looked at is memory.
+work = {"source_ratio": 1 << 40, "source_rows_per_byte": 1 << 40}
+with open_home(Path(home), org_id, **work) as opened:
     # What every ingest needs once: libraries, threads and their stacks.
     warm = Path(home, "warm.csv")
     warm.write_text(HEADER + csv_row("warm"))
@@ -103,6 +105,32 @@ def test_a_larger_one_is_read_within_a_gibibyte(tmp_path: Path, name: str) -> No
     check(tmp_path, LARGE, [name])
 
 
+@pytest.mark.parametrize("name", LABORIOUS)
+def test_a_small_file_that_would_be_much_work_is_refused(tmp_path: Path, name: str) -> None:
+    """A file of 3 kB took 78 s: nothing of it is read beyond what a file of its size may be."""
+    receipt = received(tmp_path, name, LABORIOUS[name]())
+
+    assert (receipt.status, receipt.reason) == ("failed", "TooLarge"), receipt.detail
+    assert "holds more than" in str(receipt.detail)
+    assert "METERLAKE_SOURCE_R" in str(receipt.detail)
+    assert receipt.accepted == receipt.rejected == 0
+
+
+@pytest.mark.parametrize("name", MODEST)
+def test_a_small_file_that_is_no_more_work_than_any_is_read(tmp_path: Path, name: str) -> None:
+    receipt = received(tmp_path, name, MODEST[name]())
+
+    assert (receipt.status, receipt.accepted, receipt.repeats) == ("done", 1, 99_999)
+
+
+def received(folder: Path, name: str, data: bytes) -> Receipt:
+    with a_home(folder) as home:
+        path = folder / name
+        path.write_bytes(data)
+        delivery = Delivery("d1", name, home.clock())
+        return ingest_file(home.stores, home.org_id, path, delivery)
+
+
 KILLED = """
 import sys
 from pathlib import Path
@@ -151,6 +179,13 @@ def test_a_file_that_killed_its_process_twice_fails_by_name(file: tuple[Path, st
     assert receipts[1].status == "done"
 
 
+def test_deaths_at_a_file_are_those_of_its_organization(tmp_path: Path) -> None:
+    """Somebody else's file of the same id is another one."""
+    mine = Delivery("d1", "rows.csv", datetime(2026, 10, 1, tzinfo=UTC))
+    with counting_deaths(tmp_path, "org-1", mine), counting_deaths(tmp_path, "org-2", mine):
+        assert len(list((tmp_path / "reading").iterdir())) == 2
+
+
 def test_a_file_whose_process_died_once_is_read_alone(file: tuple[Path, str, Path]) -> None:
     """The other one may be what killed it: then that alone is counted the next time."""
     home, org_id, path = file
@@ -159,7 +194,7 @@ def test_a_file_whose_process_died_once_is_read_alone(file: tuple[Path, str, Pat
 
     with open_home(home, org_id) as opened:
         d1, d2 = (Delivery(each, "rows.csv", opened.clock()) for each in ("d1", "d2"))
-        with counting_deaths(home, d1), pytest.raises(Busy):
+        with counting_deaths(home, org_id, d1), pytest.raises(Busy):
             ingest_file(opened.stores, org_id, path, d2)
         assert ingest_file(opened.stores, org_id, path, d2).status == "done"
     assert [each.name for each in (home / "reading").iterdir()] == ["lock"]
@@ -168,5 +203,5 @@ def test_a_file_whose_process_died_once_is_read_alone(file: tuple[Path, str, Pat
 def test_what_we_wrote_ourselves_is_never_given_up(tmp_path: Path) -> None:
     """Batches were acknowledged: they are read until they are in the lake."""
     own = Delivery("s1", "segment.ndjson", datetime(2026, 10, 1, tzinfo=UTC), own=True)
-    with counting_deaths(tmp_path, own):
+    with counting_deaths(tmp_path, "org", own):
         assert not (tmp_path / "reading").exists()

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.errors import UnreadableSource
+from meterlake.stores.files.parquet_pages import PageSizes
 from meterlake.stores.files.source_file import Budget, Position, batches, parquet_types
 from meterlake.stores.files.thrift import DAMAGED, ThriftReader
 
 ROWS = 4_000
-BUDGET = Budget(batch_bytes=64 << 10, limit_bytes=1 << 30, size_bytes=1)
+BUDGET = Budget(batch_bytes=64 << 10, limit_bytes=1 << 30, limit_rows=10_000, size_bytes=1)
 
 
 def table(seed: int = 0) -> pa.Table:
@@ -93,7 +95,7 @@ def test_rows_that_are_small_are_not_cut(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(table().select(["n", "name"]), path, row_group_size=1_000)
 
-    [only] = read(path, ["n", "name"], Budget(8 << 20, 1 << 30, 1))
+    [only] = read(path, ["n", "name"], Budget(8 << 20, 1 << 30, ROWS, 1))
 
     assert len(only) == ROWS
 
@@ -117,7 +119,28 @@ def test_rows_that_take_more_than_a_source_may_hold_are_refused(tmp_path: Path) 
     pq.write_table(pa.table({"text": one.cast(pa.string())}), path)
 
     with pytest.raises(UnreadableSource, match="holds more than 5000000 bytes"):
-        read(path, ["text"], Budget(1 << 20, 5_000_000, 1))
+        read(path, ["text"], Budget(1 << 20, 5_000_000, 10_000, 1))
+
+
+def test_rows_are_counted_before_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table(), path)
+
+    with pytest.raises(UnreadableSource, match=f"holds more than {ROWS - 1} rows in 7 bytes"):
+        read(path, ["n"], Budget(1 << 20, 1 << 30, ROWS - 1, 7))
+
+
+def test_pages_that_many_row_groups_have_are_counted_each_time(tmp_path: Path) -> None:
+    """The footer may name the same large page again and again: a look at it costs as much."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table(), path)
+    budget = Budget(1 << 20, 1_000_000, ROWS, 7)
+    with path.open("rb") as raw, pq.ParquetFile(path) as file:
+        sizes = PageSizes(raw, file, ["text"], "f", partial(budget.check_bytes, name="f"))
+        looks = (sizes.rows_at_once(0, 1 << 20) for _ in range(1_000))
+        assert next(looks) > 0
+        with pytest.raises(UnreadableSource, match="holds more than 1000000 bytes, unpacked"):
+            sum(looks)
 
 
 @given(st.binary(max_size=200))

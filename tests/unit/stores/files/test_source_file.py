@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.columns import COLUMNS_MAX
 from meterlake.model.errors import Unavailable, UnreadableSource
+from meterlake.settings import Settings
 from meterlake.stores.files.folders import file_name
 from meterlake.stores.files.source_file import (
     Budget,
@@ -28,6 +30,8 @@ from meterlake.stores.files.source_file import (
     recognize_format,
 )
 
+# For files of which nothing is refused.
+ANY = Budget(8 << 20, 1 << 30, 1 << 30, 1)
 DATA = b"".join(b"%d,line\n" % n for n in range(3000))
 
 
@@ -38,7 +42,7 @@ def path(tmp_path_factory):
 
 def read(path: Path, data: bytes, compression=None, chunk=1000, limit=1 << 30) -> bytes:
     path.write_bytes(data)
-    return b"".join(chunks(path, "f", compression, chunk, limit))
+    return b"".join(chunks(path, "f", compression, chunk, replace(ANY, limit_bytes=limit)))
 
 
 def test_the_digest_is_that_of_the_bytes(path):
@@ -67,7 +71,7 @@ def test_it_is_known_how_far_a_file_is_read_in_its_own_bytes(path, compression, 
     path.write_bytes(pack(os.urandom(1 << 20)))
     position = Position()
 
-    pieces = chunks(path, "f", compression, 1 << 17, 1 << 30, position)
+    pieces = chunks(path, "f", compression, 1 << 17, ANY, position)
     seen = [position.bytes / path.stat().st_size for _ in pieces]
 
     assert seen == sorted(seen)
@@ -77,18 +81,27 @@ def test_it_is_known_how_far_a_file_is_read_in_its_own_bytes(path, compression, 
 def test_parquet_is_read_as_far_as_its_rows(path):
     pq.write_table(pa.table({"a": list(range(100_000))}), path)
     position = Position()
-    budget = Budget(batch_bytes=8 << 20, limit_bytes=1 << 30, size_bytes=1000)
+    budget = Budget(batch_bytes=8 << 20, limit_bytes=1 << 30, limit_rows=100_000, size_bytes=1000)
 
     seen = [position.bytes for _ in batches(path, "f", ["a"], position, budget)]
 
     assert seen == [655, 1000]
 
 
+def test_a_file_may_be_as_much_work_as_its_size_allows():
+    """As the page on formats says."""
+    found = Budget.of(1_000, Settings(_env_file=None))
+
+    assert found.limit_rows == 100_000 + 2 * 1_000
+    assert found.limit_bytes == (64 << 20) + 500 * 1_000
+    assert Budget.of(1 << 40, Settings(_env_file=None)).limit_bytes == 64 << 30
+
+
 def test_a_file_that_is_not_there_is_unavailable(tmp_path):
     with pytest.raises(Unavailable):
         digest(tmp_path / "nothing")
     with pytest.raises(Unavailable):
-        list(chunks(tmp_path / "nothing", "f", None, 10, 10))
+        list(chunks(tmp_path / "nothing", "f", None, 10, ANY))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +139,7 @@ def test_a_name_that_is_no_text_becomes_one():
 def test_chunks_hold_no_more_than_they_may(path):
     path.write_bytes(gzip.compress(DATA))
 
-    assert max(map(len, chunks(path, "f", "gzip", 777, 1 << 30))) <= 777
+    assert max(map(len, chunks(path, "f", "gzip", 777, ANY))) <= 777
 
 
 COMPRESS = {

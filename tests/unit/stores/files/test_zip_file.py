@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.errors import Unavailable, UnreadableSource
-from meterlake.stores.files.source_file import chunks, recognize_format
+from meterlake.stores.files.source_file import Budget, chunks, recognize_format
 
 CSV = b"meter,account,ts\n" + b"a,b,2026-10-01T00:00:00Z\n" * 500
 LIMIT = 1 << 20
@@ -34,7 +34,7 @@ def path(tmp_path_factory):
 
 def read(path, data, limit=LIMIT):
     path.write_bytes(data)
-    return b"".join(chunks(path, "f.zip", "zip", 1000, limit))
+    return b"".join(chunks(path, "f.zip", "zip", 1000, Budget(1000, limit, 1 << 30, 1)))
 
 
 def refused(path, data, **more):
@@ -151,7 +151,7 @@ def test_no_damage_goes_unnoticed_or_is_our_fault(path, data):
 
 def test_a_zip_file_that_is_not_there_is_unavailable(tmp_path):
     with pytest.raises(Unavailable):
-        list(chunks(tmp_path / "none", "f.zip", "zip", 10, 10))
+        list(chunks(tmp_path / "none", "f.zip", "zip", 10, Budget(10, 10, 10, 10)))
 
 
 JSON, LINES = b' [ {"meter": "a"} ]', b'\n{"meter": "a"}\n'
