@@ -25,6 +25,7 @@ from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, TaskEnd, run_tasks
 from meterlake.stores.state import Job, Transaction
 from meterlake.stores.state.core.account_names import count_accounts
+from meterlake.stores.state.core.reader import DamagedRow
 
 # Each bucket scans the lake: smaller ones cost more than they bring.
 _LEAST: Final = 1000
@@ -87,7 +88,10 @@ class _BucketWatch(RunWatch):
 
 
 def make_referenced_bucket(stores: Stores, bucket: BucketReference) -> BucketEnd | None:
-    """Make the bills of a bucket of a job; None if the configuration has changed since.
+    """Make the bills of a bucket of a job; None if the run itself is to make it.
+
+    So it does if the configuration has changed since, or a row is damaged: it leaves out whose row
+    that is.
 
     Raises:
         Cancelled: The job is to stop.
@@ -105,13 +109,16 @@ def make_referenced_bucket(stores: Stores, bucket: BucketReference) -> BucketEnd
     run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, status, keep, watch)
     assert job.snapshot is not None
     with rare_garbage_searches():
-        reading = read_bills(
-            stores, job.org_id, selection, job.snapshot, bucket.size, bucket.number
-        )
-        if reading.mark != bucket.mark:
+        try:
+            reading = read_bills(
+                stores, job.org_id, selection, job.snapshot, bucket.size, bucket.number
+            )
+            if reading.mark != bucket.mark:
+                return None
+            result = BillResult(selection.days, job.id, job.snapshot)
+            contended = make_bucket(run, reading, bucket.number, result)
+        except DamagedRow:
             return None
-        result = BillResult(selection.days, job.id, job.snapshot)
-        contended = make_bucket(run, reading, bucket.number, result)
     mark_step("bill.bucket_done")
     return BucketEnd(result, contended, watch.due, watch.done)
 
@@ -138,6 +145,7 @@ class TaskBuckets:
             Cancelled, GivenUp, StaleVersion, Busy: The job is to stop.
             TasksFailed: Some buckets failed; they are named, and the bills of the others stored.
             Unavailable: A store failed, or what carries the tasks.
+            DamagedRow: A row of an account cannot be read; all other buckets are done.
         """
         run.watch.begin(0, reading.count_accounts())
         tasks = [
@@ -147,11 +155,11 @@ class TaskBuckets:
         note = partial(_note_end, run, _Left(reading.count_accounts()))
         ends = run_tasks(run.stores, self.runner, tasks, note)
         contended: set[str] = set()
-        for number, end in enumerate(ends):
-            if end is None:
-                contended |= make_bucket(run, reading, number, result)
-            else:
-                contended |= _add_bucket(result, end)
+        for end in filter(None, ends):
+            contended |= _add_bucket(result, end)
+        # What raises here finds the bills of all others in the result.
+        for number in (number for number, end in enumerate(ends) if end is None):
+            contended |= make_bucket(run, reading, number, result)
         return contended
 
     def _buckets(self, run: BillRun, reading: BillReading) -> list[tuple[str, BucketReference]]:

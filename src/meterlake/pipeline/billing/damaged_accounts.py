@@ -11,6 +11,7 @@ from meterlake.stages.bill import BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.account_families import read_relatives
+from meterlake.stores.state.billing.bill_versions import keys_of
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
 
@@ -53,6 +54,8 @@ def _owners(reader: Reader, error: DamagedRow) -> set[str]:
     kind, id_, *_ = error.args
     if kind == Account.__name__:
         return {id_}
+    if kind == "Bill":
+        return {each.account_id for each in keys_of(reader, [id_]).values()}
     table = ENTITY_REFERENCE.c
     query = select(table.target_id).where(
         *(table.org == reader.org_id, table.kind == kind, table.id == id_),

@@ -249,7 +249,9 @@ def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
             done = {each.account_id for each in result.bills}
             done |= {each.account_id for each in result.failures}
             rest = frozenset(selection.account_ids or ()) - done
-            run = replace(run, selection=replace(selection, account_ids=rest))
+            # Tasks of a fan-out would read the accounts of the job.
+            selection = replace(selection, account_ids=rest)
+            run = replace(run, selection=selection, fan_out=None)
         else:
             result.failures.extend(damaged.failures.values())
             return contended

@@ -11,6 +11,8 @@ from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
 from meterlake.stores.state.core.reader import DamagedRow
 from tests.bills import a_home_to_bill
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 SEPTEMBER = Month(2026, 9)
 BROKEN = "{broken"
 OF_ACME = "(SELECT id FROM bill WHERE account_id = :acme)"

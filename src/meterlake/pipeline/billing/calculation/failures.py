@@ -7,6 +7,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.billing import Failure
 from meterlake.model.entity import Record
 from meterlake.model.errors import MeterlakeError
+from meterlake.stores.state.core.reader import DamagedRow
 
 # Characters of an unexpected error in the reason of a failure.
 _SHOWN_MAX: Final = 300
@@ -24,7 +25,9 @@ def unexpected_failure(account: Record[Account], error: Exception) -> Failure:
 
 
 def unexpected_reason(error: Exception) -> str:
-    """What is said of an error that nobody foresaw."""
+    """What is said of an error that nobody foresaw; a damaged row says itself what is wrong."""
+    if isinstance(error, DamagedRow):
+        return str(error)
     return ": ".join(filter(None, ("an unexpected error", describe_error(error))))
 
 

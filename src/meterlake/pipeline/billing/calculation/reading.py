@@ -1,7 +1,7 @@
 """What the bills of a selection depend on, read at once."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -52,10 +52,11 @@ from meterlake.stores.state.billing.account_buckets import (
     AccountBuckets,
     read_account_buckets,
 )
-from meterlake.stores.state.billing.bill_batch import billed_keys, locked_keys
+from meterlake.stores.state.billing.bill_batch import billed_keys, damaged_bill, locked_keys
 from meterlake.stores.state.billing.bill_calculations import CalculationPins, last_transaction
 from meterlake.stores.state.billing.billed_plans import billed_plans
 from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.past import deleted_records
 from meterlake.stores.state.core.state import new_id
 from meterlake.stores.state.core.versions import count_versions
@@ -231,8 +232,9 @@ def read_due_bills(
     buckets, changes = accounts
     shared = selection.overrides.apply(Configuration(buckets.shared))
     calendar = selection.calendar(shared)
-    keys = billed_keys(reader, *calendar.bill_dates, selection.emptied_day)
-    locked = frozenset(map(identity_of, locked_keys(reader, keys)))
+    known = billed_keys(reader, *calendar.bill_dates, selection.emptied_day)
+    keys = list(_readable_keys(reader, known, selection.account_ids))
+    locked = frozenset(map(identity_of, {*locked_keys(reader, keys)} & {*keys}))
     billed: dict[str, list[BillIdentity]] = defaultdict(list)
     for key in keys:
         billed[key.account_id].append(identity_of(key))
@@ -248,6 +250,20 @@ def read_due_bills(
         closed=ClosedBills(locked, closed_before(reader)),
         at=last_transaction(reader),
     )
+
+
+def _readable_keys(
+    reader: Reader, keys: Iterable[BillKey], account_ids: Collection[str] | None
+) -> Iterator[BillKey]:
+    """The keys of bills; a damaged one fails the run of its account, and is nothing to others."""
+    for key in keys:
+        try:
+            identity_of(key)
+        except ValueError as error:
+            if account_ids is None or key.account_id in account_ids:
+                raise damaged_bill(reader, key, str(error)) from None
+        else:
+            yield key
 
 
 def read_changes(

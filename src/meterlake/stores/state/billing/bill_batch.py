@@ -41,7 +41,7 @@ from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import insert_rows, large_cache
-from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.reader import DamagedRow, Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from meterlake.stores.state.core.transaction import Transaction
 
@@ -121,6 +121,14 @@ def billed_keys(
     return list(
         dict.fromkeys([*found, *(BillKey(*row) for row in reader.connection.execute(opened))])
     )
+
+
+def damaged_bill(reader: Reader, key: BillKey, why: str) -> DamagedRow:
+    """What is said of a bill whose key cannot be what anybody wrote."""
+    same = (BILL.c[name] == getattr(key, name) for name in BillKey.COLUMNS)
+    query = select(BILL.c.id, BILL.c.version).where(BILL.c.org == reader.org_id, *same)
+    row = reader.connection.execute(query).one()
+    return DamagedRow("Bill", row.id, row.version, why)
 
 
 def locked_keys(reader: Reader, keys: Collection[BillKey]) -> list[BillKey]:

@@ -8,7 +8,9 @@ from typing import Any, ClassVar, Final, Self
 
 from meterlake.model import wire
 from meterlake.model.bill_requests import BillStatus
+from meterlake.model.errors import Invalid
 from meterlake.model.ledger import BillRank, Consumption
+from meterlake.stores.state.core.reader import DamagedRow
 
 # Where a bill's body has the day after its last one.
 BODY_END: Final = "endDate"
@@ -172,9 +174,17 @@ def line_of(row: Any) -> LineContent:
 
 
 def join_lines(row: Any, lines: Sequence[LineContent]) -> StoredBill:
-    """A bill from its row, or from anything with the attributes of one, and its lines."""
+    """A bill from its row, or from anything with the attributes of one, and its lines.
+
+    Raises:
+        DamagedRow: It is not what anybody wrote.
+    """
     key = BillKey.of_row(row)
-    body, pins = wire.loads(row.body), wire.loads(row.pins)
-    content = BillContent(key, row.period, row.currency, Decimal(row.total), body, pins, lines)
+    try:
+        body, pins = wire.loads(row.body), wire.loads(row.pins)
+        total, status = Decimal(row.total), BillStatus(row.status)
+    except (Invalid, ValueError, ArithmeticError) as error:
+        raise DamagedRow("Bill", row.id, row.version, str(error)) from None
+    content = BillContent(key, row.period, row.currency, total, body, pins, lines)
     envelope = {name: getattr(row, name) for name in ENVELOPE}
-    return StoredBill(status=BillStatus(row.status), content=content, **envelope)
+    return StoredBill(status=status, content=content, **envelope)

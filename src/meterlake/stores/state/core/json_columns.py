@@ -1,11 +1,15 @@
 """Members of a JSON text column, as SQL of the database at hand."""
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, String, func
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import NullType
+
+# A function of PostgreSQL: NULL of a text that is no JSON. A row that is damaged says nothing; a cast
+# would fail every statement that meets it, and so whatever all other rows have to say.
+READABLE_JSON: Final = "readable_json"
 
 
 class member_text(FunctionElement[str]):  # noqa: N801
@@ -25,14 +29,14 @@ class member_value(FunctionElement[Any]):  # noqa: N801
 @compiles(member_text, "sqlite")
 def _text_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
     column, name = (compiler.process(each, **kwargs) for each in element.clauses)
-    # A row that is damaged says nothing; else it would fail every statement that meets it.
+    # As above: only what is JSON is read.
     return f"CASE WHEN json_valid({column}) THEN CAST(({column} ->> {name}) AS TEXT) END"
 
 
 @compiles(member_text, "postgresql")
 def _text_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
     column, name = (compiler.process(each, **kwargs) for each in element.clauses)
-    return f"(({column})::jsonb ->> {name}::text)"
+    return f"({READABLE_JSON}({column}) ->> {name}::text)"
 
 
 @compiles(member_value, "sqlite")
@@ -44,7 +48,7 @@ def _value_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
 @compiles(member_value, "postgresql")
 def _value_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
     column, name = (compiler.process(each, **kwargs) for each in element.clauses)
-    return f"(({column})::jsonb -> {name}::text)"
+    return f"({READABLE_JSON}({column}) -> {name}::text)"
 
 
 def instant_text(column: ColumnElement[Any], name: ColumnElement[str]) -> ColumnElement[str]:

@@ -216,7 +216,10 @@ def record_of(row: Row[Any]) -> Record[Any]:
     """
     try:
         entity = BY_KIND[row.kind].entity.from_wire(wire.loads(row.body))
-    except (Invalid, ValueError) as error:
+        for name in ("created", "modified"):
+            if not isinstance(getattr(row, name), datetime):
+                raise Invalid(name, getattr(row, name), "an instant")  # noqa: TRY301 - as the body
+    except (Invalid, ValueError, KeyError) as error:
         why = " ".join(str(error).split())[:_SHOWN_MAX]
         raise DamagedRow(row.kind, row.id, row.version, why) from None
     return Record(

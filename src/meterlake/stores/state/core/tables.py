@@ -48,6 +48,19 @@ class InstantText(TypeDecorator[datetime]):
         return None if value is None else datetime.fromisoformat(value)
 
 
+class RecordInstant(InstantText):
+    """The same; what is none is read as it is, so that whoever reads the row can name it."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Read it back, or what stands there."""
+        try:
+            return super().process_result_value(value, dialect)
+        except ValueError:
+            return value
+
+
 class DayText(TypeDecorator[date]):
     """A date as ISO text."""
 
@@ -150,9 +163,9 @@ ENTITY: Final = Table(
     Column("version", Integer, nullable=False),
     Column("code", StorableText(80)),
     Column("body", StorableText, nullable=False),
-    Column("created", InstantText, nullable=False),
+    Column("created", RecordInstant, nullable=False),
     Column("created_by", Text, nullable=False),
-    Column("modified", InstantText, nullable=False),
+    Column("modified", RecordInstant, nullable=False),
     Column("modified_by", Text, nullable=False),
     UniqueConstraint("org", "kind", "code", name="entity_code"),
     Index("entity_newest", "org", "kind", "created", "id"),

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, literal_column, select, t
 
 from meterlake.model import wire
 from meterlake.model.resources import BY_KIND
+from meterlake.stores.state.core.json_columns import READABLE_JSON
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.core.tables import (
@@ -243,8 +244,11 @@ class _Views(TemporaryViews):
             other = f"SELECT x.body FROM {_MOMENTS} x WHERE x.what = h.kind AND x.id = h.id"
             body = f"coalesce(({other}), h.body)"
         # A damaged row is called by its id; it must not fail those of all others.
-        read = "CASE WHEN json_valid(h.body) THEN h.body ->> 'code' ELSE h.id END"
-        code = read if self._is_sqlite else "h.body::jsonb ->> 'code'"
+        is_json = (
+            "json_valid(h.body)" if self._is_sqlite else f"{READABLE_JSON}(h.body) IS NOT NULL"
+        )
+        body_json = "h.body" if self._is_sqlite else "h.body::jsonb"
+        code = f"CASE WHEN {is_json} THEN {body_json} ->> 'code' ELSE h.id END"
         named = {"code": f"({code})", "modified": "h.valid_from", "modified_by": "h.author"}
         held = self._where_held("h", self.number_of("h", "kind", "id"))
         return (

@@ -3,8 +3,6 @@
 import sqlalchemy as sa
 from alembic import op
 
-from meterlake.stores.state.core.json_columns import member_text
-
 revision = "0012"
 down_revision = "0011"
 branch_labels = None
@@ -14,9 +12,8 @@ depends_on = None
 def upgrade() -> None:
     """Add the column, and take over what the bills pin."""
     op.add_column("bill", sa.Column("snapshot", sa.BigInteger))
-    bill = sa.table("bill", sa.column("snapshot", sa.BigInteger), sa.column("pins", sa.Text))
-    pinned = sa.cast(member_text(bill.c.pins, sa.literal("snapshot")), sa.BigInteger)
-    op.execute(bill.update().values(snapshot=pinned))
+    pins = "pins" if op.get_bind().dialect.name == "sqlite" else "pins::jsonb"
+    op.execute(f"UPDATE bill SET snapshot = CAST({pins} ->> 'snapshot' AS BIGINT)")
     op.drop_index("bill_period", "bill")
     op.create_index("bill_period", "bill", ["org", "period", "frequency", "snapshot"])
 

@@ -1,0 +1,156 @@
+"""Whatever column of State is damaged in one row: the account of the row may fail, all others are billed."""
+
+import logging
+
+import pytest
+from sqlalchemy import BigInteger, Boolean, Integer, text
+from sqlalchemy.exc import DBAPIError
+
+from meterlake.model.access import Principal, PrincipalType
+from meterlake.model.balances import Balance
+from meterlake.model.period import Month
+from meterlake.pipeline.billing import bucket_tasks
+from meterlake.pipeline.billing.balances import create_transaction
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.stores.state.core.reader import DamagedRow
+from meterlake.stores.state.core.tables import METADATA
+from tests.bills import a_home_to_bill, use
+from tests.databases import copy_home
+from tests.homes import configure, open_home
+from tests.runners import RUNNERS
+
+AUGUST, SEPTEMBER = Month(2026, 8), Month(2026, 9)
+BROKEN = "{broken"
+OF_ACME = "account_id = :acme"
+OF_BILLS = "bill_id IN (SELECT id FROM bill WHERE account_id = :acme)"
+REFERRING = "SELECT id FROM entity_reference WHERE target_id = :acme"
+OF_ENTITIES = f"(kind = 'Account' AND id = :acme) OR id IN ({REFERRING})"
+OF_BALANCES = f"source_id IN ({REFERRING})"
+# The rows of one account, by table. Nothing else of an account is read when bills are made.
+OWN = {
+    "bill": OF_ACME,
+    "bill_line": OF_BILLS,
+    "bill_version": OF_ACME,
+    "bill_version_line": OF_BILLS,
+    "entity": OF_ENTITIES,
+    "entity_history": OF_ENTITIES,
+    "entity_reference": "target_id = :acme",
+    "event": OF_ACME,
+    "posting": OF_BALANCES,
+    "unbilled_usage": OF_ACME,
+}
+# Tables of accounts that no bill is made from.
+NOT_READ = {
+    *("integration_run", "marketplace_bill", "marketplace_record", "bill_statement"),
+    "statement_job",
+}
+# Those of which this home has no rows.
+NOT_HERE = {"bill_memo", "late_usage"}
+COLUMNS = [
+    (table.name, column.name)
+    for table in METADATA.sorted_tables
+    if table.name in OWN
+    for column in table.c
+    if not isinstance(column.type, (BigInteger, Boolean, Integer)) and column.name != "org"
+    # A row of which that is damaged is not known to be one of the account.
+    if (table.name, column.name) != ("entity", "kind")
+]
+# Those of which each is read in a way of its own.
+FEW = {("bill", "frequency"), ("entity", "created"), ("entity", "body"), ("posting", "amount")}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory, lake_location):
+    """Two accounts with plans, balances and bills; both have used more since."""
+    del lake_location  # It is made again where the lakes are elsewhere.
+    with a_home_to_bill(tmp_path_factory.mktemp("damaged")) as home:
+        term = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
+        facts = {"currency": "USD", "name": "Prepaid", **term}
+        codes = ("acme", "bolt")
+        configure(
+            home.stores,
+            home.org_id,
+            balances=[{"code": each, "accountId": each, **facts} for each in codes],
+        )
+        who = Principal(PrincipalType.SERVICEUSER, "7", home.org_id, "key")
+        with home.stores.state.reading(home.org_id) as reader:
+            balances = [each.id for each in reader.all(Balance)]
+        for each in balances:
+            create_transaction(home.stores, home.org_id, who, each, {"amount": 20})
+        bill(home.stores, home.org_id, AUGUST)
+        bill(home.stores, home.org_id, SEPTEMBER)
+        use(home, ("9", "acme", 10), ("10", "bolt", 10))
+        return home.stores.home, home.org_id
+
+
+@pytest.fixture
+def opened(template, tmp_path, caplog):
+    caplog.set_level(logging.CRITICAL)
+    path, org_id = template
+
+    def open_copy(**settings):
+        return open_home(copy_home(path, tmp_path / "home"), org_id, **settings)
+
+    return open_copy
+
+
+def damage(home, table, column):
+    """Damage a column of one row of acme; whether the database lets anybody do that."""
+    [acme] = [id_ for id_, code in home.account_codes().items() if code == "acme"]
+    key = [each.name for each in METADATA.tables[table].primary_key]
+    names = ", ".join(f'"{each}"' for each in key)
+    first = f'SELECT {names} FROM "{table}" WHERE {OWN[table]} ORDER BY {names} LIMIT 1'
+    statement = f'UPDATE "{table}" SET "{column}" = :broken WHERE ({names}) IN ({first})'
+    try:
+        with home.stores.state.transaction(home.org_id, "someone") as transaction:
+            values = {"broken": BROKEN, "acme": acme}
+            return transaction.connection.execute(text(statement), values).rowcount == 1
+    except DBAPIError:
+        return False
+
+
+def test_each_table_of_accounts_is_tried_or_named():
+    has = {"account_id", "bill_id", "from_account"}
+    found = {each.name for each in METADATA.sorted_tables if has & set(each.c.keys())}
+    assert found - OWN.keys() == NOT_READ | NOT_HERE
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        pytest.param(*each, marks=() if each in FEW else pytest.mark.slow, id=".".join(each))
+        for each in COLUMNS
+    ],
+)
+def test_all_others_are_billed(opened, table, column):
+    with opened() as home:
+        is_damaged = damage(home, table, column)
+        result = bill(home.stores, home.org_id, SEPTEMBER)
+
+        assert {each.account_code for each in result.failures} <= {"acme"}
+        assert "bolt" in {each.account_code for each in result.bills}
+        if (table, column) in FEW:
+            assert is_damaged
+
+
+def test_a_row_of_a_kind_that_there_is_not_ends_the_run_by_name(opened):
+    with opened() as home:
+        assert damage(home, "entity", "kind")
+        with pytest.raises(DamagedRow, match=r"the row of \{broken .* is damaged"):
+            bill(home.stores, home.org_id, SEPTEMBER)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize(
+    ("table", "column"), sorted(FEW), ids=[".".join(each) for each in sorted(FEW)]
+)
+def test_all_others_are_billed_with_any_runner(opened, monkeypatch, runner, table, column):
+    monkeypatch.setattr(bucket_tasks, "_LEAST", 1)
+    with opened(runner=runner, runner_workers=2) as home:
+        assert damage(home, table, column)
+
+        result = bill(home.stores, home.org_id, SEPTEMBER)
+
+        assert {each.account_code for each in result.failures} <= {"acme"}
+        assert "bolt" in {each.account_code for each in result.bills}
