@@ -21,19 +21,23 @@ from flows.server import (
     serving,
     wait_until_it_answers,
 )
+from meterlake.model.command_line import CommandPlace
 from meterlake.model.errors import MeterlakeError
-from meterlake.pipeline.home.sample import create_sample
+from meterlake.pipeline.home.sample import create_sample, next_steps
 from meterlake.settings import Settings
 from meterlake.stores.prefect_access import announce
 from meterlake.stores.processes import Child, child, free_port, wait_for
 
+Switch = Annotated[bool, Parameter(negative="")]
 
-def demo(*, home: Path, keep: Annotated[bool, Parameter(negative="")] = False) -> int:
+
+def demo(*, home: Path, keep: Switch = False, kept: Switch = False) -> int:
     """Run the main job on the sample data through the flows, in a new home.
 
     Args:
         home: The folder to play in.
         keep: Keep serving Prefect's pages afterwards, until Ctrl-C.
+        kept: Whether the home is there afterwards.
 
     Returns:
         The exit code.
@@ -43,13 +47,24 @@ def demo(*, home: Path, keep: Annotated[bool, Parameter(negative="")] = False) -
     with serving(home, port) as server:
         code = _played(home.absolute(), port, server)
         _say(f"\n{'Stopped' if code else 'Done'} after {time.monotonic() - begun:.1f} s.")
+        if not code:
+            _say_next_steps(home.absolute(), kept=kept)
         if keep:
             _say(f"Look at the runs: {server_url(port)}/runs (Ctrl-C stops the server)")
             with suppress(KeyboardInterrupt):
                 wait_for(server)
     again = shlex.join([sys.executable, "-m", "flows.server", "--home", str(home.absolute())])
-    _say(f"As long as the home is kept, this shows the runs again:\n  {again}")
+    if kept:
+        _say(f"As long as the home is kept, this shows the runs again:\n  {again}")
     return code
+
+
+def _say_next_steps(home: Path, *, kept: bool) -> None:
+    found_by_itself = Settings().home.absolute() == home
+    place = CommandPlace(None if found_by_itself or not kept else str(home))
+    _say("What to do next:")
+    for what, words in next_steps(kept=kept).items():
+        _say(f"{what}\n  {place.command(words)}")
 
 
 def _played(home: Path, port: int, server: Child) -> int:

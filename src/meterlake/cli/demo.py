@@ -109,7 +109,7 @@ def demo(
     begun = time.monotonic()
     with _place(home, keep=keep) as settings:
         if prefect:
-            return _played_by_flows(settings, keep=keep, json=json)
+            return _played_by_flows(settings, keep=keep, kept=bool(home or keep), json=json)
         _play(settings, output)
         output.note(f"\nDone in {time.monotonic() - begun:.1f} s. What to do next:")
         if home or keep:
@@ -120,27 +120,14 @@ def demo(
 
 def _show_next_steps(output: Output, *, kept: bool) -> None:
     """Print the commands with which people go on: in the home, or on the way to their own."""
-    import sample_data
+    from meterlake.pipeline.home.sample import next_steps
 
-    steps = {
-        "Look at what should be looked at before the bills are approved:": (
-            f"bill review --month {sample_data.MONTH}"
-        ),
-        "Ask the data anything:": 'sql "FROM bill_line LIMIT 10"',
-        "Start the API and the pages of this home:": "serve",
-    }
-    if not kept:
-        steps = {
-            "Keep this home, to look around in it:": "demo --keep",
-            "Begin your own:": 'init --name "Your company"',
-            "Start its API and its pages:": "serve",
-        }
-    for what, words in steps.items():
+    for what, words in next_steps(kept=kept).items():
         output.note(what)
         output.command(words)
 
 
-def _played_by_flows(settings: "Settings", *, keep: bool, json: bool) -> int:
+def _played_by_flows(settings: "Settings", *, keep: bool, kept: bool, json: bool) -> int:
     """Run the flows in a process of their own, since they import Prefect; its exit code.
 
     Raises:
@@ -148,7 +135,7 @@ def _played_by_flows(settings: "Settings", *, keep: bool, json: bool) -> int:
     """
     if json:
         raise Invalid("--json", True, "leave it out when you give --prefect")
-    arguments = ["--home", str(settings.home.absolute()), *["--keep"] * keep]
+    arguments = ["--home", str(settings.home.absolute()), *["--keep"] * keep, *["--kept"] * kept]
     return run_flow_module("flows.demo", arguments)
 
 

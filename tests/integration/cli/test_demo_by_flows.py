@@ -16,3 +16,4 @@ def test_the_flows_run_and_say_where_to_look_at_them(tmp_path, capfd):
     out = capfd.readouterr().out
     assert "http://127.0.0.1:" in out
     assert "flows.server" in out
+    assert out.count("\n  meterlake ") == 3

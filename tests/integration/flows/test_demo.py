@@ -87,6 +87,10 @@ def test_the_demo_runs_every_flow_and_serves_its_pages_until_ctrl_c(tmp_path: Pa
     assert "bills 40 of which 40 created" in words
     assert "http://127.0.0.1:" in output
     assert f"-m flows.server --home '{home}'" in output
+    told = output.partition("What to do next:")[2].partition("Look at the runs")[0]
+    commands = [line for line in told.splitlines() if line.startswith("  meterlake ")]
+    assert len(commands) == 3
+    assert all(f"--home '{home}'" in each for each in commands)
     for name, count in json.loads(EXPECTED.read_text())["totals"].items():
         assert f"{name} {count:,}" in words, name
     assert not processes_of(home)

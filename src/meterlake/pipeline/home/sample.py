@@ -16,6 +16,27 @@ NAME: Final = "Halvorsen Cloud"
 MONTH: Final = sample_data.MONTH
 
 
+def next_steps(*, kept: bool) -> dict[str, str]:
+    """Three commands to go on with after the sample's month, by what they are for.
+
+    Args:
+        kept: Whether the home is still there; else they lead to a home of one's own.
+    """
+    if kept:
+        return {
+            "Look at what should be looked at before the bills are approved:": (
+                f"bill review --month {MONTH}"
+            ),
+            "Ask the data anything:": 'sql "FROM bill_line LIMIT 10"',
+            "Start the API and the pages of this home:": "serve",
+        }
+    return {
+        "Keep this home, to look around in it:": "demo --keep",
+        "Begin your own:": 'init --name "Your company"',
+        "Start its API and its pages:": "serve",
+    }
+
+
 def create_sample(settings: Settings) -> str:
     """Create the sample organization, configured and with all its files dropped; its code.
 
