@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.files import check_ending
 from meterlake.cli.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def report(
     from meterlake.pipeline.config.months import month_named
     from meterlake.pipeline.publish.report import report as write
 
+    if out is not None:
+        check_ending("--out", out, "html")
     with options.open() as (stores, organization):
         meant = month_named(stores, organization.id, month) if month else None
         path = write(stores, organization.id, meant, out)

@@ -62,6 +62,7 @@ class Which:
 
 NO_FILTERS: Final = Which()
 Ids = Annotated[str, Parameter(name="ID")]
+Because = Annotated[str | None, Parameter(show_default=False)]
 StatusName = Literal["open", "dismissed", "withdrawn", "requeued", "all"]
 
 
@@ -276,7 +277,7 @@ def _explain_nothing(stores: "Stores", org_id: str, which: Which) -> list[str]:
 
 
 def dismiss(
-    *ids: Ids, because: str, which: Which = NO_FILTERS, options: Options = NO_OPTIONS
+    *ids: Ids, because: Because = None, which: Which = NO_FILTERS, options: Options = NO_OPTIONS
 ) -> None:
     """Give open rejected rows up: nobody waits for them any more.
 
@@ -287,9 +288,14 @@ def dismiss(
 
     Args:
         ids: The ids of rows, as `rejected list` shows them; or a filter says which.
-        because: Why.
+        because: Why. It is required, and stays with the rows.
     """
+    from meterlake.model.errors import Required
     from meterlake.pipeline.rejected.dismiss import dismiss
+
+    if because is None or not because.strip():
+        rule = 'say why nobody waits for the rows, such as --because "a file of a trial"'
+        raise Required("--because", None, rule)
 
     def decide(stores: "Stores", org_id: str, choice: "RowChoice", author: str) -> "Decided":
         return dismiss(stores, org_id, choice, because, author)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import App, CycloptsError, Parameter
 
 from meterlake.cli.amounts import AmountText
-from meterlake.cli.files import open_target
+from meterlake.cli.files import check_ending, open_target
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid
 
@@ -122,6 +122,8 @@ def _check_form(form: Form, *, json: bool) -> None:
         raise CycloptsError(msg=f"{forms[0]} and {forms[1]} exclude each other")
     if form.out is not None and not forms:
         raise Invalid("--out", str(form.out), "give --csv, --parquet or --json, too")
+    if form.out is not None:
+        check_ending("--out", form.out, forms[0].removeprefix("--"))
     if form.parquet and form.out is None and sys.stdout.isatty():
         raise CycloptsError(msg="--parquet needs --out: a terminal cannot show it")
 

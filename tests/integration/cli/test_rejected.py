@@ -40,6 +40,13 @@ def test_what_cannot_be_done_is_one_line_of_error(home, capsys, command):
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("because", [[], ["--because", " "]])
+def test_rows_are_given_up_for_a_reason_that_the_message_asks_for(home, capsys, because):
+    assert run(["rejected", "dismiss", "--source", "a.csv", *because, "--home", str(home)]) == 1
+    told = '--because is required: say why nobody waits for the rows, such as --because "a file of a trial"'
+    assert told in capsys.readouterr().err
+
+
 def test_rows_are_listed_shown_exported_mended_and_given_in_again(at, tmp_path, capsys):
     assert run(["rejected", "list", *at]) == 0
     listed = lines(capsys)

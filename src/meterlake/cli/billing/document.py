@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
-from meterlake.cli.files import write_file
+from meterlake.cli.files import format_named, write_file
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid, Required
 
-Format = Literal["pdf", "html", "json"]
+Format = Annotated[Literal["pdf", "html", "json"] | None, Parameter(show_default=False)]
 Usage = Literal["auto", "day", "week", "month", "total", "none"]
 OptionalPath = Annotated[Path | None, Parameter(show_default=False)]
 
@@ -29,14 +29,14 @@ class DocumentChoice:
     """How a document is made.
 
     Attributes:
-        format: How it is written.
-        to: The file to write; without it, the document is printed.
+        format: How it is written; else as the ending of --to says, else as a PDF.
+        to: The file to write, ending in .pdf, .html or .json; without it, the document is printed.
         template: A template of your own, or a folder with bill.html and bill.typ.
         fonts: A folder with fonts, beside those of packages.
         usage: How finely the appendix shows usage; auto: none in long bills.
     """
 
-    format: Format = "pdf"
+    format: Format = None
     to: OptionalPath = None
     template: OptionalPath = None
     fonts: OptionalPath = None
@@ -44,6 +44,7 @@ class DocumentChoice:
 
 
 _NO_CHOICE: Final = DocumentChoice()
+_ENDINGS: Final = {"pdf": (".pdf",), "html": (".html", ".htm"), "json": (".json",)}
 
 
 def document(
@@ -68,9 +69,10 @@ def document(
     from meterlake.model.bill_document import AppendixDetail, DocumentFormat
     from meterlake.pipeline.documents.bill import make_document, options_of
 
-    if choice.to is None and choice.format == "pdf" and sys.stdout.isatty():
-        raise Required("--to")
-    format_, detail = DocumentFormat(choice.format), AppendixDetail(choice.usage)
+    name = format_named(choice.format, choice.to, _ENDINGS, "pdf")
+    if choice.to is None and name == "pdf" and sys.stdout.isatty():
+        raise Required("--to", None, "a PDF cannot be printed; name a file, such as --to bill.pdf")
+    format_, detail = DocumentFormat(name), AppendixDetail(choice.usage)
     with options.open() as (stores, organization):
         id_ = bill_named(stores, organization.id, bill, month)
         found = options_of(
@@ -82,7 +84,7 @@ def document(
         sys.stdout.flush()
         return 0
     write_file(choice.to, made.data)
-    shown = {"bill": id_, "format": choice.format, "file": str(choice.to), "bytes": len(made.data)}
+    shown = {"bill": id_, "format": name, "file": str(choice.to), "bytes": len(made.data)}
     options.output.record(shown, "Document")
     return 0
 

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.billing.bills import BillName
 from meterlake.cli.controls import CONTROLS
-from meterlake.cli.files import check_target, write_file
+from meterlake.cli.files import check_ending, check_target, write_file
 from meterlake.cli.options import INTEGER, NO_OPTIONS, Options
 from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
@@ -125,6 +125,7 @@ def _check(depth: Depth, line: str | None, more: "Sequence[str]") -> None:
     if depth.all_ and depth.html is not None:
         raise Invalid("--all", True, "leave it out when you give --html")
     if depth.html is not None:
+        check_ending("--html", depth.html, "html")
         check_target("--html", depth.html)
 
 

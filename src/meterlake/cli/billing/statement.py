@@ -2,16 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
 from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
 from meterlake.cli.controls import CONTROLS
-from meterlake.cli.files import write_file
+from meterlake.cli.files import format_named, write_file
 from meterlake.cli.options import NO_OPTIONS, Options
 
-Format = Literal["json", "csv"]
+Format = Annotated[Literal["json", "csv"] | None, Parameter(show_default=False)]
+_ENDINGS: Final = {"json": (".json",), "csv": (".csv",)}
 File = Annotated[Path | None, Parameter(show_default=False)]
 
 
@@ -20,7 +21,7 @@ def statement(
     month: BillMonth = None,
     /,
     *,
-    format: Format = "json",
+    format: Format = None,
     to: File = None,
     options: Options = NO_OPTIONS,
 ) -> int:
@@ -34,14 +35,15 @@ def statement(
     Args:
         bill: Its id or the first eight digits of it, its invoice number, or its account's code.
         month: With the code of an account: the month of the bill's last day, such as 2026-10.
-        format: How it is written.
-        to: The file to write; without it, the statement is printed.
+        format: How it is written; else as the ending of --to says, else as JSON.
+        to: The file to write, ending in .json or .csv; without it, the statement is printed.
     """
     from meterlake.model.bill_statements import StatementFormat, StatementOrder
     from meterlake.pipeline.statements.files import read_file
     from meterlake.pipeline.statements.jobs import ensure_statement
 
-    wanted = StatementFormat(format)
+    name = format_named(format, to, _ENDINGS, "json")
+    wanted = StatementFormat(name)
     with options.open() as (stores, organization):
         id_ = bill_named(stores, organization.id, bill, month)
         order = StatementOrder(id_, csv=wanted is StatementFormat.CSV)
@@ -53,7 +55,7 @@ def statement(
         _print(data)
         return 0
     write_file(to, data)
-    shown = {"bill": file.bill_id, "format": format, "file": str(to), "bytes": file.size}
+    shown = {"bill": file.bill_id, "format": name, "file": str(to), "bytes": file.size}
     options.output.record(shown | {"sha256": file.sha256}, "Statement")
     return 0
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 from cyclopts import CycloptsError, Parameter
 
 from meterlake.cli.amounts import AmountText
-from meterlake.cli.files import check_target, open_target
+from meterlake.cli.files import check_ending, check_target, open_target
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -64,8 +64,13 @@ def check_form(form: WhatIfForm, *, json: bool) -> None:
         raise Invalid("--output", str(form.output), "give --format csv, parquet or json, too")
     if form.format == "parquet" and form.output is None and sys.stdout.isatty():
         raise CycloptsError(msg="--format parquet needs --output: a terminal cannot show it")
-    for name, path in (("--output", form.output), ("--picture", form.picture)):
+    written = "json" if json else form.format
+    for name, path, format_ in (
+        ("--output", form.output, written),
+        ("--picture", form.picture, "svg"),
+    ):
         if path is not None:
+            check_ending(name, path, format_)
             check_target(name, path)
 
 
