@@ -78,6 +78,22 @@ def test_totals_of_nothing_have_the_decimals_of_the_organizations_currency(empty
     assert "0 bills (none), 0.00 USD" in capsys.readouterr().out
 
 
+def test_last_jobs_have_no_parameters_of_which_nothing_was_said(empty, capsys):
+    at = ["--home", str(empty.stores.home)]
+    assert run(["bill", "--month", "2026-09", *at]) == 0
+    capsys.readouterr()
+
+    assert run(["status", *at]) == 0
+
+    [job] = capsys.readouterr().out.partition("Last jobs")[2].splitlines()[3:4]
+    # The body of a request over the API is empty.
+    assert re.split(r"\s{2,}", job.strip())[:3] == [
+        "bill",
+        "COMPLETE",
+        "days 2026-09, keepApproved yes, type CREATE",
+    ]
+
+
 def test_several_accounts_and_bills_are_named_at_once(empty, capsys):
     _, made = lines_of(empty, capsys, "--month", "2026-09", "--accounts", "bolt", "acme")
     assert [each["account"] for each in made] == ["acme", "bolt"]
