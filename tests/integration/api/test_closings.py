@@ -2,6 +2,7 @@
 
 import pytest
 
+from meterlake.model import failpoint
 from meterlake.model.errors import Conflict
 from meterlake.model.period import Month
 from meterlake.pipeline.home.closing import Closing, ClosingStep
@@ -113,6 +114,27 @@ def test_what_is_pending_is_asked_for_once(server, http):
     assert told == "something else is pending for 2026-09: review"
     work(server)
     assert get(http)["status"] == "IN_REVIEW"
+
+
+def test_a_worker_that_is_stopped_on_the_way_leaves_the_job_to_the_next_one(
+    server, http, monkeypatch
+):
+    post(http, "approve", review=reviewed(server, http)["review"])
+
+    def stop(name):
+        if name == "export.submitted":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(failpoint, "hook", stop)
+    with pytest.raises(KeyboardInterrupt):
+        work(server)
+    monkeypatch.setattr(failpoint, "hook", None)
+    assert (get(http)["status"], get(http)["pending"]) == ("APPROVED", "approve")
+    work(server)
+
+    assert get(http)["status"] == "CLOSED"
+    exports = server.stores.state.jobs.recent(server.org_id, "export")
+    assert [each.status.value for each in exports] == ["COMPLETE", "COMPLETE"]
 
 
 @pytest.mark.sees("ReopenClosing")
