@@ -404,9 +404,7 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
         settle_late_usage(run, job.id, job.snapshot, order.chosen_accounts)
     watch.end()
     merged = merge_results(job.id, job.snapshot, results)
-    if order.makes_bills and not order.bill_ids:
-        with stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
-            note_unbilled_usage(transaction, record, selections[0], merged)
+    note_unbilled_usage(stores, job, record, selections if order.makes_bills else (), merged)
     return merged if order.bill_ids else replace(merged, days=results[0].days)
 
 

@@ -171,8 +171,8 @@ POSTING: Final = Table(
 )
 UNBILLED_USAGE: Final = Table(
     "unbilled_usage",
-    "Usage that no bill charges for, as the last run that billed the month as a whole found it. One"
-    " row for each account, meter, aggregation and time.",
+    "Usage that no bill charges for, as the last run that billed the account in the month found it."
+    " One row for each account, meter, aggregation and time.",
     (
         Column("month", TEXT, "The billed month, such as 2026-10.", "month"),
         Column("account", TEXT, "The account's code when it was billed.", "accountCode"),

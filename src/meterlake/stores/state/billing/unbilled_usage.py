@@ -1,17 +1,29 @@
-"""Usage of whole months that no bill charges for, as the last run that billed a month found it."""
+"""Usage of months that no bill charges for, as the last run that billed an account's month found it."""
 
 from collections.abc import Collection, Iterable, Iterator
+from datetime import date
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, String, Table, delete, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Integer,
+    String,
+    Table,
+    delete,
+    literal,
+    select,
+)
 
 from meterlake.model import wire
 from meterlake.model.period import Month
 from meterlake.model.unbilled import Unpriced
 from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
+from meterlake.stores.state.core.tables import BILL, METADATA, InstantText, StorableText
 from meterlake.stores.state.core.transaction import Transaction
 
 # One row for each that a run reports. The account may be one that there is not.
@@ -62,6 +74,17 @@ def replace_unbilled_usage(
         for position, each in enumerate(found)
     ]
     insert_rows(transaction.connection, UNBILLED_USAGE, rows)
+
+
+def read_first_days(reader: Reader, bill_ids: Iterable[str]) -> dict[str, date]:
+    """The first days of what bills charge for, by their ids; of bills that there are not, nothing."""
+    first_day = member_text(BILL.c.body, literal("startDate"))
+    found: dict[str, date] = {}
+    for ids in chunks_of(sorted(set(bill_ids))):
+        query = select(BILL.c.id, first_day).where(BILL.c.org == reader.org_id, BILL.c.id.in_(ids))
+        rows = reader.connection.execute(query).tuples()
+        found |= {id_: date.fromisoformat(day) for id_, day in rows if day}
+    return found
 
 
 def read_unbilled_usage(reader: Reader) -> Iterator[dict[str, Any]]:
