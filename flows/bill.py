@@ -15,7 +15,7 @@ from meterlake.model.bill_jobs import BillOrder
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult
-from meterlake.pipeline.config.months import month_named, month_text
+from meterlake.pipeline.config.months import month_named, month_text, refuse_future_month
 from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 
 
@@ -27,6 +27,7 @@ def bill_organization(
     with open_home(home, runner) as stores:
         org_id = stores.state.organization(org).id
         named = month_named(stores, org_id, month)
+        refuse_future_month(stores, org_id, named)
         order = BillOrder(days=named, approve=approve, keep_approved=not change)
         billed = bill_order(stores, org_id, order)
         # Of the same measurements, whatever has come in meanwhile.
@@ -66,7 +67,8 @@ def bill(
     """Aggregate and bill a month, organization by organization.
 
     Doing it again changes nothing, unless something that is on a bill has changed. An account or
-    an organization that cannot be billed fails the run, after all the others are billed.
+    an organization that cannot be billed fails the run, after all the others are billed. A month
+    that has not begun is refused.
 
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.

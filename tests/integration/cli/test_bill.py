@@ -54,6 +54,23 @@ def test_options_that_make_no_sense_are_refused(empty, capsys, options, told):
     assert told in str(line)
 
 
+def test_a_month_that_has_not_begun_is_refused(empty, capsys):
+    begins = "--month: '2099-01' is not allowed: it has not begun: it begins at 2099-01-01T00:00:00"
+
+    code, [line] = lines_of(empty, capsys, "--month", "2099-01")
+    assert (code, line["error"]["code"]) == (1, "Invalid")
+    assert begins in line["error"]["message"]
+    assert "meterlake bill --date 2099-02-01" in line["error"]["message"]
+    code, [line] = lines_of(empty, capsys, "--month", "2099-01", "--all-orgs")
+    assert code == 1
+    assert "it has not begun" in str(line)
+    with empty.stores.state.reading(empty.org_id) as reader:
+        assert bills.of_period(reader, "2099-01") == []
+    # Whoever means a day to come says it.
+    code, made = lines_of(empty, capsys, "--date", "2099-02-01", "--account", "acme")
+    assert (code, [each["billDate"] for each in made]) == (0, ["2099-02-01"])
+
+
 def test_bills_of_a_date_of_a_frequency_and_chosen_ones_again(empty, capsys):
     code, made = lines_of(empty, capsys, "--date", "2026-10-01")
     assert (code, [(each["account"], each["outcome"]) for each in made]) == (

@@ -359,6 +359,17 @@ def test_a_month_that_is_none_is_refused_before_the_run(home: Path) -> None:
         bill(home=home, month="October")
 
 
+def test_a_month_that_has_not_begun_is_not_billed(home: Path) -> None:
+    from flows.bill import bill
+
+    state = ended(bill, home=home, org=("acme",), month="2099-01")
+
+    assert state.is_failed()
+    assert "'2099-01' is not allowed: it has not begun: it begins at 2099-01-01" in str(
+        state.message
+    )
+
+
 def org_id(home: Path, code: str) -> str:
     with open_stores(Settings(home=home, _env_file=None)) as stores:
         return stores.state.organization(code).id

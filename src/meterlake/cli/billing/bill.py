@@ -113,8 +113,8 @@ def bill(
     """Make bills, and report usage that no bill charges for.
 
     With a month, these are the bills whose last day is in it: a plan whose bills are of the 15th
-    is billed until the 15th, one of quarters in the last month of a quarter. With a date, the bills
-    of that date. With a frequency alone, the bills that end the periods which are open today.
+    is billed until the 15th, one of quarters in the last month of a quarter. A month that has not
+    begun is refused. With a date, the bills of that date, also of one to come. With a frequency alone, the bills that end the periods which are open today.
 
     Doing it again changes nothing. A PENDING bill that comes out differently is at its next version;
     an approved or a locked one is left as it is, and listed with what it would be and what differs.
@@ -135,6 +135,7 @@ def bill(
     from meterlake.cli.option_names import as_options
     from meterlake.pipeline.billing.jobs import bill_order
     from meterlake.pipeline.billing.named_bills import find_bills
+    from meterlake.pipeline.config.months import refuse_future_month
 
     approval.check_words(
         approve=approve,
@@ -157,6 +158,7 @@ def bill(
         if approve:
             outcome = approval.approve(stores, organization.id, order, author)
         else:
+            refuse_future_month(stores, organization.id, order.days)
             result = bill_order(stores, organization.id, order, author, shown=True)
         amounts = AmountText.read(stores, organization.id)
     if approve:

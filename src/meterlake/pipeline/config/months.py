@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.errors import Invalid
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, local_date, zone
 from meterlake.stores import Stores
@@ -48,3 +49,23 @@ def month_named(stores: Stores, org_id: str, name: str) -> Month:
     if name == "last":
         day = day.replace(day=1) - timedelta(days=1)
     return Month(day.year, day.month)
+
+
+def refuse_future_month(stores: Stores, org_id: str, month: Month | DayRange | None) -> None:
+    """Refuse to bill a month of which nothing is known yet; days are what their caller says.
+
+    Raises:
+        Invalid: Its first day has not begun in the organization's time zone.
+    """
+    if not isinstance(month, Month):
+        return
+    with stores.state.reading(org_id) as reader:
+        name = StoredConfiguration(reader).single(OrganizationConfig).entity.timezone
+    start = month.period(zone(name)).start
+    if stores.now() < start:
+        begins = start.astimezone(zone(name)).isoformat()
+        rule = (
+            f"it has not begun: it begins at {begins}. Bill a month that has begun, or make the"
+            f" bills of one bill date to come with `meterlake bill --date {month.after}`"
+        )
+        raise Invalid("month", str(month), rule)

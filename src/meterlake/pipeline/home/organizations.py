@@ -9,6 +9,7 @@ from meterlake.model.runner import FanOutRunner, RunnerKind
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of
+from meterlake.pipeline.config.months import refuse_future_month
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, TaskEnd, open_fan_out, runner_of
@@ -62,6 +63,7 @@ def aggregate_organization(stores: Stores, org_id: str, period: PeriodSpec) -> d
 
 def bill_organization(stores: Stores, org_id: str, order: BillOrder, author: str) -> dict[str, Any]:
     """Make the bills of one organization, as a task: what they came to, in short."""
+    refuse_future_month(stores, org_id, order.days)
     found = bill_order(stores, org_id, order, author, shown=True)
     currencies = read_currencies(stores, org_id)
     return {
