@@ -3,10 +3,12 @@
 import base64
 
 import pytest
+from sqlalchemy import select, update
 
-from meterlake.model import failpoint
+from meterlake.model import failpoint, wire
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.backfill.background import KIND, backfill_round, run_step
+from meterlake.stores.state.ingest.backfills import BACKFILL
 from meterlake.stores.state.jobs import LEASES
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import BACKFILLS
@@ -161,6 +163,51 @@ def test_a_file_is_withdrawn_and_comes_back(server, http, file):
     assert posted(http, "/sent-twice/drop")["status"] == "DROPPED"
     posted(http, "/sent-twice/apply", 409)
     posted(http, status=409, id="sent-twice")
+
+
+def test_a_difference_shows_bills_only_to_who_may_read_them(server, http, file):
+    """Reading by any verb needs the right to read: quantities are there, the denied bill is not."""
+    id_ = "of-bills"
+    staged(server, http, id_, mode="retract", source=file, reason="x")
+    bills = ["0b111111-0000-4000-8000-000000000021", "0b111111-0000-4000-8000-000000000022"]
+    row = (BACKFILL.c.org == server.org_id) & (BACKFILL.c.id == id_)
+    with server.stores.state.writing_home() as connection:
+        summary = wire.loads(connection.execute(select(BACKFILL.c.summary).where(row)).scalar_one())
+        summary["bills"] = [{"billId": each, "account": "acme"} for each in bills]
+        text = wire.dumps(summary).decode()
+        connection.execute(update(BACKFILL).where(row).values(summary=text))
+    denied = statement("deny", ["all"], f"config:bill/item/{bills[0]}")
+    everything = statement("allow", ["all"], "*")
+    no_bills = statement("allow", ["all"], "config:backfill/*")
+
+    shown = []
+    for name, given in (("some", (everything, denied)), ("none", (no_bills,))):
+        _, key, secret = service_user(http, policy(http, name, *given))
+        with server.http(token_of(server, key, secret)) as client:
+            found = got(client, f"/{id_}/difference")
+            shown.append([each["billId"] for each in found["bills"]])
+            assert found["quantities"]
+    assert [each["billId"] for each in got(http, f"/{id_}/difference")["bills"]] == bills
+    assert shown == [[bills[1]], []]
+
+
+def test_staging_again_by_an_id_shows_only_what_one_may_read(server, http):
+    """It is answered with the backfill that is there: who may not read it starts nothing either."""
+    staged(server, http, "restaged", mode="re-derive", month="2026-09")
+    posted(http, "/restaged/drop")
+    writer = statement("allow", ["config:create"], "config:backfill/*")
+    reader = statement("allow", ["config:create", "config:retrieve"], "config:backfill/*")
+    denied = statement("deny", ["config:retrieve"], "config:backfill/item/restaged")
+
+    statuses = []
+    for name, given in (("w", (writer,)), ("d", (reader, denied)), ("r", (reader,))):
+        _, key, secret = service_user(http, policy(http, name, *given))
+        with server.http(token_of(server, key, secret)) as client:
+            answer = client.post("/backfills", json={"id": "restaged"})
+            statuses.append(answer.status_code)
+            assert "history" not in answer.json() or name == "r"
+    # What was dropped is not staged again, but who may read it is told so.
+    assert statuses == [403, 403, 409]
 
 
 def test_the_worker_runs_what_waits(server, http):

@@ -6,16 +6,17 @@ import json
 import threading
 import zipfile
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import m3ter
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from meterlake.model import failpoint
 from meterlake.model.errors import Forbidden, Invalid
-from meterlake.model.export_request import ExportRequest, Source
+from meterlake.model.export_request import KIND, ExportRequest, Source
 from meterlake.model.receipt import Delivery
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.run import run_export, submit_export
@@ -227,6 +228,29 @@ def test_a_link_ends_with_the_day_for_which_files_are_kept(server, exports):
     ended_ago(server, job_id, hours=24)
     with pytest.raises(m3ter.ConflictError, match="24 hours"):
         exports.jobs.get_download_url(job_id)
+
+
+def test_no_more_exports_wait_than_may(server):
+    """What has ended counts no more, and another organization has its own."""
+    made = initialize(server.settings, "Many")
+    configure(server.stores, made.org_id, features={"beta": True, "preview": True})
+    now = server.stores.now()
+    row = {"org": made.org_id, "kind": KIND, "parameters": "{}", "attempt": 0, "created": now}
+    rows = [{**row, "id": f"job-{number}", "status": "PENDING"} for number in range(1_000)]
+    with server.stores.state.writing_home() as connection:
+        connection.execute(insert(JOB), rows)
+    many = replace(server, org_id=made.org_id, key=made.access_key_id, secret=made.api_secret)
+    with many.sdk() as sdk, server.sdk() as others:
+        with pytest.raises(m3ter.RateLimitError, match="1000 of them are unfinished") as caught:
+            ask(sdk.data_exports)
+        assert caught.value.response.headers["retry-after"] == "60"
+        assert ask(others.data_exports)
+        with server.stores.state.writing_home() as connection:
+            last = JOB.c.id == "job-999"
+            connection.execute(update(JOB).where(last).values(status="COMPLETE", finished=now))
+        assert ask(sdk.data_exports)
+        with pytest.raises(m3ter.RateLimitError):
+            ask(sdk.data_exports)
 
 
 def test_jobs_of_another_organization_are_not_found(server):

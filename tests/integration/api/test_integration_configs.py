@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import m3ter
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import delete, insert
 
 from meterlake.model.integrations import RunStatus
 from meterlake.stores.state.integrations.refusals import write_refusal
 from meterlake.stores.state.integrations.run_tables import MARKETPLACE_RECORD
+from tests.e2e.api.test_authorization import policy, service_user, statement, token_of
 from tests.served import served
 from tests.stored_runs import add_run, end_run
 
@@ -190,6 +191,50 @@ def test_what_the_marketplace_took_is_reported_by_bill(server, now):
     assert [each["billId"] for each in reports] == ["b0", "b1"]
     assert list(reports[0]["reportedUsage"]["p-cents"].values()) == [1]
     assert later == {"data": []}
+
+
+def test_the_report_leaves_out_what_is_withheld_and_what_another_bill_or_account_is_about(
+    server, now
+):
+    """Reading by any verb needs the right to read, and each filter filters."""
+    other = "0b111111-0000-4000-8000-00000000000a"
+    bills = ["0b111111-0000-4000-8000-000000000011", "0b111111-0000-4000-8000-000000000012"]
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    with server.stores.state.transaction(server.org_id, "t") as transaction:
+        for number, bill in enumerate(bills):
+            row = {"customer": f"f{number}", "dimension": "f-cents", "hour": hour, "quantity": 7}
+            row |= {"system": ("AWS", "GCP")[number], "account_id": (NOBODY, other)[number]}
+            row |= {"org": server.org_id, "bill_id": bill, "run_key": bill, "accepted": True}
+            transaction.connection.execute(insert(MARKETPLACE_RECORD), row)
+    path = "/integrationdestinations/marketplace/usageReport"
+    denied = statement("deny", ["all"], f"config:bill/item/{bills[0]}")
+    allowed = statement("allow", ["all"], "*")
+    only = statement("allow", ["all"], "config:marketplaceusage/*")
+
+    def seen(client, **query):
+        found = client.get(path, params=query)
+        assert found.status_code == 200, found.text
+        return {each["billId"] for each in found.json()["data"]}.intersection(bills)
+
+    with server.http() as client:
+        assert seen(client) == set(bills)
+        for name, values in (("billId", bills), ("accountId", (NOBODY, other))):
+            assert [seen(client, **{name: each}) for each in values] == [{each} for each in bills]
+        assert [seen(client, externalSystem=each) for each in ("AWS", "GCP")] == [
+            {each} for each in bills
+        ]
+        users = [
+            service_user(client, policy(client, f"reports {number}", *given))
+            for number, given in enumerate(((allowed, denied), (only,)))
+        ]
+    shown = []
+    for _, key, secret in users:
+        with server.http(token_of(server, key, secret)) as client:
+            shown.append((seen(client), seen(client, billId=bills[0])))
+    assert shown == [({bills[1]}, set()), (set(), set())]
+    with server.stores.state.transaction(server.org_id, "t") as transaction:
+        mine = MARKETPLACE_RECORD.c.bill_id.in_(bills)
+        transaction.connection.execute(delete(MARKETPLACE_RECORD).where(mine))
 
 
 def new_mapping(sdk, config_id):

@@ -5,8 +5,12 @@ from datetime import UTC, datetime
 import httpx
 import m3ter
 import pytest
+from sqlalchemy import insert
 
+from meterlake.model.jobs import JobKind
 from meterlake.pipeline.ingest.uploads import ingest_uploads
+from meterlake.stores.state.ingest.uploads import UPLOAD
+from meterlake.stores.state.jobs import JOB
 from tests.served import served
 
 FIELDS = [{"type": "STRING", "name": "country"}, {"type": "NUMBER", "name": "rate"}]
@@ -118,6 +122,40 @@ def announced(tables, table, at, data=CSV, **changes):
     return tables.lookup_table_revision_data.generate_download_url(
         at["lookup_table_revision_id"], lookup_table_id=table, **{**body, **changes}
     )
+
+
+def test_no_more_files_of_tables_are_announced_than_may_wait(tmp_path):
+    """By their bytes, together with uploads of measurements, and by their number."""
+    with served(tmp_path / "home", upload_bytes=1000, upload_waiting_bytes=3000) as found:
+        tables = found.sdk().lookup_tables
+        table = tables.create(name="Many", code="many").id
+        made = tables.lookup_table_revisions.create(
+            table, name="First", fields=FIELDS, keys=["country"]
+        )
+        at = {"lookup_table_id": table, "lookup_table_revision_id": made.id}
+        for _ in range(3):
+            announced(tables, table, at, content_length=1000)
+        with pytest.raises(m3ter.RateLimitError, match="3000 of them are unfinished") as caught:
+            announced(tables, table, at, content_length=1)
+        assert caught.value.response.headers["retry-after"] == "60"
+        uploads = found.sdk().usage.file_uploads
+        with pytest.raises(m3ter.RateLimitError, match="3000 of them"):
+            uploads.generate_upload_url(
+                content_length=1, content_type="application/json", file_name="a"
+            )
+
+        now = found.stores.now()
+        job = {"org": found.org_id, "kind": JobKind.LOOKUP, "status": "AWAITING_FILE"}
+        job |= {"parameters": "{}", "attempt": 0, "created": now}
+        file = {"name": "a", "content_type": "x", "content_length": 0, "start_until": now}
+        ids = [{"id": f"job-{number}"} for number in range(10_000 - 3)]
+        with found.stores.state.writing_home() as connection:
+            connection.execute(insert(JOB), [job | each for each in ids])
+            connection.execute(insert(UPLOAD), [file | each for each in ids])
+        data = tables.lookup_table_revision_data
+        trigger = data.lookup_table_revision_data_jobs.download
+        with pytest.raises(m3ter.RateLimitError, match="10000 of them are unfinished"):
+            trigger(made.id, lookup_table_id=table, content_type="text/csv")
 
 
 @pytest.mark.sees("GenerateLookupTableDataUploadUrl", "TriggerLookupTableRevisionDataDownloadJob")

@@ -5,7 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -63,18 +66,48 @@ def test_a_reader_that_has_seen_enough_is_no_error(environment, sample_home):
     assert process.returncode == 141
 
 
+@contextmanager
+def started(
+    line: list[str], environment: dict[str, str], patience_s: float = 120
+) -> Iterator["subprocess.Popen[str]"]:
+    """A command whose standard output is read.
+
+    One that neither says anything nor ends would keep the whole suite waiting: it is aborted, and
+    tells on standard error what its threads were doing.
+    """
+    told = {**environment, "PYTHONFAULTHANDLER": "1"}
+    with subprocess.Popen(line, env=told, stdout=subprocess.PIPE, text=True) as process:
+        patience = threading.Timer(patience_s, process.send_signal, [signal.SIGABRT])
+        patience.start()
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.wait()
+            patience.cancel()
+
+
+def test_a_command_that_never_ends_is_aborted_and_says_what_it_did(capfd, environment):
+    program = [sys.executable, "-c", "import time\ndef endless():\n time.sleep(999)\nendless()"]
+    with started(program, environment, 2) as process:
+        assert process.stdout.readline() == ""
+
+    assert process.returncode == -signal.SIGABRT
+    assert "in endless" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
 def test_watch_stops_when_asked(environment, home, stop):
     line = command("watch", "--home", str(home))
-    with subprocess.Popen(
-        line, env={**environment, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with started(line, {**environment, "PYTHONUNBUFFERED": "1"}) as process:
         assert process.stdout.readline().startswith("Watching ")
         process.send_signal(stop)
 
-        assert process.wait(timeout=20) == 0
+        assert process.wait() == 0
 
 
 @pytest.mark.slow
@@ -87,7 +120,7 @@ def test_watch_stops_between_two_files(environment, home):
         (inbox / name).write_text(HEADER + csv_row(name))
     line = command("watch", "--home", str(home), "--json")
     environment = {**environment, "METERLAKE_SETTLE_SECONDS": "0"}
-    with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with started(line, environment) as process:
         first = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         done = [json.loads(each)["name"] for each in [first, *process.stdout]]
