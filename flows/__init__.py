@@ -7,13 +7,19 @@ imported before Prefect, which reads its settings when it is imported.
 import logging
 import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import Final
 
 from flows.incomplete import Incomplete
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.redaction import redact_logs
-from meterlake.stores.prefect_access import CLIENT_VARIABLE, password_for
+from meterlake.stores.prefect_access import (
+    CLIENT_VARIABLE,
+    SERVER_VARIABLE,
+    new_password,
+    password_for,
+)
 
 # How Prefect calls what was raised.
 _BROKE: Final = "encountered an exception"
@@ -72,4 +78,36 @@ def _sign_in() -> None:
         os.environ[CLIENT_VARIABLE] = password
 
 
+def _knows_server() -> bool:
+    """Whether Prefect's own settings name a server: a profile, or files of the folder."""
+    if "PREFECT_API_URL" in os.environ:
+        return True
+    folder = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    profiles = Path(os.environ.get("PREFECT_PROFILES_PATH") or folder / "profiles.toml")
+    try:
+        known = tomllib.loads(profiles.read_text("utf-8")) if profiles.is_file() else {}
+        active = os.environ.get("PREFECT_PROFILE") or known.get("active")
+        if "PREFECT_API_URL" in known.get("profiles", {}).get(active, {}):
+            return True
+        here = [Path(each) for each in ("prefect.toml", "pyproject.toml", ".env")]
+        texts = [each.read_text("utf-8") for each in here if each.is_file()]
+    except (OSError, ValueError):
+        return True  # Prefect says what is wrong with them.
+    return Path("prefect.toml").is_file() or any(
+        name in text for text in texts for name in ("[tool.prefect", "PREFECT_API_URL")
+    )
+
+
+def _guard_temporary_server() -> None:
+    """Give the server that Prefect starts by itself a password, which only this process knows.
+
+    Without a server of anybody Prefect starts one on a port of this machine for as long as the flow
+    runs. Processes that this one starts inherit the password, and others cannot read it.
+    """
+    if not {CLIENT_VARIABLE, SERVER_VARIABLE}.isdisjoint(os.environ) or _knows_server():
+        return
+    os.environ[CLIENT_VARIABLE] = os.environ[SERVER_VARIABLE] = new_password()
+
+
 _sign_in()
+_guard_temporary_server()

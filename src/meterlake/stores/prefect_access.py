@@ -31,6 +31,11 @@ def server_folder(home: Path) -> Path:
     return home.absolute() / "prefect"
 
 
+def new_password() -> str:
+    """A user and a password that nobody has."""
+    return f"{_USER}:{secrets.token_urlsafe(_BYTES)}"
+
+
 def ensure_password(home: Path) -> str:
     """The user and the password of the server of a home; made when first needed.
 
@@ -40,7 +45,7 @@ def ensure_password(home: Path) -> str:
     folder = server_folder(home)
     make_folder(folder, 0o700)
     file = folder / "password"
-    create_once(file, f"{_USER}:{secrets.token_urlsafe(_BYTES)}\n".encode())
+    create_once(file, f"{new_password()}\n".encode())
     return file.read_text("ascii").strip()
 
 

@@ -25,6 +25,7 @@ from flows.guard import Guard
 from flows.server import client_environment, server_environment, serving, wait_until_it_answers
 from meterlake.stores.prefect_access import (
     CLIENT_VARIABLE,
+    SERVER_VARIABLE,
     announce,
     ensure_password,
     password_for,
@@ -141,6 +142,73 @@ def test_a_flow_that_is_run_by_hand_signs_in(tmp_path: Path, by: str) -> None:
             command += ["--home", str(tmp_path)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == password
+
+
+TOLD = f"import flows, os; print(os.environ.get({CLIENT_VARIABLE!r}), os.environ.get({SERVER_VARIABLE!r}))"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "variable",
+        "profile",
+        "prefect.toml",
+        "pyproject.toml",
+        ".env",
+        "a password",
+        "other profile",
+        "",
+    ],
+)
+def test_a_temporary_server_has_a_password_unless_prefect_knows_another(
+    tmp_path: Path, given: str
+) -> None:
+    """Whoever has chosen a server has chosen who may use it, too."""
+    kept = {name: each for name, each in os.environ.items() if not name.startswith("PREFECT_")}
+    environment = {**kept, "PREFECT_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    profile = f'[profiles.mine]\nPREFECT_API_URL = "{EVIL}/api"\n'
+    if given == "variable":
+        environment["PREFECT_API_URL"] = f"{EVIL}/api"
+    elif given == "a password":
+        environment[CLIENT_VARIABLE] = "a:b"
+    elif "profile" in given:
+        active = "mine" if given == "profile" else "local"
+        (tmp_path / "profiles.toml").write_text(f'active = "{active}"\n{profile}')
+    elif given:
+        text = {"pyproject.toml": "[tool.prefect.api]\n", ".env": "PREFECT_API_URL=x\n"}
+        (tmp_path / given).write_text(text.get(given, "[api]\n"))
+
+    def told() -> list[str]:
+        command = [sys.executable, "-c", TOLD]
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return done.stdout.split()
+
+    one, two = told(), told()
+    if given in {"other profile", ""}:
+        assert one[0] == one[1] != two[0]
+        assert len(one[0]) > 40
+    else:
+        assert one == two == ["a:b" if given == "a password" else "None", "None"]
+
+
+@pytest.mark.usefixtures("prefect")
+def test_nobody_else_uses_the_server_that_prefect_starts_by_itself() -> None:
+    """It listens on a port, so every user and every page of the machine may try."""
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_URL
+
+    api = PREFECT_API_URL.value()
+    assert api
+    assert api.startswith("http://127.0.0.1:")
+    for path in ("/admin/version", "/admin/settings", "/csrf-token?client=a"):
+        assert httpx.get(f"{api}{path}").status_code == httpx.codes.UNAUTHORIZED
+    for path in ("/flows/", "/deployments/", "/deployments/filter"):
+        found = httpx.post(f"{api}{path}", json={"name": "x"})
+        assert found.status_code in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}
+    with get_client(sync_client=True) as client:
+        assert client.read_deployments() is not None
 
 
 @pytest.mark.usefixtures("prefect")
