@@ -22,10 +22,9 @@ from prefect.types.entrypoint import EntrypointType
 from flows.export import export_schedule
 from flows.labels import tag_of
 from flows.parameters import open_home
-from meterlake.model.errors import MeterlakeError
+from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.pipeline.export.control import list_schedules
 from meterlake.stores import Stores
-from meterlake.stores.state.core.reader import DamagedRow
 
 LOOK_S: Final = 10
 TAG: Final = "export schedule"
@@ -88,7 +87,9 @@ def deployment_specs(stores: Stores, home: Path) -> Iterator[DeploymentSpec]:
     for organization in stores.state.organizations():
         try:
             schedules = list_schedules(stores, organization.id)
-        except DamagedRow as error:
+        except Unavailable:
+            raise  # Nothing is known of any of them: their deployments stay.
+        except MeterlakeError as error:
             _log.warning("the schedules of %s have no deployments: %s", organization.code, error)
             continue
         for schedule in schedules:
