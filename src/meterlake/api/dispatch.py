@@ -118,7 +118,9 @@ class Dispatcher:
         cached = known.get_cached(principal)
         found = cached if cached is not None else await run_in_threadpool(known.of, principal)
         if found.empty:
-            raise Forbidden("no permission policy allows anything")
+            raise Forbidden(
+                "no permission policy allows you anything; ask an administrator of the organization for one"
+            )
         return found
 
     async def _permit(self, call: Call, operation: Operation) -> None:

@@ -86,7 +86,14 @@ def reserve_port(port: int) -> Iterator[bool]:
     path = Path(tempfile.gettempdir(), f"meterlake-port-{os.getuid()}-{port}")
     with ExitStack() as stack:
         try:
-            stack.enter_context(hold_lock(path, Busy("the port", "another server has it")))
+            stack.enter_context(
+                hold_lock(
+                    path,
+                    Busy(
+                        "the port", "another server has it; choose another port, or end that server"
+                    ),
+                )
+            )
             with socket.socket() as probe:
                 # What a server that has just ended leaves is no obstacle to servers.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -227,7 +227,9 @@ def test_a_url_works_once(server, uploads):
     assert put(url).status_code == 200
     again = put(url)
     assert again.status_code == 409
-    assert again.json()["message"].endswith("is there already: its URL works once")
+    assert again.json()["message"].endswith(
+        "is there already: its URL works once; begin another upload"
+    )
     work(server, url)
     assert put(url, b"x" * len(ROWS)).status_code == 409
     assert uploads.jobs.retrieve(url.job_id).status == "succeeded"
@@ -306,7 +308,7 @@ def test_of_two_clients_at_once_the_first_one_wins(server, uploads):
     assert b"200 OK" in connection.recv(1000)
     connection.close()
     assert second.status_code == 409
-    told = f"upload job '{url.job_id}' is busy: another client sends its file"
+    told = f"upload job '{url.job_id}' is busy: another client sends its file; try again later"
     assert second.json()["message"] == told
     work(server, url)
     assert uploads.jobs.retrieve(url.job_id).status == "succeeded"

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from meterlake.model import errors, patterns, problems
-from meterlake.model.errors import Invalid, Required, StaleVersion, StillReferenced
+from meterlake.model.errors import (
+    Invalid,
+    Locked,
+    NotReconciled,
+    Required,
+    StaleVersion,
+    StillReferenced,
+    Unsupported,
+)
 
 SOURCES = Path(errors.__file__).parents[2]
 # What a rule tells its reader to do, or how the value has to be.
@@ -141,6 +149,21 @@ def test_an_option_without_a_value_is_named_alone():
         (
             StillReferenced("Plan", "basic", "AccountPlan 'a'"),
             "Plan 'basic' is still referenced by AccountPlan 'a', which has to go or to change first",
+        ),
+        (
+            NotReconciled("a.csv", "measurements", 4, 3),
+            (
+                "nothing of a.csv was stored: 4 rows for the table measurements were counted while the"
+                " file was read, but 3 are there; deliver the file again, and report it if this comes back"
+            ),
+        ),
+        (
+            Locked("bill", "b"),
+            "bill 'b' is locked and stays as it is; correct it with a credit or a debit line item",
+        ),
+        (
+            Unsupported("content type", "text/xml", "application/json"),
+            "content type 'text/xml' is not supported; send application/json",
         ),
     ],
 )

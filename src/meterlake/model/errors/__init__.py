@@ -241,7 +241,7 @@ class StillReferenced(Conflict):
 class Locked(Conflict):
     """The bill, or the date it falls on, is locked."""
 
-    text = "{0} {1!r} is locked"
+    text = "{0} {1!r} is locked and stays as it is; correct it with a credit or a debit line item"
 
     def __init__(self, kind: str, id: str) -> None:
         super().__init__(kind, id)
@@ -289,7 +289,7 @@ class ObjectExists(Conflict):
 class FileSent(ObjectExists):
     """The file of an upload is there already, whatever is sent now."""
 
-    text = "the file of upload job {0!r} is there already: its URL works once"
+    text = "the file of upload job {0!r} is there already: its URL works once; begin another upload"
 
 
 class TooMany(MeterlakeError):
@@ -325,7 +325,7 @@ class TooSlow(MeterlakeError):
     """A request did not come to its end in time."""
 
     status = 408
-    text = "the {0} of the request did not come within {1} s"
+    text = "the {0} of the request did not come within {1} s; send the request again"
 
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(what, seconds)
@@ -345,7 +345,7 @@ class Unsupported(MeterlakeError):
     """A request comes in a form that is not read."""
 
     status = 415
-    text = "{0} {1!r} is not read, only {2}"
+    text = "{0} {1!r} is not supported; send {2}"
 
     def __init__(self, what: str, given: str, expected: str) -> None:
         super().__init__(what, given[:SHOWN_MAX], expected)
@@ -354,7 +354,10 @@ class Unsupported(MeterlakeError):
 class NotReconciled(MeterlakeError):
     """The rows of a source are not as many as its receipt says; nothing of it is stored."""
 
-    text = "the books of {0} do not balance: {1}: {2} counted, {3} there"
+    text = (
+        "nothing of {0} was stored: {2} rows for the table {1} were counted while the file was"
+        " read, but {3} are there; deliver the file again, and report it if this comes back"
+    )
 
     def __init__(self, name: str, what: str, counted: int, found: int) -> None:
         super().__init__(name, what, counted, found)

@@ -26,4 +26,6 @@ def managed_policies_stay(new: Proposed[PermissionPolicy]) -> None:
     """What meterlake itself made is changed by nobody."""
     made_by = new.configuration.get(PermissionPolicy, new.id).created_by
     if new.before is not None and made_by == SYSTEM:
-        raise Forbidden("a managed policy can be neither changed nor deleted")
+        raise Forbidden(
+            "a managed policy can be neither changed nor deleted; make a policy of your own"
+        )

@@ -34,7 +34,7 @@ SECRET_BYTES: Final = 32
 FRESH_S: Final = 3.0
 _CACHED: Final = 10_000
 
-_REVOKED: Final = "the access token was revoked"
+_REVOKED: Final = "the access token was revoked; ask for a new one"
 
 
 # --- What a principal may do -------------------------------------------------------------------
@@ -328,7 +328,9 @@ def refuse_policy_in_use(reader: Reader, id: str) -> None:
         StillReferenced: Somebody has it.
     """
     if reader.get(PermissionPolicy, id).created_by == SYSTEM:
-        raise Forbidden("a managed policy can be neither changed nor deleted")
+        raise Forbidden(
+            "a managed policy can be neither changed nor deleted; make a policy of your own"
+        )
     access.refuse_granted(reader, id)
 
 
@@ -375,7 +377,7 @@ def _administration(reader: Reader) -> str | None:
 
 def _refuse_nobody(reader: Reader, policy_id: str) -> None:
     if not access.has_holders(reader, policy_id):
-        raise Conflict("somebody has to keep the Administrator policy")
+        raise Conflict("nobody else has the Administrator policy; give it to another user first")
 
 
 # --- Support -----------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ class Tokens:
             found = self._check(token)
             self._remember(name, found)
         if found.expires <= self._state.now().timestamp() - _SKEW_S:
-            raise Forbidden("the access token has expired")
+            raise Forbidden("the access token has expired; ask for a new one")
         return found.principal
 
     def jwks(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Tokens:
             return self._verify_claims(kid, claims)
         except (jwt.InvalidTokenError, ValueError, TypeError, KeyError):
             # What exactly was wrong helps only those who forge.
-            raise Unauthorized("the access token is not valid") from None
+            raise Unauthorized("the access token is not valid; ask for a new one") from None
 
     def _kid(self, token: str) -> str:
         if len(token) > _TOKEN_MAX:

@@ -171,8 +171,8 @@ def lock_backfill(stores: Stores, org_id: str, id: str) -> Iterator[None]:
     """
     folder = stores.lake(org_id).folder / FOLDER / LOCKS
     make_folder(folder)
-    busy = Busy(f"backfill {id!r}", "another process works on it")
-    away = Busy(f"backfill {id!r}", "a process of another machine works on it")
+    busy = Busy(f"backfill {id!r}", "another process works on it; try again later")
+    away = Busy(f"backfill {id!r}", "a process of another machine works on it; try again later")
     with (
         hold_lock(folder / f"{id}.lock", busy),
         stores.state.lock(f"backfill {org_id} {id}", away),

@@ -162,7 +162,7 @@ def _create_locked(
     with lock_backfill(stores, org_id, chosen):
         found = _settle_by_lake(stores, Backfills(stores.state, org_id).find(chosen), order.author)
         if found is not None and found.spec != order.spec:
-            raise Conflict(f"backfill {chosen!r} is about something else")
+            raise Conflict(f"backfill {chosen!r} is about something else; take another id")
         if order.files and (found is None or found.status not in _CLOSED):
             replacement.check_files(order.files, order.mapping)
         # The row comes first: a folder without one belongs to nobody.

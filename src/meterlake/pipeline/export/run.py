@@ -449,5 +449,7 @@ def _folder(stores: Stores, job: Job) -> Path:
 def _alone(folder: Path) -> Iterator[Path]:
     """The staging folder, for one process at a time; the system frees it when that one dies."""
     make_folder(folder)
-    with hold_lock(folder / ".lock", Busy("export", f"another process writes {folder.name}")):
+    with hold_lock(
+        folder / ".lock", Busy("export", f"another process writes {folder.name}; try again later")
+    ):
         yield folder

@@ -56,7 +56,9 @@ def send_letters(stores: Stores, stop: Stop = lambda: False) -> int:
     if server is None or not any(outbox.due(stores.now())):
         return 0
     sent = 0
-    with hold_lock(outbox.folder / "lock", Busy("the outbox", "another process sends letters")):
+    with hold_lock(
+        outbox.folder / "lock", Busy("the outbox", "another process sends letters; try again later")
+    ):
         due = list(outbox.due(stores.now()))
         if not due:
             return 0

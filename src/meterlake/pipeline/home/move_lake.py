@@ -79,7 +79,7 @@ def move_lakes(stores: Stores, target: Settings, *, remove_source: bool = False)
         Busy: Somebody else moves them, or writes for a minute.
         Unavailable: A store, a database or the disk failed.
     """
-    refusal = Busy("move-lake", "another process moves the lakes of this home")
+    refusal = Busy("move-lake", "another process moves the lakes of this home; try again later")
     with hold_lock(stores.home / _LOCK, refusal):
         if not _is_done(stores, target):
             with _opened_moves(stores, target) as moves:
@@ -99,7 +99,7 @@ def remove_former(stores: Stores) -> int:
     Raises:
         CannotMove: There was no move, or it is not done.
     """
-    refusal = Busy("move-lake", "another process moves the lakes of this home")
+    refusal = Busy("move-lake", "another process moves the lakes of this home; try again later")
     with hold_lock(stores.home / _LOCK, refusal):
         return _remove_former(stores)
 

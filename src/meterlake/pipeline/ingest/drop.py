@@ -56,7 +56,7 @@ def ingest_inbox(
     """
     folder.create()
     seconds = stores.settings.settle_seconds if settle_seconds is None else settle_seconds
-    busy = Busy("drop folder", f"another process works {folder.root}")
+    busy = Busy("drop folder", f"another process works {folder.root}; try again later")
     with disk(), hold_lock(folder.root / "drop.lock", busy):
         mappings = folder_mappings(folder.mappings)
         for claim in _claims(stores, folder, seconds, stop):

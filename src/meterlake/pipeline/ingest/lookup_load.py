@@ -174,7 +174,10 @@ def _run(stores: Stores, org_id: str, revision_id: str, job_id: str) -> None:
             reason = str(result.get("failureReason", "failed"))
             raise LoadFailed(reason)
         if time.monotonic() > until:
-            raise Busy("lookup table", "another process has been loading the file for long")
+            raise Busy(
+                "lookup table",
+                "another process has been loading the file for long; try again later",
+            )
         time.sleep(_LOOK_S)
 
 

@@ -108,7 +108,9 @@ def _told_to_sender(upload: Upload) -> Iterator[None]:
     try:
         yield
     except Busy:
-        raise Busy(f"upload job {upload.id!r}", "another client sends its file") from None
+        raise Busy(
+            f"upload job {upload.id!r}", "another client sends its file; try again later"
+        ) from None
     except ObjectExists:
         # A server died between storing and noting it; the worker notes it.
         raise FileSent(upload.id) from None

@@ -39,7 +39,7 @@ def ingest_segments(
             folder.clear_mark()
         return []  # Nothing was ever submitted.
     receipts: list[Receipt] = []
-    busy = Busy("segments", f"another process ingests those of {org_id}")
+    busy = Busy("segments", f"another process ingests those of {org_id}; try again later")
     with hold_lock(folder.lock, busy):
         recover(folder)
         for path in folder.waiting():

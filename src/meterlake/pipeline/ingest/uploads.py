@@ -242,7 +242,9 @@ def _alone(stores: Stores, org_id: str, job_id: str) -> Iterator[Path]:
     """
     folder = _workplaces(stores, org_id) / job_id
     make_folder(folder, PRIVATE)
-    with hold_lock(folder / "lock", Busy("upload job", f"another process runs {job_id}")):
+    with hold_lock(
+        folder / "lock", Busy("upload job", f"another process runs {job_id}; try again later")
+    ):
         try:
             yield folder
         finally:

@@ -139,7 +139,10 @@ def test_a_source_whose_numbers_are_wrong_is_not_committed_and_raises_the_alert(
     data = HEADER + csv_row("u1") + csv_row("u2") + csv_row("u3") + csv_row("u3")
     with monkeypatch.context() as broken:
         broken.setattr(commit, "_recount", lambda receipt, _: receipt)
-        with pytest.raises(NotReconciled, match=r"wrong\.csv .*: 4 counted, 3 there"):
+        with pytest.raises(
+            NotReconciled,
+            match=r"wrong\.csv was stored: 4 rows .* but 3 are there; deliver the file again",
+        ):
             home.ingest("wrong.csv", data)
 
     assert home.ledger() == home.measurements() == []

@@ -236,7 +236,7 @@ class SqliteCatalog(Catalog):
     @contextmanager
     def lock(self, timeout_s: float) -> Iterator[None]:
         """See `Catalog.lock`; the system frees a file that is locked."""
-        busy = Busy("lake", f"another process writes to {self.folder.name}")
+        busy = Busy("lake", f"another process writes to {self.folder.name}; try again later")
         with hold_lock(self.folder / "writer.lock", busy, timeout_s):
             yield
 

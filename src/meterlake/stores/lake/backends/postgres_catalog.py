@@ -225,7 +225,7 @@ class PostgresCatalog(Catalog):
         # Not in the server's own queue: nobody could interrupt a process that waits there.
         while not session.exec_driver_sql(statement).scalar():
             if until is not None and time.monotonic() >= until:
-                raise Busy("lake", f"another process writes to {self._schema}")
+                raise Busy("lake", f"another process writes to {self._schema}; try again later")
             time.sleep(pause)
             pause = min(longest, pause * 1.5)
 

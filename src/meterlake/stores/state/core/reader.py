@@ -218,7 +218,7 @@ def record_of(row: Row[Any]) -> Record[Any]:
         entity = BY_KIND[row.kind].entity.from_wire(wire.loads(row.body))
         for name in ("created", "modified"):
             if not isinstance(getattr(row, name), datetime):
-                raise Invalid(name, getattr(row, name), "an instant")  # noqa: TRY301 - as the body
+                raise Invalid(name, getattr(row, name), "it must be an instant")  # noqa: TRY301 - as the body
     except (Invalid, ValueError, KeyError) as error:
         why = " ".join(str(error).split())[:_SHOWN_MAX]
         raise DamagedRow(row.kind, row.id, row.version, why) from None

@@ -195,7 +195,9 @@ class Transaction(Reader):
 
     def _refuse_second(self, entity: Entity) -> None:
         if resource_of(entity).singleton and self.all(type(entity)):
-            raise Conflict(f"there is a {type(entity).__name__} already, and only one at a time")
+            raise Conflict(
+                f"there is a {type(entity).__name__} already, and there can be only one; change that one"
+            )
 
     def _refuse_taken_code(self, entity: Entity, id: str) -> None:
         code = code_of(entity)
