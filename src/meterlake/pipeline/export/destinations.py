@@ -126,9 +126,11 @@ def _unreachable(
     stores: Stores, organization: Organization, destination: ExportDestination
 ) -> str | None:
     try:
-        open_destination(destination, organization.id, stores.settings).head(_NAME)
-    except NotFound:
-        return None  # Only the object is not there.
+        # Not its head: an answer without a body does not say whether the bucket is there.
+        open_destination(destination, organization.id, stores.settings).open(_NAME).close()
+    except NotFound as error:
+        # Only the object is not there.
+        return str(error) if error.args[0] == "bucket" else None
     except MeterlakeError as error:
         return str(error)
     return None
