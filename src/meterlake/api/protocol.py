@@ -89,7 +89,7 @@ class TimedProtocol(HttpToolsProtocol):
         if self._is_answering:
             self._wait()  # The next request came before the answer to the last one.
         elif self._in_head and self._head_bytes:
-            text = f"the head of the request did not come within {self._seconds:g} s"
+            text = f"the head of the request did not come within {self._seconds:g} s; send the request again"
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
         else:
             self.transport.close()
