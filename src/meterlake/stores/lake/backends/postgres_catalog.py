@@ -37,6 +37,9 @@ _CONNECT_SECONDS: Final = 5
 _DROP_SECONDS: Final = 10
 _PAUSE_S: Final = (0.005, 0.1)
 _RETRIES: Final = {"max_retry_count": 100, "retry_wait_ms": 20, "retry_backoff": 1.0}
+# How many connections DuckDB keeps for each database that it has attached, whatever machine it is
+# on; it opens more while queries run, and waits for none: a commit needs several at once.
+DUCKDB_IDLE: Final = 2
 _SETUP_LOCK: Final = 4706352988
 # DuckLake takes these words, in English, for a conflict that it may try again.
 _ENGLISH: Final = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
@@ -155,11 +158,13 @@ class PostgresCatalog(Catalog):
             session.exec_driver_sql(_TRIGGER.format(schema=self._schema, functions=_SCHEMA))
 
     def secrets(self) -> Iterator[str]:
-        """See `Catalog.secrets`; what libpq finds by itself is left to it."""
+        """See `Catalog.secrets`; what libpq finds by itself is left to it. How many are kept, too."""
         names = {"host": self.url.host, "port": self.url.port, "user": self.url.username}
         given = {**names, "password": self.url.password, "database": self.url.database}
         listed = ", ".join(f"{name} {quote(str(each))}" for name, each in given.items() if each)
         yield f"CREATE OR REPLACE SECRET meterlake_catalog (TYPE postgres, {listed})"
+        # It is of databases that are attached after it.
+        yield f"SET pg_pool_max_connections = {DUCKDB_IDLE}"
 
     def retries(self) -> Iterator[str]:
         """See `Catalog.retries`; not later and later, or the last ones would take hours."""
