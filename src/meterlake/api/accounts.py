@@ -48,7 +48,9 @@ def _permit_kinds(call: Call, kinds: Any) -> None:
     for kind in kinds if isinstance(kinds, list) else ():
         resource = _ENDED.get(kind) if isinstance(kind, str) else None
         if resource and not call.permissions.allows("config:update", resource):
-            raise Forbidden(f"no permission for config:update on {resource}")
+            raise Forbidden(
+                f"no permission for config:update on {resource}; ask an administrator for it"
+            )
 
 
 async def _account_plans(call: Call) -> Any:

@@ -137,7 +137,10 @@ async def get_difference(call: Call) -> Any:
     """What a backfill changes: quantities and bills before and after."""
     found = await call.run(backfills.show, call.stores, call.org_id, _id(call))
     if not found.summary:
-        raise Conflict(f"backfill {found.id!r} is {found.status.value}: nothing is staged yet")
+        raise Conflict(
+            f"backfill {found.id!r} is {found.status.value}: nothing is staged;"
+            " stage it, and try again when its status is STAGED"
+        )
     shown = {name: _rows(found.summary[name]) for name in _LISTS if name in found.summary}
     named = {"id": found.id, "mode": found.spec.mode.value, "status": found.status.value}
     if "bills" in shown:

@@ -87,7 +87,9 @@ class Dispatcher:
         principal = services.tokens.verify(_token(request))
         request.scope["meterlake.organization"] = principal.org_id
         if members["orgId"] != principal.org_id:
-            raise Forbidden("the token is for another organization")
+            raise Forbidden(
+                "the token is for another organization; ask for one of this organization"
+            )
         for member in members.values():
             # Not every database can even be asked for it.
             if "\x00" in member:
@@ -142,7 +144,9 @@ class Dispatcher:
             return
         named = [each for each in actions if each is not None]
         if not any(call.permissions.allows(each, resource, item) for each in named):
-            raise Forbidden(f"no permission for {' or '.join(named)} on {resource}")
+            raise Forbidden(
+                f"no permission for {' or '.join(named)} on {resource}; ask an administrator for it"
+            )
 
     async def _visible(self, call: Call, operation: Operation, rows: list[Any]) -> list[Any]:
         """Without what the principal may not see: what is denied singly is in no list either."""
@@ -157,7 +161,7 @@ class Dispatcher:
         features = await call.run(entities.single, call.stores, call.org_id, Features)
         if not getattr(features, operation.feature):
             raise Forbidden(
-                f"{operation.id} is in {operation.feature}; the organization's features enable it"
+                f"{operation.id} is in {operation.feature}; set that to true in the organization's features"
             )
 
 
@@ -172,7 +176,7 @@ def _with_token(call: Call, operation: Operation, found: Any) -> Any:
 def _token(request: Request) -> str:
     header = request.headers.get("authorization", "")
     if header[: len(_BEARER)].lower() != _BEARER:
-        raise Unauthorized("a bearer token is required")
+        raise Unauthorized("a bearer token is required; get one at /oauth/token")
     return header[len(_BEARER) :].strip()
 
 

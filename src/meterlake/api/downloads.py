@@ -74,7 +74,7 @@ def file_response(stores: Stores, download: Download) -> Response:
         info = stores.objects.head(download.key)
         content = _blocks(stores.objects.open(download.key))
     except NotFound:  # It names the store's own path.
-        raise NotFound("file", download.name, " any more") from None
+        raise NotFound("file", download.name, " any more; have it made again") from None
     headers = {**_HEADERS, "Content-Disposition": _disposition(download.name), **_length(info)}
     return StreamingResponse(content, headers=headers, media_type=download.media_type)
 

@@ -76,7 +76,7 @@ def _permit_event(call: Call, id_: str) -> None:
         Forbidden: The principal may not see it.
     """
     if not call.permissions.allows("config:retrieve", "event", id_):
-        raise Forbidden("no permission for config:retrieve on event")
+        raise Forbidden("no permission for config:retrieve on event; ask an administrator for it")
 
 
 _EVENTS: Final = f"{ORGANIZATION}/events"

@@ -102,7 +102,9 @@ def _permit(call: Call, exports: Iterable[Export]) -> None:
     for each in exports:
         action = _ACTIONS[each.source]
         if not call.permissions.allows(action, _RESOURCE):
-            raise Forbidden(f"no permission for {action} on {_RESOURCE}")
+            raise Forbidden(
+                f"no permission for {action} on {_RESOURCE}; ask an administrator for it"
+            )
         _permit_reading(call, each)
 
 

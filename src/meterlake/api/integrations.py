@@ -121,7 +121,9 @@ async def delete_config(call: Call) -> Any:
     choice = call.query.one_of("mappings", _MAPPING_CHOICES, MappingChoice.KEEP)
     deletes = choice is MappingChoice.DELETE
     if deletes and not call.permissions.allows("config:delete", "externalmapping"):
-        raise Forbidden("no permission for config:delete on externalmapping")
+        raise Forbidden(
+            "no permission for config:delete on externalmapping; ask an administrator for it"
+        )
     assert ref.id is not None
     return await call.run(
         life_cycle.delete_integration, call.stores, call.org_id, call.author, ref.id, choice

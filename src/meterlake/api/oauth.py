@@ -176,11 +176,15 @@ def _answer(access_token: str) -> dict[str, Any]:
 def _basic(header: str) -> tuple[str, str]:
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
-        raise Unauthorized("HTTP Basic authentication with access key and secret is required")
+        raise Unauthorized(
+            "HTTP Basic authentication with access key and secret is required; send both"
+        )
     try:
         text = base64.b64decode(encoded.strip(), validate=True).decode()
     except (binascii.Error, ValueError):
-        raise Unauthorized("the Authorization header is malformed") from None
+        raise Unauthorized(
+            "the Authorization header is malformed; it must be Basic and the Base64 of key:secret"
+        ) from None
     key_id, _, secret = text.partition(":")
     return key_id, secret
 

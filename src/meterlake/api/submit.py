@@ -80,7 +80,9 @@ async def submit(call: Call) -> dict[str, str]:
     try:
         data = await body.content(request, PAYLOAD_MAX)
     except TooLarge:
-        raise Forbidden(f"a payload must be under {PAYLOAD_MAX + 1:,} bytes") from None
+        raise Forbidden(
+            f"a payload must be under {PAYLOAD_MAX + 1:,} bytes; send it in several requests"
+        ) from None
     measurements = texts(data)
     if segments.full(call.org_id):
         raise TooMany("measurements wait to be ingested", 1)

@@ -37,7 +37,7 @@ async def permit_each(
     """
     rows = [{"id": each.lower()} for each in ids]
     if len(await visible_rows(call, resource, rows, action=action)) < len(rows):
-        raise Forbidden(f"no permission for {action} on {resource}")
+        raise Forbidden(f"no permission for {action} on {resource}; ask an administrator for it")
 
 
 def permit_sum(call: Call, resource: str, action: str = RETRIEVE) -> None:
@@ -50,7 +50,9 @@ def permit_sum(call: Call, resource: str, action: str = RETRIEVE) -> None:
         Forbidden: Some are withheld from who asks.
     """
     if call.permissions.withholds(action, resource):
-        raise Forbidden(f"no permission for {action} on every {resource}")
+        raise Forbidden(
+            f"no permission for {action} on every {resource}; ask an administrator for it"
+        )
 
 
 def permit_query(call: Call, operation: Operation) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Options
-from meterlake.model.errors import Conflict, Invalid, Required
+from meterlake.model.errors import Invalid, Required
 
 if TYPE_CHECKING:
     from meterlake.model.export_request import ExportRequest
@@ -203,14 +203,14 @@ def _only(number: int, text: str) -> list[str]:
 
 def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
     from meterlake.pipeline.home.closing import ClosingStep
-    from meterlake.pipeline.home.expected_files import missing_files
+    from meterlake.pipeline.home.expected_files import late_files_error, missing_files
 
     if ClosingStep.FILES in closing.outcomes():
         return
     give_up = time.monotonic() + expected.hours * 3600
     while missing := missing_files(closing.stores, closing.org_id, expected.file):
         if time.monotonic() >= give_up:
-            raise Conflict(f"no file {', '.join(missing)} came in time")
+            raise late_files_error(missing)
         time.sleep(_LOOK_S)
     closing.carry_out(ClosingStep.FILES, lambda: {"expected": len(expected.file)})
 

@@ -261,7 +261,9 @@ def _wait_until_ready(api: "Child", url: str, stop: list[int]) -> None:
         except (URLError, OSError):
             time.sleep(_POLL_S)
     if not stop:
-        raise Unavailable("the API", f"nothing answers at {url}; is the port taken?")
+        raise Unavailable(
+            "the API", f"nothing answers at {url}", "choose another --port if that one is taken"
+        )
 
 
 class _Worker:
@@ -298,6 +300,10 @@ def _watch(
             others.remove(process)
             _log.warning("Prefect has stopped; its logs are in prefect/ of the home")
         if api.poll() is not None:
-            raise Unavailable("the API", f"its process ended with {api.returncode}")
+            raise Unavailable(
+                "the API",
+                f"its process ended with {api.returncode}",
+                "what it wrote before says why",
+            )
         time.sleep(_POLL_S)
     return 0

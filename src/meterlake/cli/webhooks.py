@@ -106,8 +106,11 @@ def _find_webhook(stores: "Stores", org_id: str, name: str) -> str:
     found = [each for each in known if name in {each.id, each.entity.code, each.entity.name}]
     if len(found) == 1:
         return found[0].id
-    names = ", ".join(each.entity.code or each.entity.name for each in known) or "none"
-    raise NotFound("webhook", name, f"; there are: {names}")
+    names = ", ".join(each.entity.code or each.entity.name for each in known)
+    hint = (
+        f"name one of these: {names}" if known else "there is none: add one as a webhookDestination"
+    )
+    raise NotFound("webhook", name, f"; {hint}")
 
 
 def _await_end(stores: "Stores", org_id: str, id: str, seconds: float) -> dict[str, Any]:

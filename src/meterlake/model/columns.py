@@ -20,11 +20,11 @@ def check_names(columns: Sequence[str], name: str) -> None:
         UnreadableSource: It is such a file.
     """
     if len(columns) > COLUMNS_MAX:
-        detail = f"{len(columns)} columns; a file may have {COLUMNS_MAX}"
+        detail = f"{len(columns)} columns; a file may have {COLUMNS_MAX}: leave some out"
         raise UnreadableSource(name, Reason.TOO_MANY_COLUMNS, detail)
     twice = sorted(column for column, count in Counter(columns).items() if count > 1)
     if twice:
-        detail = f"columns twice: {join_names(list(map(repr, twice)))}"
+        detail = f"columns twice: {join_names(list(map(repr, twice)))}; give each a name of its own"
         raise UnreadableSource(name, Reason.DUPLICATE_COLUMN, detail)
 
 

@@ -191,12 +191,16 @@ def parse(name: str, data: bytes) -> Any:
         UnreadableConfiguration: It cannot be read.
     """
     if len(data) > BYTES_MAX:
-        raise UnreadableConfiguration(name, len(data), f"a file of at most {BYTES_MAX} bytes")
+        raise UnreadableConfiguration(
+            name, len(data), f"it must be of at most {BYTES_MAX} bytes: split it into several files"
+        )
     try:
         text = data.decode("utf-8-sig")
         return _parse_json(text) if name.lower().endswith(".json") else _parse_yaml(text)
     except UnicodeDecodeError as error:
-        raise UnreadableConfiguration(name, None, f"it is not UTF-8: {error.reason}") from None
+        raise UnreadableConfiguration(
+            name, None, f"it is not UTF-8: {error.reason}; write it in UTF-8"
+        ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise _unreadable(name, _in_one_line(error), mark and mark.line + 1) from None
@@ -206,7 +210,9 @@ def parse(name: str, data: bytes) -> Any:
     except ValueError as error:
         raise _unreadable(name, f"it is not JSON: {error}", _line_of_mistake(text)) from None
     except RecursionError:
-        raise UnreadableConfiguration(name, None, "it is nested too deeply") from None
+        raise UnreadableConfiguration(
+            name, None, "it is nested too deeply; write it with fewer levels"
+        ) from None
 
 
 def _line_of_mistake(text: str) -> int | None:

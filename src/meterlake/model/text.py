@@ -53,7 +53,9 @@ def utf8_lines(block: Block, name: str) -> bytes:
             codecs.utf_8_decode(data, "strict", True)
         except UnicodeDecodeError as error:
             line = block.first + data.count(b"\n", 0, error.start)
-            detail = f"line {line}: byte 0x{data[error.start]:02x} is not UTF-8"
+            detail = (
+                f"line {line}: byte 0x{data[error.start]:02x} is not UTF-8; write the file in UTF-8"
+            )
             raise UnreadableSource(name, Reason.INVALID_ENCODING, detail) from None
     return data if data.endswith(b"\n") else data + b"\n"
 

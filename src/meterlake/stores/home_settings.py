@@ -262,7 +262,7 @@ def _fingerprint(key: str) -> str:
 
 def _difference(name: str, known: Any, value: Any) -> str:
     if name == "secret_key":
-        return f"{variable(name)} is another key than the one of this home"
+        return f"{variable(name)} is another key than the one of this home: set it to that one"
     was = f"{'the' if name == 'lake' else 'SQLite in the'} home folder" if known is None else known
     hint = f"stop the home's processes and run `meterlake settings set {name} VALUE`"
     if name in {"lake", "catalog"}:

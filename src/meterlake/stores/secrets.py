@@ -54,7 +54,9 @@ class Secrets:
             return self._fernet.decrypt(token.encode()).decode()
         except InvalidToken:
             detail = "it was encrypted with another key than the one of this home"
-            raise Unavailable("a stored secret", detail) from None
+            raise Unavailable(
+                "a stored secret", detail, "give the home its key back, or store the secret again"
+            ) from None
 
     @cached_property
     def _fernet(self) -> "Fernet":

@@ -82,7 +82,9 @@ class Executor:
             self._say_alone("")
             code = runner.run(self._flow_of(kind), given, over, self._stop)
         if code == FAILED:
-            raise Unavailable(f"the flow run of {kind}", "it failed; its page in Prefect says why")
+            raise Unavailable(
+                f"the flow run of {kind}", "it failed", "its page in Prefect says why"
+            )
         if code and not self._stop():
             # Prefect failed, or the process was killed: the job itself says what there is to do.
             _log.warning("%s: its flow process ended with %s", kind, code)

@@ -108,4 +108,6 @@ def _listen(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> Thre
     try:
         return ThreadingHTTPServer((host, port), handler)
     except OSError as error:
-        raise Unavailable(f"the address {host} port {port}", str(error.strerror)) from error
+        raise Unavailable(
+            f"the address {host} port {port}", str(error.strerror), "choose another host or port"
+        ) from error

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("home_database")
 NO_ID = "00000000-0000-0000-0000-000000000000"
 OCTOBER_1 = "2026-10-01"
 RATE = {"from": "USD", "to": "EUR", "multiplier": 2}
-REFUSED = "the organization has no conversion rate from EUR to USD"
+REFUSED = "the organization has no conversion rate from EUR to USD; add it to currencyConversions"
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_what_is_pending_is_asked_for_once(server, http):
     assert post(http, "review")["pending"] == "review"
     assert (post(http, "review")["pending"], get(http)["pending"]) == ("review", "review")
     told = post(http, "review", 409, files=["a.csv"])["message"]
-    assert told == "something else is pending for 2026-09: review"
+    assert told == ("something else is pending for 2026-09: review; try again when that has ended")
     work(server)
     assert get(http)["status"] == "IN_REVIEW"
 

@@ -251,7 +251,9 @@ def test_a_statement_is_read_only_with_the_right_to_read_bills(server, http, bil
         made = reader.post(path)
 
     assert refused.status_code == httpx.codes.FORBIDDEN
-    assert refused.json()["message"] == "no permission for config:retrieve on bill"
+    assert refused.json()["message"] == (
+        "no permission for config:retrieve on bill; ask an administrator for it"
+    )
     assert made.status_code == httpx.codes.OK, made.text
 
 

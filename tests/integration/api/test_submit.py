@@ -208,7 +208,9 @@ def test_a_payload_must_be_under_512_000_bytes_decompressed(server, http, zipped
     answer = post(http, pack(of_size(512_000)), **headers)
 
     assert answer.status_code == httpx.codes.FORBIDDEN
-    assert answer.json() == {"message": "a payload must be under 512,000 bytes"}
+    assert answer.json() == {
+        "message": "a payload must be under 512,000 bytes; send it in several requests"
+    }
     arrive(server)
 
 

@@ -12,7 +12,7 @@ from meterlake.stores.state.billing import bills
 from tests.bill_diffs import change
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 
-REFUSED = "the organization has no conversion rate from EUR to USD"
+REFUSED = "the organization has no conversion rate from EUR to USD; add it to currencyConversions"
 STANDS = "its bill of 2026-10-01 stands"
 NO_ID = "00000000-0000-0000-0000-000000000000"
 

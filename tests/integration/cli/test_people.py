@@ -87,7 +87,7 @@ def test_without_a_person_nothing_changes(command):
     [
         (
             ("status", "--as", "nobody@example.com"),
-            "no user 'nobody@example.com'; this organization has: ",
+            "no user 'nobody@example.com'; name one that this organization has: ",
         ),
         (("status", "--as", "eve@example.com"), "--as: the access of eve@example.com ended at "),
         (

@@ -207,7 +207,7 @@ def test_a_port_that_is_taken_is_one_clear_line(home):
             check=False,
         )
     assert done.returncode == 1
-    assert "is the port taken?" in done.stderr
+    assert "choose another --port if that one is taken" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -92,7 +92,7 @@ def test_an_error_loses_no_other(stores, runner):
 
     assert str(failed.value) == (
         "task 0: number 0 cannot be done; task 2: ZeroDivisionError: number 2;"
-        " task 3: the disk is unavailable: number 3 failed"
+        " task 3: the disk is unavailable: number 3 failed; try again in a minute"
     )
     assert sorted((each.number, each.value) for each in ended if not each.error) == [(1, 1), (4, 4)]
 
@@ -291,6 +291,6 @@ def test_a_scheduler_that_dies_is_told_and_the_work_can_be_repeated(stores, tmp_
 def test_a_cluster_without_workers_is_refused(stores, tmp_path):
     with (
         dask_cluster(tmp_path, 0) as cluster,
-        pytest.raises(Unavailable, match="it has no workers: start `dask worker`"),
+        pytest.raises(Unavailable, match="it has no workers; start `dask worker`"),
     ):
         run_tasks(stores, FanOutRunner.parse(cluster.runner), describing(1))

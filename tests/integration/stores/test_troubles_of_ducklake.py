@@ -127,7 +127,7 @@ def test_a_result_of_a_query_that_failed_in_the_catalog_says_why(reason):
     with pytest.raises(Unavailable) as caught, translate_errors():
         raise duckdb.InvalidInputException(f"{nothing}\nError: {reason}\nmore")
 
-    assert str(caught.value) == f"lake is unavailable: {reason}"
+    assert str(caught.value) == f"lake is unavailable: {reason}; try again in a minute"
 
 
 def test_a_wrong_input_is_no_trouble_of_the_world():

@@ -1,7 +1,9 @@
 """Messages of rules: sentences that say what is in the way and what to do, and no riddles."""
 
 import ast
+import itertools
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,9 +38,15 @@ STALE = (
 )
 
 
+@cache
+def parse(path):
+    """A file as a tree, once for all that look at it."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 def rules_of(path):
     """The texts that `Invalid` gets as its rule, and those of checks of fields."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parse(path)
     known = assigned(tree.body)
     functions = (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef))
     for function in functions:
@@ -169,3 +177,214 @@ def test_an_option_without_a_value_is_named_alone():
 )
 def test_an_error_says_what_to_do(error, sentence):
     assert str(error) == sentence
+
+
+# --- What to do, where the world speaks against a request ------------------------------------
+
+# By class: the argument that says what to do. Where it is not given, the class says it.
+REMEDIES = {
+    "Conflict": 0,
+    "CannotMove": 0,
+    "CannotBill": 0,
+    "Forbidden": 0,
+    "Unauthorized": 0,
+    "BadTemplate": 1,
+    "Busy": 1,
+    "NotAvailable": 1,
+    "BadQuery": 2,
+    "Failure": 2,
+    "NotFound": 2,
+    "RunnerUnavailable": 2,
+    "Unavailable": 2,
+    "UnreadableConfiguration": 2,
+    "UnreadableMapping": 2,
+    "UnreadableSource": 2,
+}
+# An order to whoever reads it, a command that helps, or what happens next without him.
+TO_DO = re.compile(
+    r"(^|[;:,.] |\b(or|and) |`meterlake [^`]*` )(perhaps .*: )?"
+    r"(add|aggregate|approve|ask|begin|change|check|choose|close|compare|compress|correct|create"
+    r"|delete|deliver|end|export|get|give|go on|have|ingest|install|keep|leave|load|look|make|mend|mount"
+    r"|move|name|put|raise|read|reopen|repeat|report|restore|retract|revert|run|say|send|set"
+    r"|sign in|split|start|take|try|unset|wait|write|zip|removes|opens|makes|says|goes)\b"
+    r"|\b(must|did you mean|goes on|has to go|says why|names what differs|makes (it|one)|by itself"
+    r"|tries it again|nothing is left|shows all|closes it now)\b"
+)
+LIBRARY = "the words of a library, which names the place and what it expected there"
+OURS = "the sentence of an error of ours, which says it"
+# Texts that nobody can read at their place; the reason beside each.
+SAID_ELSEWHERE = {
+    ("api/dispatch.py", "{operation.detail}"): "a text of the table of operations",
+    ("model/documents.py", "{rule}"): LIBRARY,
+    (
+        "model/mapping.py",
+        "{'; '.join((f\"{_place(problem['loc'])}: {describe_mismatch(problem)}\" for problem in error.errors()[:3]))}",
+    ): "rules of fields, which tests above hold",
+    (
+        "pipeline/billing/calculation/failures.py",
+        "{': '.join(filter(None, ('an unexpected error', describe_error(error))))}",
+    ): "nobody foresaw it",
+    ("pipeline/billing/calculation/failures.py", "{str(error)}"): OURS,
+    ("pipeline/billing/damaged_accounts.py", "{str(error)}"): OURS,
+    (
+        "pipeline/config/deletion.py",
+        "{display_name(other)} cannot stay without {record.id}: {error}",
+    ): OURS,
+    ("pipeline/documents/render.py", "{mistake['jinja'][:_SHOWN_MAX]}"): LIBRARY,
+    ("pipeline/documents/render.py", "{reason[:_SHOWN_MAX]}"): LIBRARY,
+    ("pipeline/home/bill_review.py", "{reason}"): "a failure that was stored",
+    ("pipeline/ingest/commit.py", "{str(error)}"): OURS,
+    (
+        "pipeline/ingest/lookup_load.py",
+        ": {suggest_name(code, known).replace('it must be one of', 'name one of')}",
+    ): "it names those that there are",
+    ("pipeline/ingest/mappings.py", "{str(error.args[2])}"): OURS,
+    ("pipeline/ingest/reading.py", "{str(error)}"): OURS,
+    ("pipeline/ingest/run.py", "{str(error)}"): OURS,
+    ("pipeline/publish/query.py", "{' '.join(text.split())}"): LIBRARY,
+    ("stages/bill/bills.py", "{reason + stands}"): "the reason is that of a CannotBill",
+    ("stores/lake/moves/file_copies.py", "{str(error)}"): OURS,
+}
+
+
+def remedies_of(path, constants):
+    """The class of each error that a file makes, with all that may be said of what to do."""
+    tree = parse(path)
+    functions = [
+        each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    known = constants | assigned(tree.body)
+    for function in functions:
+        found = [each for each in ast.walk(function) if isinstance(each, ast.Return)]
+        known[f"{function.name}()"] = [each.value for each in found if each.value is not None]
+    calls = {}
+    for function in functions:
+        found = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
+        if found := [each for each in found if called(each) in REMEDIES]:
+            names = known | chosen(function)
+            # The innermost function has it.
+            calls |= {(each.lineno, each.col_offset): (each, names) for each in found}
+    for node, names in calls.values():
+        index = REMEDIES[called(node)]
+        assert not node.keywords, f"{path}:{node.lineno}: say what to do in an argument by place"
+        for argument in node.args[index : index + 1]:
+            for text in written(argument, names):
+                yield called(node), text
+
+
+def chosen(function):
+    """The values that the names of a function stand for."""
+    found = assigned(ast.walk(function))
+    for node in ast.walk(function):
+        if isinstance(node, ast.NamedExpr):
+            found.setdefault(node.target.id, []).append(node.value)
+    return found
+
+
+def called(call):
+    """The name of the function or the method that is called."""
+    return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
+
+
+def written(node, names):
+    """All that an expression may say; what is not written down there stands in braces."""
+    match node:
+        case ast.Constant(value=str() as text):
+            yield text
+        case ast.IfExp():
+            yield from (*written(node.body, names), *written(node.orelse, names))
+        case ast.BoolOp():
+            yield from (text for each in node.values for text in written(each, names))
+        case ast.JoinedStr():
+            parts = [tuple(written(each, names)) for each in node.values]
+            yield from map("".join, itertools.product(*parts))
+        case ast.FormattedValue():
+            yield from written(node.value, names)
+        case ast.Name() | ast.Call():
+            yield from meant(node, names)
+        case _:
+            yield f"{{{ast.unparse(node)}}}"
+
+
+def meant(node, names):
+    """All that a name may stand for, or what a function of the file returns."""
+    key = node.id if isinstance(node, ast.Name) else f"{called(node)}()"
+    values = [each for each in names.get(key, ()) if ast.unparse(each) != "None"]
+    # A name may be made of others, but not of itself.
+    others = {name: each for name, each in names.items() if name != key}
+    for each in values:
+        yield from written(each, others)
+    if not values:
+        yield f"{{{ast.unparse(node)}}}"
+
+
+def lacks_remedy(text):
+    """Whether a text tells its reader nothing to do; the names of values are no words."""
+    return not TO_DO.search(re.sub(r"\{[^}]*\}", "", text))
+
+
+def constants_of(paths):
+    """The constants that files take from one another."""
+    found = {}
+    for path in paths:
+        values = assigned(parse(path).body)
+        found |= {name: each for name, each in values.items() if re.match("[A-Z]", name)}
+    return found
+
+
+def test_every_error_says_what_to_do():
+    paths = sorted(SOURCES.rglob("*.py"))
+    constants = constants_of(paths)
+    found = [
+        (str(path.relative_to(SOURCES)), name, text)
+        for path in paths
+        for name, text in remedies_of(path, constants)
+    ]
+    lacking = {(path, text) for path, _, text in found if lacks_remedy(text)}
+
+    assert len(found) > 300
+    assert {name for _, name, _ in found} == set(REMEDIES)
+    assert lacking - set(SAID_ELSEWHERE) == set()
+    assert set(SAID_ELSEWHERE) - lacking == set()  # Nothing stays on the list for nothing.
+
+
+def test_every_kind_of_error_says_what_to_do_itself_or_by_an_argument():
+    kinds = [errors.MeterlakeError]
+    for kind in kinds:
+        kinds += [each for each in kind.__subclasses__() if each not in kinds]
+    lacking = {
+        kind.__name__
+        for kind in kinds
+        if not issubclass(kind, Invalid)
+        and not any(each.__name__ in REMEDIES for each in kind.__mro__ if "text" not in vars(kind))
+        and kind.__name__ not in REMEDIES
+        and lacks_remedy(kind.text)
+    }
+
+    # The first is no error by itself, the second is made of others.
+    assert lacking - {"MeterlakeError", "TasksFailed"} == set()
+
+
+def test_an_error_without_a_remedy_is_found(tmp_path):
+    file = tmp_path / "errors.py"
+    file.write_text(
+        "def wait(names, found):\n"
+        "    again = f'start {found} again'\n"
+        "    raise Conflict(f'no file {names} came in time')\n"
+        "    raise Conflict(f'{found.name} has changed: {again}')\n"
+        "    raise Unavailable('lake', 'it stands still')\n"
+        "    raise Unavailable('lake', 'it was moved', _hint(found))\n"
+        "    raise NotFound('file', 'a', ' any more' if found else '; deliver it again')\n"
+        "    raise Forbidden(f'no permission for {found.check}')\n"
+        "def _hint(found):\n"
+        "    return 'it is gone'\n"
+    )
+
+    texts = [text for _, text in remedies_of(file, {})]
+    assert [text for text in texts if lacks_remedy(text)] == [
+        "no file {names} came in time",
+        "it is gone",
+        " any more",
+        "no permission for {found.check}",
+    ]
+    assert len(texts) == 6

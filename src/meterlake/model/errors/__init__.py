@@ -39,9 +39,12 @@ bad code: assertions.
 
 from typing import ClassVar, Final, Self
 
+from meterlake.model.errors.remedies import find_remedy
 from meterlake.model.errors.values import SHOWN_MAX, display_value
 
 _NAME_MAX: Final = 300
+# What to do about a file that the system does not give.
+CHECK_PATH: Final = "check its path, and that you may read and write there"
 
 
 class MeterlakeError(Exception):
@@ -193,13 +196,14 @@ class NotFound(MeterlakeError):
     text = "no {0} {1!r}{2}"
 
     def __init__(self, kind: str, id: str, hint: str = "") -> None:
+        """The hint says what to do, from its first sign on; without one the kind says it."""
         super().__init__(kind, id, hint)
 
     def __str__(self) -> str:
         kind, id_, hint = self.args
         # Longer than a value: of a path the end matters.
         shown = id_ if len(str(id_)) <= _NAME_MAX else f"{id_[:_NAME_MAX]}…"
-        return self.text.format(kind, shown, hint)
+        return self.text.format(kind, shown, hint or f"; {find_remedy(kind, id_)}")
 
 
 class Conflict(MeterlakeError):
@@ -377,10 +381,10 @@ class Unavailable(MeterlakeError):
     """The world outside failed: a store, a disk, a network. Worth another try."""
 
     status = 503
-    text = "{0} is unavailable: {1}"
+    text = "{0} is unavailable: {1}; {2}"
 
-    def __init__(self, what: str, detail: str) -> None:
-        super().__init__(what, detail)
+    def __init__(self, what: str, detail: str, remedy: str = "try again in a minute") -> None:
+        super().__init__(what, detail, remedy)
 
 
 class RunnerUnavailable(Unavailable):

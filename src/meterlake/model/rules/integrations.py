@@ -157,7 +157,8 @@ def mapping_is_the_only_one(new: Proposed[ExternalMapping]) -> None:
         if not is_same and known.scope() == mapping.scope():
             raise Conflict(
                 f"{known.m3ter_entity} {known.m3ter_id} is {known.external_id!r} in "
-                f"{known.external_table} of {known.external_system} already: mapping {other.id}"
+                f"{known.external_table} of {known.external_system} already: mapping {other.id}; change or"
+                " delete that mapping first"
             )
 
 

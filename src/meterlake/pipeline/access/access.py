@@ -48,7 +48,7 @@ def sign_in_key(state: State, key_id: str, secret: str) -> Principal:
     """
     key = access.key_of_home(state, key_id) if is_id(key_id) else None
     if key is None or not key.opens_with(secret):
-        raise Unauthorized("the access key or its secret is wrong")
+        raise Unauthorized("the access key or its secret is wrong; check both")
     return Principal(PrincipalType.SERVICEUSER, key.service_user_id, key.org_id, key.id)
 
 
@@ -202,7 +202,9 @@ class KnownPermissions:
                 # An id in capitals is the same id: else it would slip through a denial.
                 found = groups.groups_of(reader, id.lower())
         if not permissions.allows(action, resource, id, found):
-            raise Forbidden(f"no permission for {action} on {resource}")
+            raise Forbidden(
+                f"no permission for {action} on {resource}; ask an administrator for it"
+            )
 
 
 def visible(

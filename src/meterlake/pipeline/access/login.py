@@ -26,7 +26,7 @@ _TOKEN_BYTES: Final = 32
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
-_REFUSED: Final = "the code or refresh token is not valid"
+_REFUSED: Final = "the code or refresh token is not valid; sign in again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def sign_in(state: State, email: str, password: str) -> str:
         with state.reading_home() as connection:
             person = people.person_by_email(connection, email)
     if not matches(password, person.password_hash if person else None) or person is None:
-        raise Unauthorized("the e-mail address or the password is wrong")
+        raise Unauthorized("the e-mail address or the password is wrong; check both")
     secret, now = secrets.token_urlsafe(_TOKEN_BYTES), state.now()
     made = Session(new_id(), digest(secret), person.id, now, now + SESSION)
     with state.writing_home() as connection:
@@ -77,7 +77,9 @@ def new_code(state: State, session: Session, org_id: str, redirect_uri: str, cha
         Forbidden: The person has no access to the organization.
     """
     if org_id not in {org for org, _ in organizations_of(state, session.person_id)}:
-        raise Forbidden("there is no access to this organization")
+        raise Forbidden(
+            "there is no access to this organization; ask one of its administrators for it"
+        )
     code = secrets.token_urlsafe(_TOKEN_BYTES)
     expires = min(state.now() + CODE, session.expires)
     made = Grant(digest(code), GrantKind.CODE, session.id, org_id, redirect_uri, challenge, expires)

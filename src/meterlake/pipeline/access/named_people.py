@@ -36,7 +36,9 @@ def author_named(stores: Stores, org_id: str, name: str) -> str:
         found = people.users_named(reader, name)
         services = _service_users(reader, name)
         if not found and not services:
-            raise NotFound("user", name, f"; this organization has: {_list_users(reader)}")
+            raise NotFound(
+                "user", name, f"; name one that this organization has: {_list_users(reader)}"
+            )
     if len(found) + len(services) > 1:
         # Service users may share a name, and their ids tell them apart.
         known = [each.person.email for each in found] + [each.id for each in services]
@@ -47,7 +49,9 @@ def author_named(stores: Stores, org_id: str, name: str) -> str:
     [user] = found
     if user.end_access is not None and not user.has_access(stores.now()):
         ended = format_instant(user.end_access)
-        raise Forbidden(f"--as: the access of {user.person.email} ended at {ended}")
+        raise Forbidden(
+            f"--as: the access of {user.person.email} ended at {ended}; name another user"
+        )
     return Principal(PrincipalType.USER, user.person.id, org_id, "").author
 
 

@@ -254,7 +254,9 @@ def _refuse_user(transaction: Transaction, email: str) -> None:
     if transaction.org_id in {
         org for org, _ in people.memberships(transaction.connection, person.id)
     }:
-        raise Conflict(f"{email} is a user of the organization already; no invitation is needed")
+        raise Conflict(
+            f"{email} is a user of the organization already; no invitation is needed: give the user a policy instead"
+        )
 
 
 # --- Links -------------------------------------------------------------------------------------

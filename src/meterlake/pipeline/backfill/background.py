@@ -88,7 +88,9 @@ def submit_restart(stores: Stores, org_id: str, id: str, author: str) -> Backfil
     """
     found = show(stores, org_id, id)
     if found.status in (BackfillStatus.APPLIED, BackfillStatus.DROPPED):
-        raise Conflict(f"backfill {id!r} is {found.status.value} and cannot be staged again")
+        raise Conflict(
+            f"backfill {id!r} is {found.status.value} and cannot be staged again; begin another one"
+        )
     return _submit(stores, found, BackfillAction.STAGE, author)
 
 
@@ -109,7 +111,7 @@ def submit_step(
         expected = _FROM[step].value
         raise Conflict(
             f"backfill {id!r} is {found.status.value}; only one that is {expected} can be"
-            f" {_DONE[step].value.lower()}"
+            f" {_DONE[step].value.lower()}: wait until it is, or begin another one"
         )
     return _submit(stores, found, step, author)
 
@@ -125,7 +127,10 @@ def _refuse_other(stores: Stores, found: Backfill, step: BackfillAction) -> Back
     """The step if it is pending already."""
     pending = pending_steps(stores, found.org_id).get(found.id)
     if pending not in (None, step):
-        raise Conflict(f"backfill {found.id!r} has another step pending: {pending}")
+        raise Conflict(
+            f"backfill {found.id!r} has another step pending: {pending};"
+            " try again when that has ended"
+        )
     return pending
 
 

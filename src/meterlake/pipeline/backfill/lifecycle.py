@@ -343,7 +343,10 @@ def _store(stores: Stores, backfill: Backfill) -> Backfill:
 
 def _refuse_unless(found: Backfill, allowed: Sequence[BackfillStatus], what: str) -> None:
     if found.status not in allowed:
-        raise Conflict(f"backfill {found.id!r} is {found.status.value} and cannot be {what}")
+        states = " or ".join(each.value for each in allowed)
+        raise Conflict(
+            f"backfill {found.id!r} is {found.status.value} and cannot be {what}: it must be {states} for that; begin another one"
+        )
 
 
 def _get_settled(stores: Stores, org_id: str, id: str, author: str) -> Backfill:

@@ -26,7 +26,7 @@ def open_job(stores: Stores, org_id: str, id: str, snapshot: int) -> BackfillJob
     """
     found = Backfills(stores.state, org_id).get(id)
     if found.snapshot != snapshot:
-        raise Busy(f"backfill {id!r}", "it was begun again from another snapshot")
+        raise Busy(f"backfill {id!r}", "it was begun again from another snapshot; that one goes on")
     return BackfillJob(stores, found, found.author)
 
 
@@ -70,6 +70,10 @@ def _read_note(folder: Path, end: TaskEnd) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = wire.loads((folder / end.value).read_bytes())
     except FileNotFoundError:
-        why = "its worker wrote into another one: all workers need the folder of the lake"
-        raise Unavailable(f"{folder} ({end.name})", why) from None
+        why = "its worker wrote into another one"
+        raise Unavailable(
+            f"{folder} ({end.name})",
+            why,
+            "give all workers the folder of the lake, and run it again",
+        ) from None
     return found

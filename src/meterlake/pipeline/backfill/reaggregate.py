@@ -394,7 +394,8 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
         if quantities.newest_run(connection, run.key) != run.id:
             raise Conflict(
                 f"backfill {job.backfill.id!r} cannot be reverted:"
-                f" {run.key.period} was aggregated again since"
+                f" {run.key.period} was aggregated again since;"
+                " revert the later backfill first, or aggregate the period once more"
             )
         for table in (quantities.TABLE, quantities.STATEMENTS, quantities.RUNS):
             connection.execute(f"DELETE FROM lake.{identifier(table)} WHERE run_id = ?", [run.id])

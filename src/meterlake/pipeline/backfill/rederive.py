@@ -158,7 +158,10 @@ def derive_part(
     """
     work = _recalculation(open_job(stores, org_id, id, snapshot))
     if work.digest != digest:
-        raise Conflict(f"the configuration has changed since backfill {id!r} was begun")
+        raise Conflict(
+            f"the configuration has changed since backfill {id!r} was begun:"
+            " start it again with its id"
+        )
     return partitions.calculate_part(work, part)
 
 

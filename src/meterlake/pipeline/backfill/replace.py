@@ -287,7 +287,9 @@ def apply(job: BackfillJob) -> int:
         try:
             made = edit(job, Action.APPLY, change)
         except Conflicting:
-            raise Busy("source", "others ingested the same files at the same time") from None
+            raise Busy(
+                "source", "others ingested the same files at the same time; try again later"
+            ) from None
     for each in written:
         report_source(job.stores, job.backfill.org_id, each.receipt)
     return made

@@ -106,7 +106,10 @@ def _source(connection: duckdb.DuckDBPyConnection, identity: str) -> str:
 def _again(what: str, marks: Sequence[Mapping[str, Any]]) -> Conflict:
     by = dict.fromkeys(f"{mark['backfill']!r} ({mark['at']:%Y-%m-%d})" for mark in marks)
     listed = ", ".join(list(by)[:_SHOWN_MAX])
-    return Conflict(f"{what} were withdrawn already, by backfill {listed}")
+    return Conflict(
+        f"{what} were withdrawn already, by backfill {listed}: nothing is left to do;"
+        " revert that backfill to bring them back"
+    )
 
 
 def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:

@@ -47,7 +47,8 @@ def compare_backfill(stores: Stores, org_id: str, choice: BackfillChoice) -> Ite
     with open_staged(stores, org_id, choice.id) as (backfill, changes):
         if not changes:
             raise Conflict(
-                f"backfill {choice.id!r} changes no measurements: bills stay as they are"
+                f"backfill {choice.id!r} changes no measurements, so that bills stay as they are;"
+                " choose a backfill that changes some"
             )
         configuration = stores.state.configuration(org_id)
         world = World(stores, org_id, configuration, backfill.snapshot)

@@ -62,7 +62,10 @@ def _calculate(stores: Stores, org_id: str, selection: BillSelection) -> Bill:
     terms, found = calculation.terms, []
     for each in (bill for account in calculation.made() for bill in account.made):
         if isinstance(each, Failure):
-            raise Conflict(f"account {each.account_code!r} cannot be billed: {each.reason}")
+            raise Conflict(
+                f"account {each.account_code!r} cannot be billed: {each.reason};"
+                " mend that, and ask again"
+            )
         found.append(each)
     if not found:
         raise Conflict(_describe_absence(terms))
@@ -73,13 +76,13 @@ def _calculate(stores: Stores, org_id: str, selection: BillSelection) -> Bill:
 
 def _describe_absence(terms: BillingTerms) -> str:
     for each in without_bill(terms, ()):
-        return f"account {each.account_code!r} has no bill of that date: {each.reason}"
+        return f"account {each.account_code!r} has no bill of that date: {each.reason}; choose another date"
     [account_terms] = terms.account_terms_of.values()
     account = account_terms.account.entity
     if account_terms.pooled and account.parent_account_id is not None:
         parent = terms.configuration.get(Account, account.parent_account_id).entity
-        return f"account {account.code!r} has no bill: a plan of its parent {parent.code!r} charges for it"
-    return f"account {account.code!r} is on no plan then"
+        return f"account {account.code!r} has no bill: a plan of its parent {parent.code!r} charges for it; look at the bill of the parent"
+    return f"account {account.code!r} is on no plan then; give it one, or choose another date"
 
 
 def _plain(content: BillContent) -> BillContent:

@@ -470,7 +470,7 @@ def _to_billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
         )
         return Failure(bill.account_id, bill.account_code, reason)
     if outcome.bill_id is None:
-        reason = f"has no bill until {bill.end_date}, and the bill lock date allows none"
+        reason = f"has no bill until {bill.end_date}, and the bill lock date allows none: set that to an earlier day"
         return Failure(bill.account_id, bill.account_code, reason)
     return Billed(
         bill_id=outcome.bill_id,

@@ -11,6 +11,7 @@ from meterlake.model.addresses import PUBLIC_ONLY, AddressPolicy
 from meterlake.model.documents import parse, to_yaml
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import (
+    CHECK_PATH,
     Conflict,
     Invalid,
     MeterlakeError,
@@ -139,7 +140,7 @@ def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise Unavailable(str(file), error.strerror or str(error)) from error
+        raise Unavailable(str(file), error.strerror or str(error), CHECK_PATH) from error
 
 
 def apply(

@@ -34,7 +34,7 @@ def font_folders(own: Path | None) -> list[str]:
         NotAvailable: Typst is not installed.
     """
     if find_spec("typst") is None:
-        raise NotAvailable("a PDF", f"its typesetter is not installed: {EXTRA}")
+        raise NotAvailable("a PDF", f"its typesetter is not installed; install it: {EXTRA}")
     if own is not None and not own.is_dir():
         raise Invalid("fonts", str(own), "it must be a folder with fonts")
     return [*_find_installed(), *([] if own is None else [str(own.resolve())])]

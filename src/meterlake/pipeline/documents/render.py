@@ -165,7 +165,9 @@ def _run(job: dict[str, Any], template: Path, seconds: int) -> "subprocess.Compl
 
 
 def _too_slow(template: Path, seconds: int) -> BadTemplate:
-    return BadTemplate(template.name, f"the document was not made within {seconds} s")
+    return BadTemplate(
+        template.name, f"the document was not made within {seconds} s; make the template simpler"
+    )
 
 
 def _end(
@@ -176,7 +178,10 @@ def _end(
     if found.returncode < 0 and -found.returncode in _OUT_OF_TIME:
         return _too_slow(template, seconds)
     if "MemoryError" in text or "memory allocation" in text or found.returncode == -_ABORTED:
-        return BadTemplate(template.name, f"it needs more than {MEMORY >> 30} GiB of memory")
+        return BadTemplate(
+            template.name,
+            f"it needs more than {MEMORY >> 30} GiB of memory; make the template or its pictures smaller",
+        )
     last = text.splitlines()[-1] if text else f"it ended with {found.returncode}"
     return Unavailable("the process that makes documents", last[:_SHOWN_MAX])
 

@@ -80,7 +80,7 @@ class Stop:
             raise self._stop_error()
 
     def _stop_error(self) -> BadQuery:
-        return BadQuery("query", None, self._why or "it was ended")
+        return BadQuery("query", None, f"{self._why or 'it was ended'}; ask again")
 
 
 def explore(

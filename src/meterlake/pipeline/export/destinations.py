@@ -164,7 +164,11 @@ def _try_steps(objects: ObjectStore, key: str) -> list[dict[str, Any]]:
 
 def _expect(objects: ObjectStore, key: str) -> None:
     if objects.get(key) != _CONTENT:
-        raise Unavailable(objects.url(key), "what is read is not what was written")
+        raise Unavailable(
+            objects.url(key),
+            "what is read is not what was written",
+            "keep others from writing there",
+        )
 
 
 def _try(name: str, work: Callable[[], object]) -> dict[str, Any]:

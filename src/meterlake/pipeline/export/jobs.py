@@ -127,19 +127,27 @@ def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
     """
     job = stores.state.jobs.find(org_id, id, KIND)
     if job.status is not JobStatus.COMPLETE or job.finished is None:
-        raise Conflict(f"the job {id} has nothing to download: it is {_WIRE[job.status]}")
+        raise Conflict(
+            f"the job {id} has nothing to download: it is {_WIRE[job.status]};"
+            " wait until it has succeeded, or export again"
+        )
     key = job.result.get("download")
     if key is None:
-        raise Conflict(f"the files of the job {id} are only where it put them")
+        raise Conflict(
+            f"the files of the job {id} are only where it put them;"
+            " read them at its destination, or export again without one"
+        )
     ends = job.finished + KEPT
     if stores.now() >= ends:
         hours = int(KEPT.total_seconds() // 3600)
-        raise Conflict(f"the files of the job {id} were kept for {hours} hours after its end")
+        raise Conflict(
+            f"the files of the job {id} were kept for {hours} hours after its end; export again"
+        )
     path = PurePosixPath(key)
     try:
         stores.objects.head(key)
     except NotFound:  # It names the store's own path.
-        raise NotFound("file", path.name, " any more") from None
+        raise NotFound("file", path.name, " any more; export again") from None
     media = _MEDIA.get(path.suffix, "application/octet-stream")
     return Download(key, path.name, media), ends
 

@@ -122,8 +122,10 @@ def _note_end(staging: ExportStaging, end: TaskEnd) -> None:
         return
     folder = staging.folder / _PARTS / end.value.folder
     if not folder.is_dir():
-        why = "its worker wrote into another one: all workers need the home"
-        raise RunnerUnavailable(f"{folder} ({end.name})", why)
+        why = "its worker wrote into another one"
+        raise RunnerUnavailable(
+            f"{folder} ({end.name})", why, "give all workers the home, and run it again"
+        )
     for file in end.value.files:
         name = Path(file.key).name
         with disk():

@@ -52,7 +52,7 @@ def export_round(
     def run(job: Job) -> None:
         if missing := missing_here(stores, job):
             runner.warn_once(f"export {job.id} waits, or another worker runs it: {missing}")
-            raise Busy(f"export {job.id}", missing)
+            raise Busy(f"export {job.id}", f"{missing}; a worker that has it goes on")
         code = stores.state.organization(org_id).code
         parameters = {"org": code, "job": job.id, "name": describe_job(stores, job)}
         runner.run(KIND, parameters, partial(_directly, stores, job))

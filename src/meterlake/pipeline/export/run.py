@@ -122,7 +122,10 @@ def run_to_end(stores: Stores, job_id: str) -> Exported:
             job = stores.state.jobs.get(job_id)
             if job.status in {JobStatus.FAILED, JobStatus.CANCELLED}:
                 reason = f": {job.error}" if job.error else ""
-                raise Conflict(f"the export {job_id}: {job.status.description}{reason}") from None
+                raise Conflict(
+                    f"the export {job_id}: {job.status.description}{reason};"
+                    " have it run once more, or export again"
+                ) from None
             time.sleep(_LOOK_S)
 
 
@@ -249,7 +252,10 @@ def run_export(stores: Stores, job_id: str) -> Exported:
     if job.status is JobStatus.COMPLETE:
         return _complete(stores, job)
     if missing := missing_here(stores, job):
-        raise Busy(f"export {job_id}", f"it waits for another process: {missing}")
+        raise Busy(
+            f"export {job_id}",
+            f"it waits for a process that has what it needs ({missing}); start one that has",
+        )
     request = _whole(stores, ExportRequest.from_wire(job.parameters))
     snapshot = stores.lake(job.org_id).snapshot()
     job = stores.state.jobs.take(job_id, snapshot, request.to_wire())

@@ -71,7 +71,7 @@ class NotBegun(Conflict):
 class Rejected(Conflict):
     """Who reviewed the bills of a month rejected them."""
 
-    text = "the bills of {0} are rejected: {1}"
+    text = "the bills of {0} are rejected: {1}; mend that, and close the month again"
 
     def __init__(self, month: str, reason: str) -> None:
         super().__init__(month, reason)
@@ -212,7 +212,10 @@ class Closing:
         noted = {"reason": reason, "author": self.author, "at": now}
         parameters = {"month": str(self.month), _REOPENED: [*self.reopenings, noted]}
         if not self.stores.state.jobs.reopen(self.org_id, self.id, KIND, parameters):
-            raise Conflict(f"{self.month} is not closed: there is nothing to reopen")
+            raise Conflict(
+                f"{self.month} is not closed: there is nothing to reopen;"
+                f" `meterlake close-month {self.month}` goes on with it"
+            )
 
     def reject(self, reason: str) -> None:
         """End it without a result; whoever closes the month again begins at the first step."""

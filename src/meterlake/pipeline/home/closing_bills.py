@@ -182,7 +182,10 @@ def reject_shown(closing: Closing, reason: str) -> None:
         )
     done = closing.outcomes()
     if ClosingStep.BILL not in done or ClosingStep.REVIEW in done:
-        raise Conflict(f"the bills of {closing.month} do not wait for a review")
+        raise Conflict(
+            f"the bills of {closing.month} do not wait for a review;"
+            f" `meterlake close-month {closing.month}` makes them and shows them"
+        )
     closing.reject(reason)
 
 
@@ -224,7 +227,10 @@ class _MonthBills:
         result = bill_order(stores, org_id, order, author)
         if result.failures:
             codes = ", ".join(each.account_code for each in result.failures)
-            raise Conflict(f"{len(result.failures)} accounts could not be billed: {codes}")
+            raise Conflict(
+                f"{len(result.failures)} accounts could not be billed: {codes};"
+                f" `meterlake bill --month {month}` says why: mend that, and close the month again"
+            )
         quantities = aggregate(stores, org_id, month, result.snapshot)
         made = {each.bill_id for each in result.bills}
         with stores.state.reading(org_id) as reader:

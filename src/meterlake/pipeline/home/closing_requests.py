@@ -28,7 +28,7 @@ from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.pipeline.home.closing import Closing, ClosingStep
 from meterlake.pipeline.home.closing_bills import NotReviewed, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
-from meterlake.pipeline.home.expected_files import missing_files
+from meterlake.pipeline.home.expected_files import late_files_error, missing_files
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
@@ -165,7 +165,10 @@ def submit_closing(
     if job is not None and job.finished is None:
         if ClosingRequest.from_wire(job.parameters) == request:
             return
-        raise Conflict(f"something else is pending for {month}: {job.parameters['action']}")
+        raise Conflict(
+            f"something else is pending for {month}: {job.parameters['action']};"
+            " try again when that has ended"
+        )
     with stores.state.transaction(org_id, author) as transaction:
         made = Job(
             id=transaction.new_id(),
@@ -184,7 +187,10 @@ def _check_review(closing: Closing, review: str | None) -> None:
     if status is ClosingStatus.APPROVED:
         return
     if status is not ClosingStatus.IN_REVIEW:
-        raise Conflict(f"the bills of {closing.month} do not wait for a review: {status.value}")
+        raise Conflict(
+            f"the bills of {closing.month} do not wait for a review: {status.value};"
+            " go on with the month, and approve them when they do"
+        )
     if closing.outcomes()[ClosingStep.BILL]["digest"] != review:
         raise NotReviewed(str(closing.month))
 
@@ -245,7 +251,7 @@ def _carry_out(stores: Stores, job: Job) -> None:
     if not approve:
         closing.open()
         if missing := missing_files(stores, job.org_id, request.files):
-            raise Conflict(f"no file {', '.join(missing)} came in time")
+            raise late_files_error(missing)
         expected = {"expected": len(request.files)}
         closing.carry_out(ClosingStep.FILES, lambda: expected)
     if not closing.is_closed:

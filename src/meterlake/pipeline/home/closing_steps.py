@@ -43,7 +43,10 @@ def ingest_all(stores: Stores, org_id: str) -> dict[str, Any]:
     ]
     failed = [each.delivery.name for each in receipts if each.status == "failed"]
     if failed:
-        raise Conflict(f"{len(failed)} files could not be read: {', '.join(failed)}")
+        raise Conflict(
+            f"{len(failed)} files could not be read: {', '.join(failed)};"
+            " `meterlake receipts` says why: mend them, and deliver them again"
+        )
     names = ("received", "accepted", "repeats", "rejected")
     counts = {name: sum(getattr(each, name) for each in receipts) for name in names}
     return {"files": len(receipts), **counts}
@@ -68,7 +71,10 @@ def reconcile(stores: Stores, org_id: str) -> dict[str, Any]:
     books = check_reconciliation(stores, org_id)
     if books.differences:
         listed = "; ".join(map(str, books.differences[:_DIFFERENCES]))
-        raise Conflict(f"{len(books.differences)} differences in reconciliation: {listed}")
+        raise Conflict(
+            f"{len(books.differences)} differences in reconciliation: {listed};"
+            " `meterlake check` lists all: deliver what is missing again, and close the month again"
+        )
     return {**books.totals, "measurements": books.measurements}
 
 

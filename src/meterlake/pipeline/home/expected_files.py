@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
+from meterlake.model.errors import Conflict
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.uploads import waiting
 from meterlake.stores import Stores
@@ -24,6 +25,14 @@ def missing_files(stores: Stores, org_id: str, patterns: Sequence[str]) -> list[
         return []
     names = set(_known_names(stores, org_id))
     return [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]
+
+
+def late_files_error(missing: Sequence[str]) -> Conflict:
+    """The refusal to go on with a month without the files that are expected."""
+    return Conflict(
+        f"no file {', '.join(missing)} came in time; deliver it, or expect it no more, and close"
+        " the month again"
+    )
 
 
 def _known_names(stores: Stores, org_id: str) -> Iterable[str]:

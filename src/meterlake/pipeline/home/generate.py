@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import zstandard
 
-from meterlake.model.errors import Invalid, Unavailable
+from meterlake.model.errors import CHECK_PATH, Invalid, Unavailable
 from meterlake.pipeline.home import synthetic
 
 FORMATS: Final = ("csv", "ndjson", "json", "parquet")
@@ -112,7 +112,7 @@ def generate(
         with _replacing(out) as file, _open_compressed(file, out.name) as sink:
             write(_count_blocks(recipe, counts, progress), kind, sink)
     except OSError as error:
-        raise Unavailable(str(out), error.strerror or str(error)) from None
+        raise Unavailable(str(out), error.strerror or str(error), CHECK_PATH) from None
     accepted, repeats, rejected = (int(count) for count in counts)
     return Generated(out, recipe.rows, accepted, repeats, rejected, out.stat().st_size)
 

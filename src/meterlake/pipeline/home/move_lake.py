@@ -114,7 +114,7 @@ def _is_done(stores: Stores, target: Settings) -> bool:
     if location != LakeLocation.of(stores.settings):
         return False
     if record is None or record.target != location:
-        raise CannotMove(f"the lakes are there already: {location}")
+        raise CannotMove(f"the lakes are there already: {location}; name another place")
     record.finish(stores.home)
     return True
 
@@ -142,7 +142,7 @@ def _sorted_organizations(stores: Stores) -> list[Organization]:
 def _check_settings(source: Settings, target: Settings) -> None:
     before, after = LakeLocation.of(source), LakeLocation.of(target)
     if before == after:
-        raise CannotMove(f"the lakes are there already: {after}")
+        raise CannotMove(f"the lakes are there already: {after}; name another place")
     if before.catalog == after.catalog:
         rule = "name another database with --catalog"
         raise CannotMove(f"files and catalog go together, and the catalog would stay: {rule}")
@@ -229,7 +229,7 @@ def _describe(moves: dict[str, LakeMove]) -> list[MovedLake]:
 def _remove_former(stores: Stores) -> int:
     record = read_record(stores.home)
     if record is None or not record.done or record.target != LakeLocation.of(stores.settings):
-        raise CannotMove("no move has left anything that could be removed")
+        raise CannotMove("no move has left anything that could be removed; move the lakes first")
     former = record.source.to_settings(stores.settings)
     text = str(record.target)
     moves = {

@@ -67,7 +67,10 @@ def reopen_month(closing: Closing, reason: str) -> Reopened:
         Conflict: The month is not closed.
     """
     if not closing.is_closed:
-        raise Conflict(f"{closing.month} is not closed: there is nothing to reopen")
+        raise Conflict(
+            f"{closing.month} is not closed: there is nothing to reopen;"
+            f" `meterlake close-month {closing.month}` goes on with it"
+        )
     done = closing.outcomes()
     _take_approvals_back(closing)
     mark_step("closing.approvals_taken_back")

@@ -65,7 +65,10 @@ def _create(state: State, name: str, make_lake: Callable[[str], None]) -> Initia
     for organization in known:
         if organization.name.casefold() == name.casefold():
             code = organization.code
-            raise Conflict(f"this home has an organization named {name!r} already, code {code!r}")
+            raise Conflict(
+                f"this home has an organization named {name!r} already, code {code!r};"
+                " choose another name, or use that one"
+            )
     code = _free(_slug(name), {organization.code for organization in known})
     secret = secrets.token_urlsafe(SECRET_BYTES)
     with state.new_organization(code, name, SYSTEM) as transaction:

@@ -35,7 +35,10 @@ def counting_deaths(home: Path, org_id: str, delivery: Delivery) -> Iterator[Non
     with ExitStack() as opened:
         died = _deaths(mark)
         if died:
-            busy = Busy("source", f"{delivery.name} ended its process before, and is read alone")
+            busy = Busy(
+                "source",
+                f"{delivery.name} ended its process before, and is read alone; try again later",
+            )
             opened.enter_context(hold_lock(folder / "lock", busy))
         # A mark need not outlive a power cut: then nobody was killed by a file.
         with disk(), mark.open("ab") as file:

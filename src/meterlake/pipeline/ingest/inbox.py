@@ -289,7 +289,9 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
         Unavailable: It still works on the object.
     """
     make_folder(folder)
-    asleep = Unavailable("inbox", "a poller whose lease is over still works")
+    asleep = Unavailable(
+        "inbox", "a poller whose lease is over still works", "the next poll tries it again"
+    )
     return hold_lock(folder / "lock", asleep)
 
 
@@ -322,7 +324,7 @@ def poll_inboxes(
         except MeterlakeError as error:
             problems.append(f"{inbox.url}: {error}")
     if problems:
-        raise Unavailable("inboxes", "; ".join(problems))
+        raise Unavailable("inboxes", "; ".join(problems), "the next poll tries it again")
 
 
 def inboxes_wait(stores: Stores, org_id: str) -> bool:

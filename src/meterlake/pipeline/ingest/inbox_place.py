@@ -45,7 +45,7 @@ class InboxPlace:
             Unavailable: The folder is not there: a file system that is not mounted, perhaps.
         """
         if self.gone:
-            raise Unavailable("inbox", f"there is no folder {self.folder}")
+            raise Unavailable("inbox", f"there is no folder {self.folder}", "mount it, or make it")
 
     def strangers(self) -> Iterator[str]:
         """What lies in a folder and cannot be taken: links, pipes and the like."""

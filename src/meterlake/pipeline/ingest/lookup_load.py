@@ -43,7 +43,7 @@ _LOOK_S: Final = 0.2
 class LoadFailed(Conflict):
     """A row of the file breaks a rule."""
 
-    text = "nothing of the file came into the lookup table: {0}"
+    text = "nothing of the file came into the lookup table: {0}; mend it, and load it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def find_table(reader: Reader, code: str) -> Record[LookupTable]:
     if found is None:
         known = list(reader.codes(LookupTable))
         hint = (
-            suggest_name(code, known).replace("it must be one of", "there are")
+            suggest_name(code, known).replace("it must be one of", "name one of")
             if known
             else "there is none yet; make one in lookupTables"
         )
@@ -219,7 +219,7 @@ def publish_lookup(
         table = find_table(reader, code)
         draft = _draft(reader, table, revision)
     if draft is None:
-        raise Conflict(f"table {code!r} has no draft to publish")
+        raise Conflict(f"table {code!r} has no draft to publish; load a file into it first")
     at = At(table.id, draft.id)
     set_status(stores, org_id, author, at, {"status": LookupTableRevisionStatus.PUBLISHED.value})
     return _describe(stores, org_id, at)

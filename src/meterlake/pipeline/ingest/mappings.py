@@ -24,7 +24,7 @@ def load_mapping(path: Path) -> Mapping:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise NotFound("mapping file", str(path), f" ({error.strerror})") from None
+        raise NotFound("mapping file", str(path), f" ({error.strerror}); check its path") from None
     try:
         document = parse(path.name, data)
     except UnreadableConfiguration as error:
@@ -48,7 +48,9 @@ def folder_mappings(folder: Path) -> list[Mapping]:
     found = [load_mapping(path) for path in paths]
     for path, mapping in zip(paths, found, strict=True):
         if not mapping.files:
-            raise UnreadableMapping(path.name, None, "files: names no dropped files")
+            raise UnreadableMapping(
+                path.name, None, "files: names no dropped files; give the pattern of their names"
+            )
     return found
 
 

@@ -309,7 +309,7 @@ def _first_line(text: Iterator[bytes], reading: Reading) -> tuple[bytes, Iterato
             break
     line, _, rest = head.partition(b"\n")
     if len(line) > line_bytes:
-        detail = f"the first line is longer than {line_bytes} bytes"
+        detail = f"the first line is longer than {line_bytes} bytes; it must name the columns"
         raise UnreadableSource(reading.name, Reason.MISSING_HEADER, detail)
     return line, chain([rest] if rest else [], text)
 

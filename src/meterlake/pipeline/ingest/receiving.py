@@ -94,7 +94,9 @@ def receiving(stores: Stores, token: str, headers: Mapping[str, str]) -> Iterato
     _check(ticket, headers)
     objects = stores.objects
     if not isinstance(objects, LocalObjects):
-        raise Forbidden("files go to another object store since the upload URL was made")
+        raise Forbidden(
+            "files go to another object store since the upload URL was made; begin another upload"
+        )
     with ExitStack() as stack:
         with _told_to_sender(upload):
             writing = stack.enter_context(objects.writing(key(upload)))
@@ -116,7 +118,9 @@ def _told_to_sender(upload: Upload) -> Iterator[None]:
         raise FileSent(upload.id) from None
     except (Invalid, NotFound) as error:
         # A folder that is read-only or gone: nothing that another request would mend.
-        raise Unavailable("the store of uploads", str(error)) from error
+        raise Unavailable(
+            "the store of uploads", str(error), "send the file again when that is mended"
+        ) from error
 
 
 def _waiting(stores: Stores, ticket: Ticket) -> Upload:

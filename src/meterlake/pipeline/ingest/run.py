@@ -109,7 +109,9 @@ def ingest_file(
     finally:
         # Also what an earlier process left that died after its commit.
         stores.lake(org_id).drop_staging(delivery.id)
-    raise Busy("source", f"{_TRIES} others ingested {delivery.name} at the same time")
+    raise Busy(
+        "source", f"{_TRIES} others ingested {delivery.name} at the same time; try again later"
+    )
 
 
 def preview_file(

@@ -93,7 +93,11 @@ class LostSegments:
                 raise
             except Exception as error:  # noqa: BLE001 - raised when all others are taken over
                 _log.exception("segment %s of organization %s", each.name, each.org_id)
-                failure = Unavailable(f"segment {each.name}", f"{type(error).__name__}: {error}")
+                failure = Unavailable(
+                    f"segment {each.name}",
+                    f"{type(error).__name__}: {error}",
+                    "it is tried again by itself",
+                )
         if failure is not None:
             raise failure
         return taken

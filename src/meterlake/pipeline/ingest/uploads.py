@@ -108,7 +108,11 @@ def original(stores: Stores, org_id: str, id: str) -> Download:
     """
     upload = _find(stores, org_id, id)
     if upload.arrived is None:
-        raise NotFound("file of upload job", id, f": the job is {upload.status}")
+        raise NotFound(
+            "file of upload job",
+            id,
+            f": the job is {upload.status}; send the file to its upload URL",
+        )
     return Download(key(upload), upload.name, upload.content_type)
 
 

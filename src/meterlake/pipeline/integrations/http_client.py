@@ -61,7 +61,11 @@ async def resolve_host(host: str, port: int) -> Sequence[Address]:
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise Unavailable(f"the host {host}", error.strerror or str(error)) from None
+        raise Unavailable(
+            f"the host {host}",
+            error.strerror or str(error),
+            "check its name, or try again in a minute",
+        ) from None
     return list(dict.fromkeys(ip_address(each[4][0]) for each in found))
 
 
@@ -249,7 +253,7 @@ class _CheckedNetwork(httpcore.AsyncNetworkBackend):
         """Connect to one of the addresses of a host."""
         endpoint = Endpoint("", "", _parsed(host), port)
         addresses = await self._addresses(endpoint)
-        failure: Exception = Unavailable(f"the host {host}", "it has no address")
+        failure: Exception = Unavailable(f"the host {host}", "it has no address", "check its name")
         for each in addresses:
             try:
                 return await self._network.connect_tcp(

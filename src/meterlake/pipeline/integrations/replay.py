@@ -44,7 +44,7 @@ def ping_webhook(stores: Stores, org_id: str, author: str, id: str) -> Document:
     with stores.state.transaction(org_id, author) as transaction:
         webhook = transaction.get(WebhookDestination, id)
         if not webhook.entity.active:
-            raise Conflict(f"the webhook {id} is not active")
+            raise Conflict(f"the webhook {id} is not active; set its `active` to true first")
         now = format_instant(transaction.now)
         data = {"id": id, "name": webhook.entity.name}
         content = RunContent(
@@ -70,7 +70,9 @@ def replay_run(stores: Stores, org_id: str, author: str, id: str) -> Document:
     with stores.state.transaction(org_id, author) as transaction:
         run = find_run(transaction.connection, org_id, id)
         if run.job.status in {JobStatus.PENDING, JobStatus.RUNNING}:
-            raise Conflict(f"the run {id} has not ended: it is {run.status.value}")
+            raise Conflict(
+                f"the run {id} has not ended: it is {run.status.value}; try again when it has"
+            )
         return _add(transaction, _as_it_stands(transaction, _repeat(run.id, run.content)))
 
 

@@ -32,7 +32,7 @@ _AT_HAND: Final[set["Attempt"]] = set()
 class Cancelled(Conflict):
     """Somebody cancelled the job."""
 
-    text = "the {0} {1} was cancelled"
+    text = "the {0} {1} was cancelled; begin another one to have it done"
 
     def __init__(self, kind: str, job_id: str) -> None:
         super().__init__(kind, job_id)
@@ -43,7 +43,7 @@ class GivenUp(Conflict):
 
     text = (
         "the {0} {1} is given up: its process died {2} times before it ended; perhaps it needs"
-        " more memory than there is"
+        " more memory than there is: give it more, and try again"
     )
 
     def __init__(self, kind: str, job_id: str, deaths: int) -> None:

@@ -374,7 +374,7 @@ def _one(
 ) -> Document:
     item = stored.item(reader, revision.id, key)
     if item is None:
-        raise NotFound("item", key, f" in revision {revision.entity.name!r}")
+        raise NotFound("item", key, f" in revision {revision.entity.name!r}; check its key")
     return _data(reader, revision.id, [(key, item)], keys=keys)
 
 

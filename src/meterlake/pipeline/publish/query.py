@@ -97,7 +97,11 @@ def query_batches(
         Unavailable: The disk or the memory failed.
     """
     if _EXPLAIN.match(statement):
-        raise BadQuery("sql", statement, "EXPLAIN gives a text, and no columns for a Parquet file")
+        raise BadQuery(
+            "sql",
+            statement,
+            "EXPLAIN gives a text, and no columns for a Parquet file; leave the file out",
+        )
     with _open_for(stores, org_id, statement) as connection:
         # What whoever writes the rows meets is no error of the query.
         with _explain_errors(statement):
@@ -214,23 +218,31 @@ def _check(connection: duckdb.DuckDBPyConnection, statement: str, *, is_shared: 
     if inner is not statement:
         statements = connection.extract_statements(inner)
     if len(statements) != 1:
-        raise BadQuery("sql", statement, f"one statement is run, not {len(statements)}")
+        raise BadQuery(
+            "sql",
+            statement,
+            f"one statement is run, not {len(statements)}; give one after the other",
+        )
     if statements[0].type != duckdb.StatementType.SELECT:
         kind = str(statements[0].type).rpartition(".")[2]
-        raise BadQuery("sql", statement, f"only reading is possible here, not {kind}")
+        raise BadQuery(
+            "sql", statement, f"only reading is possible here, not {kind}; write a SELECT"
+        )
     if is_shared and _CATALOG in statement.casefold():
-        raise BadQuery("sql", statement, f"{_CATALOG}… is not available here")
+        raise BadQuery(
+            "sql", statement, f"{_CATALOG}… is not available here; name tables of the lake"
+        )
     for function in sorted(_table_functions(connection, inner)):
         # They open files by themselves, past the rules for DuckDB's own files, or run other SQL.
         made_up = function == "query_table" and is_shared
         if made_up or function in _HIDDEN or function.startswith(_UNRULY):
-            raise BadQuery("sql", statement, f"{function} is not available here")
+            raise BadQuery("sql", statement, f"{function} is not available here; leave it out")
 
 
 def _table_functions(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
     tree = _tree(connection, statement)
     if tree["error"]:
-        raise BadQuery("sql", statement, "only SELECT and its like are run here")
+        raise BadQuery("sql", statement, "only SELECT and its like are run here; write one")
     return set(_names(tree, "TABLE_FUNCTION", _FUNCTION))
 
 

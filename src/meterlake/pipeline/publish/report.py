@@ -380,4 +380,6 @@ def _plotly() -> str:
         path = Path(place, "package_data", "plotly.min.js")
         if path.is_file():
             return path.read_text("utf-8")
-    raise Unavailable("plotly", "the package that draws charts is not installed")
+    raise Unavailable(
+        "plotly", "the package that draws charts is not installed", "install it: pip install plotly"
+    )

@@ -160,7 +160,9 @@ def _give_in(
         places = {row.place for row in readable}
         done.unreadable += [row.place for row in still if row.place not in places]
         return
-    raise Busy("rejected rows", f"their sources were delivered {_TRIES} times meanwhile")
+    raise Busy(
+        "rejected rows", f"their sources were delivered {_TRIES} times meanwhile; try again later"
+    )
 
 
 def _ingest_rows(

@@ -157,7 +157,9 @@ class _Explaining:
         frequencies = sorted({row["frequency"] for row in rows})
         if not rows:
             name = f"{self.wanted.account} {self.wanted.aggregation} {self.wanted.period}"
-            raise NotFound("quantity", name, "; aggregate the period first, or there was no usage")
+            raise NotFound(
+                "quantity", name, "; aggregate the period first, unless there was no usage"
+            )
         if len(frequencies) > 1:
             raise Invalid("frequency", None, f"it must be one of {', '.join(frequencies)}")
         return [self._explain_row(row, record) for row in rows]

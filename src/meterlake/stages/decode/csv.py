@@ -49,10 +49,14 @@ def header(line: bytes, name: str, delimiter: str = ",") -> list[str]:
     try:
         rows = list(csv.reader([line.decode()], delimiter=delimiter, strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UnreadableSource(name, Reason.MISSING_HEADER, f"no header: {error}") from None
+        raise UnreadableSource(
+            name, Reason.MISSING_HEADER, f"no header: {error}; the first line must name the columns"
+        ) from None
     names = [column.strip() for column in rows[0]] if rows else []
     if not any(names):
-        raise UnreadableSource(name, Reason.MISSING_HEADER, "the first line names no columns")
+        raise UnreadableSource(
+            name, Reason.MISSING_HEADER, "the first line names no columns; it must name all of them"
+        )
     check_names(names, name)
     return names
 

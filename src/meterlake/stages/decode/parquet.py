@@ -137,7 +137,7 @@ def _check_values(values: pa.Array, column: str, name: str) -> None:
     try:
         (pc.cast(values, pa.large_string()) if text else values).validate(full=True)
     except pa.ArrowInvalid as error:
-        detail = f"column {column}: {str(error).partition(chr(10))[0]}"
+        detail = f"column {column}: {str(error).partition(chr(10))[0]}; write the file again"
         reason = Reason.INVALID_ENCODING if text else Reason.DAMAGED_FILE
         raise UnreadableSource(name, reason, detail) from None
 

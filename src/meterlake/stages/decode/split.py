@@ -70,7 +70,9 @@ def with_lf(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _without_mark(data: bytes, name: str) -> bytes:
     if data.startswith(_UTF16_MARKS):
-        raise UnreadableSource(name, Reason.INVALID_ENCODING, "UTF-16, not UTF-8")
+        raise UnreadableSource(
+            name, Reason.INVALID_ENCODING, "UTF-16, not UTF-8: write the file in UTF-8"
+        )
     return data.removeprefix(codecs.BOM_UTF8)
 
 
@@ -225,7 +227,11 @@ class ArraySplitter:
             self.row += len(some)
 
     def _damaged_error(self, problem: str) -> UnreadableSource:
-        return UnreadableSource(self.name, Reason.DAMAGED_FILE, f"not a JSON array: {problem}")
+        return UnreadableSource(
+            self.name,
+            Reason.DAMAGED_FILE,
+            f"not a JSON array: {problem}; write one, or one object on each line",
+        )
 
 
 class _ElementEnds:

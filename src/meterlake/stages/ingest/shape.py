@@ -49,7 +49,8 @@ def check_columns(columns: Sequence[str], name: str, mapping: Mapping | None) ->
         raise UnreadableSource(
             name,
             Reason.MISSING_HEADER,
-            f"no column {join_names(missing)} among {join_names(columns)}{meant_by(missing, columns)}",
+            f"no column {join_names(missing)} among {join_names(columns)}{meant_by(missing, columns)};"
+            " add it, or say with a mapping which column it is",
         )
 
 

@@ -53,7 +53,7 @@ def run_on_worker(reference: HomeReference, task: FanOutTask) -> tuple[Any, Exce
     if calculation_digest() != reference.digest:
         ours, theirs = code_version(), reference.version
         same = " with other sources" if ours == theirs else ""
-        text = f"its worker has meterlake {ours}{same}, and {theirs} is needed"
+        text = f"its worker has meterlake {ours}{same}, and {theirs} is needed: install the same on all workers"
         return None, Conflict(f"Dask: {text}")
     try:
         with open_stores(Settings(home=Path(reference.home), runner=None)) as stores:
@@ -149,15 +149,17 @@ class DaskFanOut:
 
     def _lost(self, why: str) -> RunnerUnavailable:
         kept = "what is done stays; run it again when it is back"
-        return RunnerUnavailable(f"the Dask scheduler {self.shown}", f"{why}: {kept}")
+        return RunnerUnavailable(f"the Dask scheduler {self.shown}", why, kept)
 
 
 def _translate(name: str, error: BaseException) -> Exception:
     """What Dask itself says of a task that did not end."""
     kind = type(error).__name__
     if kind == "KilledWorker":
-        why = f"its Dask worker died {DEATHS_MAX} times; perhaps it needs more memory"
-        return RunnerUnavailable(name, why)
+        why = f"its Dask worker died {DEATHS_MAX} times"
+        return RunnerUnavailable(
+            name, why, "perhaps it needs more memory: give its workers more, and run it again"
+        )
     if isinstance(error, ModuleNotFoundError):
         return Conflict(
             f"Dask: its worker lacks the module {error.name!r}: install meterlake[dask]"
@@ -227,12 +229,14 @@ def connect(distributed: Any, address: str | None, shown: str) -> Iterator[Any]:
     try:
         client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
-        raise RunnerUnavailable(scheduler, f"it cannot be reached: {error}") from None
+        raise RunnerUnavailable(
+            scheduler, f"it cannot be reached: {error}", "start it, or check its address"
+        ) from None
     try:
         try:
             client.wait_for_workers(1, timeout=_CONNECT_S)
         except TimeoutError:
-            raise RunnerUnavailable(scheduler, "it has no workers: start `dask worker`") from None
+            raise RunnerUnavailable(scheduler, "it has no workers", "start `dask worker`") from None
         yield client
     finally:
         with suppress(Exception):

@@ -142,8 +142,10 @@ class ProcessFanOut:
 
 
 def _given_up(task: FanOutTask) -> RunnerUnavailable:
-    why = f"its process died {DEATHS_MAX} times; perhaps it needs more memory than there is"
-    return RunnerUnavailable(task.name, why)
+    why = f"its process died {DEATHS_MAX} times"
+    return RunnerUnavailable(
+        task.name, why, "perhaps it needs more memory than there is: give it more, and run it again"
+    )
 
 
 def _take(ended: "SimpleQueue[TaskEnd]") -> TaskEnd:

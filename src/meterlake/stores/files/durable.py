@@ -11,6 +11,8 @@ from typing import Final
 
 from meterlake.model.errors import Unavailable
 
+# What to do about a disk that is full.
+MAKE_ROOM: Final = "make room there, and try again"
 # With less than this SQLite cannot open a database in WAL mode: its index takes 32 KiB at once.
 _LITTLE_BYTES: Final = 64 << 10
 
@@ -31,7 +33,9 @@ def disk() -> Iterator[None]:
         raise  # Of a lock, not of a disk.
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        raise Unavailable("disk", f"{error.strerror or error}{where}") from error
+        raise Unavailable(
+            "disk", f"{error.strerror or error}{where}", "make room or mend it, and try again"
+        ) from error
 
 
 def out_of_space(folder: Path) -> str | None:

@@ -86,7 +86,11 @@ class FolderCopies:
         for number, file in enumerate(copy.files):
             info, path = found.get(copy.key(number)), folder / file
             if info is None:
-                raise Unavailable(self._objects.url(copy.key(number)), "it was replaced or removed")
+                raise Unavailable(
+                    self._objects.url(copy.key(number)),
+                    "it was replaced or removed",
+                    "start the backfill again with its id",
+                )
             make_folder(path.parent)
             self._objects.fetch(info, path)
             sync(path)

@@ -92,12 +92,12 @@ def check_footer(path: Path, name: str) -> None:
             return  # Arrow says what it is instead.
         length = int.from_bytes(tail[:4], "little")
         if length > FOOTER_BYTES_MAX:
-            detail = f"its footer has {length} bytes, more than {FOOTER_BYTES_MAX}"
+            detail = f"its footer has {length} bytes, more than {FOOTER_BYTES_MAX}; write fewer columns or row groups"
             raise UnreadableSource(name, Reason.TOO_LARGE, detail)
         file.seek(max(size - _TAIL - length, 0))
         nodes = _nodes(file.read(length))
     if nodes > NODES_MAX:
-        detail = f"its schema has {nodes} nodes, more than {NODES_MAX}"
+        detail = f"its schema has {nodes} nodes, more than {NODES_MAX}; write fewer columns"
         raise UnreadableSource(name, Reason.TOO_LARGE, detail)
 
 
@@ -158,7 +158,8 @@ class PageSizes:
         row = sum(each.row for each in sizes)
         if row > ROW_BYTES_MAX:
             detail = (
-                f"a row of row group {group + 1} may have {row} bytes, more than {ROW_BYTES_MAX}"
+                f"a row of row group {group + 1} may have {row} bytes, more than {ROW_BYTES_MAX};"
+                " write shorter values"
             )
             raise UnreadableSource(self._name, Reason.TOO_LARGE, detail)
         return max(1, budget // max(row, 1))
@@ -191,7 +192,9 @@ class PageSizes:
                 else:
                     value = max(value, -(-page.size // max(page.values, 1)))
         except DAMAGED as error:
-            detail = f"no Parquet file: a page of row group {group + 1}: {error}"
+            detail = (
+                f"no Parquet file: a page of row group {group + 1}: {error}; write the file again"
+            )
             raise UnreadableSource(self._name, Reason.DAMAGED_FILE, detail) from None
         return ColumnSize(dictionary + largest, value)
 

@@ -69,7 +69,7 @@ class SegmentCopies:
         try:
             self._objects.put_bytes(part.key, data, create_only=True)
         except ObjectExists:
-            raise Unavailable("segment", "another machine took it over; send it again") from None
+            raise Unavailable("segment", "another machine took it over", "send it again") from None
         mark_step("segments.copied")
 
     def segments(self) -> Iterator[CopiedSegment]:

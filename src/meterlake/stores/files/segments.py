@@ -332,7 +332,7 @@ class Segments:
         batch.done.set_running_or_notify_cancel()
         with self._wake:
             if self._stopping:
-                raise Unavailable("ingest", "the server stops")
+                raise Unavailable("ingest", "the server stops", "send it again when it is back")
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._write_segments, name="segments", daemon=True

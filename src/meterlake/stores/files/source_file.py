@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from meterlake.model.columns import check_names
-from meterlake.model.errors import Unavailable, UnreadableSource
+from meterlake.model.errors import CHECK_PATH, Unavailable, UnreadableSource
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Compression, Format, SourceFormat
 from meterlake.model.rejection import Reason
@@ -103,7 +103,7 @@ class Budget:
         if size > self.limit_bytes:
             detail = (
                 f"holds more than {self.limit_bytes} bytes, unpacked, in {self.size_bytes};"
-                " METERLAKE_SOURCE_RATIO and METERLAKE_SOURCE_BYTES say how many it may"
+                " METERLAKE_SOURCE_RATIO and METERLAKE_SOURCE_BYTES say how many it may: split it, or set them higher"
             )
             raise UnreadableSource(name, Reason.TOO_LARGE, detail)
 
@@ -116,7 +116,7 @@ class Budget:
         if rows > self.limit_rows:
             detail = (
                 f"holds more than {self.limit_rows} rows in {self.size_bytes} bytes;"
-                " METERLAKE_SOURCE_ROWS_PER_BYTE says how many it may"
+                " METERLAKE_SOURCE_ROWS_PER_BYTE says how many it may: split it, or set that higher"
             )
             raise UnreadableSource(name, Reason.TOO_LARGE, detail)
 
@@ -132,7 +132,7 @@ def digest(path: Path) -> tuple[str, int]:
             found = hashlib.file_digest(file, "sha256").hexdigest()
             return found, file.tell()
     except OSError as error:
-        raise Unavailable("file", f"{path.name}: {error.strerror}") from error
+        raise Unavailable("file", f"{path.name}: {error.strerror}", CHECK_PATH) from error
 
 
 def recognize_format(path: Path, name: str, mapping: Mapping | None) -> SourceFormat:
@@ -176,7 +176,7 @@ def _by_content(path: Path, name: str, compression: Compression | None) -> Forma
         known = ", ".join(_FORMATS)
         detail = (
             f"the name ends in none of {known} (plain, .gz, .zst or .zip),"
-            " and the first bytes are of none of these formats"
+            " and the first bytes are of none of these formats: give it the name of its format"
         )
         raise UnreadableSource(name, Reason.UNKNOWN_FORMAT, detail)
     return "csv"
@@ -209,7 +209,7 @@ def _compression_of(head: bytes) -> Compression | None:
 
 
 def _nested_archive(name: str) -> UnreadableSource:
-    detail = "what is compressed in it is compressed itself"
+    detail = "what is compressed in it is compressed itself: compress it once"
     return UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
 
 
@@ -248,7 +248,7 @@ def chunks(
         yield chunk
     if compression and not total and path.stat().st_size == 0:
         raise UnreadableSource(
-            name, Reason.DAMAGED_COMPRESSION, f"an empty file is no {compression}"
+            name, Reason.DAMAGED_COMPRESSION, f"an empty file is no {compression}: deliver it whole"
         )
 
 
@@ -269,14 +269,16 @@ def _read_stream(path: Path, name: str, compression: str | None, chunk_bytes: in
             file = opened.enter_context(pa.OSFile(str(path)))
             stream = opened.enter_context(pa.input_stream(file, compression=compression))
         except OSError as error:
-            raise Unavailable("file", f"{name}: {error}") from error
+            raise Unavailable("file", f"{name}: {error}", CHECK_PATH) from error
         while True:
             try:
                 chunk = stream.read(chunk_bytes)
             except OSError as error:
                 if compression is None:
-                    raise Unavailable("file", f"{name}: {error}") from error
-                raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, str(error)) from None
+                    raise Unavailable("file", f"{name}: {error}", CHECK_PATH) from error
+                raise UnreadableSource(
+                    name, Reason.DAMAGED_COMPRESSION, f"{error}; deliver it again, whole"
+                ) from None
             if not chunk:
                 return
             yield chunk, file.tell()
@@ -371,4 +373,6 @@ def _leaves(fields: pa.Schema | pa.StructType, prefix: str) -> Iterator[tuple[st
 
 def _no_parquet(name: str, error: Exception) -> UnreadableSource:
     detail = str(error).partition("\n")[0]
-    return UnreadableSource(name, Reason.DAMAGED_FILE, f"no Parquet file: {detail}")
+    return UnreadableSource(
+        name, Reason.DAMAGED_FILE, f"no Parquet file: {detail}; write the file again"
+    )

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Final
 
 from meterlake.model.columns import join_names
-from meterlake.model.errors import Unavailable, UnreadableSource
+from meterlake.model.errors import CHECK_PATH, Unavailable, UnreadableSource
 from meterlake.model.rejection import Reason
 
 _DIRECTORY_BYTES_MAX: Final = 1 << 20
@@ -80,9 +80,11 @@ def only_member(path: Path, name: str) -> Iterator[tuple[zipfile.ZipInfo, IO[byt
                 with archive.open(member) as stream:
                     yield member, stream
     except OSError as error:
-        raise Unavailable("file", f"{name}: {error}") from error
+        raise Unavailable("file", f"{name}: {error}", CHECK_PATH) from error
     except _DAMAGED as error:
-        raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, f"zip: {error}") from None
+        raise UnreadableSource(
+            name, Reason.DAMAGED_COMPRESSION, f"zip: {error}; deliver it again, whole"
+        ) from None
 
 
 def _check_whole(archive: zipfile.ZipFile, file: IO[bytes], name: str) -> None:
@@ -95,7 +97,7 @@ def _check_whole(archive: zipfile.ZipFile, file: IO[bytes], name: str) -> None:
     first = min((each.header_offset for each in archive.infolist()), default=0)
     if first or not ends:
         detail = (
-            "something stands in front of the zip file or behind it: each needs a file of its own"
+            "something stands in front of the zip file or behind it: send each as a file of its own"
         )
         raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
 
@@ -104,7 +106,7 @@ def _only(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     files = [each for each in archive.infolist() if not _is_beside(each)]
     if len(files) != 1:
         shown = join_names([repr(each.filename) for each in files])
-        detail = f"the zip file holds {len(files)} files, not one{': ' if shown else ''}{shown}"
+        detail = f"the zip file holds {len(files)} files, not one{': ' if shown else ''}{shown}; zip each alone"
         raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
     [member] = files
     if obstacle := _obstacle(member):
@@ -124,13 +126,13 @@ def _obstacle(member: zipfile.ZipInfo) -> str | None:
     """Why the one file of a zip file is not read."""
     shown = join_names([repr(member.filename)])
     if member.flag_bits & _ENCRYPTED:
-        return "the zip file is encrypted"
+        return "the zip file is encrypted; send it without a password"
     if _leads_out(member.filename):
-        return f"the path {shown} in the zip file leads out of it"
+        return f"the path {shown} in the zip file leads out of it; zip the file by its name alone"
     if stat.S_IFMT(member.external_attr >> 16) not in _PLAIN:
-        return f"{shown} in the zip file is a link or the like, no file"
+        return f"{shown} in the zip file is a link or the like, no file; zip the file itself"
     if member.compress_type not in _METHODS:
-        return "the zip file is packed in another way than deflate"
+        return "the zip file is packed in another way than deflate; zip it with deflate"
     return None
 
 

@@ -325,4 +325,7 @@ def _count_changed(
 
 def _check_all(meters: int, done: int) -> None:
     if meters != done:
-        raise Conflict(f"of {meters:,} measurements {done:,} are there: the lake has changed")
+        raise Conflict(
+            f"of {meters:,} measurements {done:,} are there: the lake has changed;"
+            " start the backfill again with its id"
+        )

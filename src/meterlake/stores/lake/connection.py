@@ -14,7 +14,7 @@ import duckdb
 
 from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.sql import quote
-from meterlake.stores.files.durable import disk, out_of_space
+from meterlake.stores.files.durable import MAKE_ROOM, disk, out_of_space
 from meterlake.stores.interruption import interruption_of
 
 # What a lake in a folder needs.
@@ -42,7 +42,11 @@ def extension_path(name: str) -> Path:
         found = Path(place, "extensions", f"v{duckdb.__version__}", f"{name}.duckdb_extension")
         if found.exists():
             return found
-    raise Unavailable(f"DuckDB extension {name}", f"no package for version {duckdb.__version__}")
+    raise Unavailable(
+        f"DuckDB extension {name}",
+        f"no package for version {duckdb.__version__}",
+        "install meterlake again with all that it needs",
+    )
 
 
 def open_duckdb(
@@ -156,7 +160,9 @@ def translate_errors(folder: Path | None = None) -> Iterator[None]:
         is_catalog = isinstance(error, duckdb.Error) and _CATALOG.search(str(error))
         if isinstance(error, _WORLD) or is_catalog:
             reason = out_of_space(folder) if folder is not None else None
-            raise Unavailable("lake", reason or _first_line(error)) from error
+            if reason:
+                raise Unavailable("lake", reason, MAKE_ROOM) from error
+            raise Unavailable("lake", _first_line(error)) from error
         raise
 
 

@@ -451,7 +451,7 @@ class Lake:
         target = self.catalog.moved_to()
         if target is not None:
             hint = "start this process again, or end the move with `meterlake move-lake`"
-            raise Unavailable("lake", f"it was moved to {target}: {hint}")
+            raise Unavailable("lake", f"it was moved to {target}", hint)
 
     def _check_exists(self) -> None:
         if not self.catalog.exists():

@@ -57,5 +57,5 @@ def _build(lake: Lake, connection: duckdb.DuckDBPyConnection, count: int) -> lis
     rows = [each for each in built if each is not None]
     if len(rows) < count:
         lake.sharded_uids(count).forget()
-        raise Unavailable("lake", "an index lacks uids that are stored: run it again")
+        raise Unavailable("lake", "an index lacks uids that are stored", "run it again")
     return rows

@@ -41,7 +41,7 @@ class Altered(MeterlakeError):
     """A file that is to be put is not what it was when it was written."""
 
     status = 500
-    text = "{0} has changed since it was written"
+    text = "{0} has changed since it was written; try again, and leave the file alone meanwhile"
 
     def __init__(self, file: str) -> None:
         super().__init__(file)
@@ -287,7 +287,7 @@ class ObjectStore(ABC):
             raise self._replaced_error(info) from None
 
     def _replaced_error(self, info: ObjectInfo) -> NotFound:
-        return NotFound("object", self.url(info.key), " (it was replaced)")
+        return NotFound("object", self.url(info.key), " (it was replaced); try again")
 
     def _expect_same(self, info: ObjectInfo) -> None:
         """Check that what is stored under the key is what was to be put there.

@@ -151,7 +151,9 @@ class LocalObjects(ObjectStore):
         if self._within is None:
             return
         if not self._within.is_dir():
-            raise Unavailable(str(folder), f"there is no folder {self._within}")
+            raise Unavailable(
+                str(folder), f"there is no folder {self._within}", "mount it, or make it"
+            )
         if not folder.resolve().is_relative_to(self._within.resolve()):
             raise Invalid(
                 "object",
@@ -259,7 +261,7 @@ def _temporary_beside(path: Path, patience_s: float) -> Iterator[tuple[Path, Bin
         if locked:
             continue  # Nobody writes: it was a file that has its final name by now.
         if time.monotonic() > deadline:
-            raise Busy(str(path), "another process is writing it")
+            raise Busy(str(path), "another process is writing it; try again later")
         time.sleep(0.01)
 
 

@@ -58,7 +58,7 @@ def test_wrong_credentials_are_refused_alike(state, email, password):
     with pytest.raises(Unauthorized) as error:
         login.sign_in(state, email, password)
 
-    assert str(error.value) == "the e-mail address or the password is wrong"
+    assert str(error.value) == "the e-mail address or the password is wrong; check both"
 
 
 def test_a_code_becomes_tokens_once(state, org, ada, tokens):

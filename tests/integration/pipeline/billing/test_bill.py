@@ -165,7 +165,7 @@ def test_an_account_that_cannot_be_billed_leaves_the_others_and_its_old_bill(hom
     assert [(each.account_code, each.reason) for each in result.failures] == [
         (
             "acme",
-            "the organization has no conversion rate from USD to EUR; its bill of 2026-10-01 stands",
+            "the organization has no conversion rate from USD to EUR; add it to currencyConversions; its bill of 2026-10-01 stands",
         )
     ]
     assert stored(home)["acme"] == old

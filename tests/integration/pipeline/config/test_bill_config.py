@@ -94,7 +94,7 @@ def test_an_account_without_a_bill_gets_none_in_closed_time(home):
     assert outcomes(result) == {"acme": "unchanged"}
     assert [each.account_code for each in result.failures] == ["bolt"]
     assert result.failures[0].reason == (
-        "has no bill until 2026-10-01, and the bill lock date allows none"
+        "has no bill until 2026-10-01, and the bill lock date allows none: set that to an earlier day"
     )
 
 

@@ -271,7 +271,7 @@ def test_a_check_says_why_it_cannot_be_written(home, bucket):
         {
             "name": "write",
             "succeeded": False,
-            "reason": "no bucket 's3://never'",
+            "reason": "no bucket 's3://never'; create it, or name another one",
         }
     ]
     with pytest.raises(NotFound):

@@ -199,7 +199,9 @@ def test_a_bucket_that_does_not_exist_is_named(tmp_path, bucket):
     there = bucket()
     with a_home(tmp_path) as home:
         home.ingest("a.csv", rows(0, 3))
-        with pytest.raises(CannotMove, match=r"moved: no bucket 's3://absent'$"):
+        with pytest.raises(
+            CannotMove, match=r"moved: no bucket 's3://absent'; create it, or name another one$"
+        ):
             move(home, there | {"lake": "s3://absent/lakes"})
         before = newest(home)
         move(home, there)

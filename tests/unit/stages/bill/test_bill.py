@@ -222,7 +222,7 @@ def test_a_missing_rate_fails_one_account_and_no_other():
     assert failure == Failure(
         derived_id("Account", "b"),
         "b",
-        "the organization has no conversion rate from USD to EUR",
+        "the organization has no conversion rate from USD to EUR; add it to currencyConversions",
     )
 
 
@@ -247,7 +247,9 @@ def test_a_sum_beyond_the_lakes_numbers_fails_its_account_and_no_other():
     [bill, failure] = made.made("2026-10")
 
     assert bill.total == 1
-    assert failure.reason == "'sum' adds up to more than 26 integer digits"
+    assert failure.reason == (
+        "'sum' adds up to more than 26 integer digits; correct its measurements"
+    )
 
 
 def test_the_currency_of_a_line_may_differ_from_the_bills():

@@ -54,10 +54,13 @@ def test_what_finder_adds_is_no_second_file(path):
 
 
 def test_a_zip_file_holds_exactly_one_file(path):
-    assert refused(path, zipped())[1] == "the zip file holds 0 files, not one"
-    assert refused(path, zipped(("a/", b"")))[1] == "the zip file holds 0 files, not one"
+    assert refused(path, zipped())[1] == "the zip file holds 0 files, not one; zip each alone"
+    assert (
+        refused(path, zipped(("a/", b"")))[1]
+        == "the zip file holds 0 files, not one; zip each alone"
+    )
     two = zipped(("a.csv", CSV), ("b.csv", CSV))
-    says = "the zip file holds 2 files, not one: 'a.csv', 'b.csv'"
+    says = "the zip file holds 2 files, not one: 'a.csv', 'b.csv'; zip each alone"
     assert refused(path, two) == ("DamagedCompression", says)
 
 
@@ -75,7 +78,10 @@ def test_a_path_that_leads_out_of_the_zip_file_is_refused(path, name):
     reason, detail = refused(path, zipped((name, CSV)))
 
     assert reason == "DamagedCompression"
-    assert detail == f"the path {name!r} in the zip file leads out of it"
+    assert (
+        detail
+        == f"the path {name!r} in the zip file leads out of it; zip the file by its name alone"
+    )
 
 
 @pytest.mark.parametrize("mode", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
@@ -122,7 +128,7 @@ def test_an_encrypted_file_is_refused(path):
         (flags,) = struct.unpack_from("<H", data, at)
         struct.pack_into("<H", data, at, flags | 1)
 
-    assert refused(path, bytes(data))[1] == "the zip file is encrypted"
+    assert refused(path, bytes(data))[1] == "the zip file is encrypted; send it without a password"
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])

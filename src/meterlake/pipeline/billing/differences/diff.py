@@ -122,7 +122,10 @@ class _Diff:
         first = combined.figures(frozenset())
         if first is None:
             self._calculate(self.before)
-            raise Conflict(f"version {self.before.version} of the bill cannot be calculated again")
+            raise Conflict(
+                f"version {self.before.version} of the bill cannot be calculated again;"
+                " compare later versions, or make the bill again"
+            )
         everything = frozenset(range(len(changes)))
 
         def calculate(applied: frozenset[int]) -> BillFigures | None:
@@ -285,7 +288,10 @@ class _Diff:
             return inputs.calculate(self.key)
         except CannotCalculate as reason:
             name = "as it would be now" if end.version is None else f"of version {end.version}"
-            raise Conflict(f"the bill {name} cannot be calculated: {reason}") from reason
+            raise Conflict(
+                f"the bill {name} cannot be calculated: {reason};"
+                " mend that, or compare other versions"
+            ) from reason
 
     def _figures(
         self, content: BillContent | None, memos: Mapping[str, Mapping[str, Any]] | None = None

@@ -103,7 +103,7 @@ def _get_version(reader: Reader, bill_id: str, version: int, known: list[int]) -
     try:
         return get_version(reader, bill_id, version)
     except NotFound:
-        hint = f"; it has {_join_versions(known)}"
+        hint = f"; choose one that it has: {_join_versions(known)}"
         raise NotFound("version of the bill", f"{bill_id}/{version}", hint) from None
 
 
@@ -181,7 +181,8 @@ def _pins_of(reader: Reader, version: BillVersion) -> CalculationPins:
     if found is None:
         raise Conflict(
             f"version {version.version} of the bill does not say what it was made from:"
-            " a version of meterlake made it that did not write that down"
+            " a version of meterlake made it that did not write that down;"
+            " compare later versions, or make the bill again"
         )
     return found
 

@@ -146,7 +146,10 @@ def _read_version(
         if not snapshot_is_kept(connection, pins[id_].snapshot):
             text = f"snapshot {pins[id_].snapshot} of the lake is not kept any more"
             name = f"version {version.version} of bill {request.bill_id!r}"
-            raise Conflict(f"{name} cannot be explained: {text}")
+            raise Conflict(
+                f"{name} cannot be explained: {text};"
+                " make the bill again, and explain its new version"
+            )
     return replace(version, version=number), pins[id_]
 
 
@@ -192,7 +195,10 @@ class _Explaining:
                         explained = ExplainedBill(drafted, fields, is_own_rate=own)
                         return calculation, bill, drafted, explained
         reason = refused or "its calculation does not make it"
-        raise Conflict(f"bill {self.request.bill_id!r} cannot be explained: {reason}")
+        raise Conflict(
+            f"bill {self.request.bill_id!r} cannot be explained: {reason};"
+            " mend that, and make the bill again"
+        )
 
     def explain(self, explained: ExplainedBill) -> ExplainedNumber:
         """The tree, with the ids of the lines."""
@@ -262,7 +268,10 @@ class _Explaining:
             if not lost:
                 raise
             name = f"bill {self.request.bill_id!r}"
-            raise Conflict(f"{name} cannot be explained: {', '.join(lost)}") from None
+            raise Conflict(
+                f"{name} cannot be explained: {', '.join(lost)};"
+                " put them back from a backup, or make the bill again"
+            ) from None
 
     def _lost_files(self) -> Sequence[BillDifference]:
         key = self.version.content.key

@@ -40,7 +40,7 @@ def list_stripe_values(
         failed = read_error(error, f"GET {name}", credentials)
         if failed.kind in _WAITS:
             raise Unavailable("Stripe", failed.error) from None
-        raise Conflict(failed.error) from None
+        raise Conflict(f"{failed.error}; check the credentials of the integration") from None
 
 
 def _pages(client: "StripeClient", name: str) -> Iterator[Any]:

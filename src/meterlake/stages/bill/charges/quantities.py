@@ -28,11 +28,14 @@ def find_measured(
     key = BilledQuantityKey(usage_id, aggregation.id, period, segment, selection)
     reason = inputs.left_out.get(aggregation.id) or inputs.missing.get(key)
     if reason is not None:
-        raise CannotBill(reason)
+        raise CannotBill(f"{reason}; correct the aggregation, or the usage that it is made of")
     quantity = inputs.quantities.get(key)
     if quantity is not None and quantity.overflows:
         name = aggregation.entity.code or aggregation.entity.name
-        raise CannotBill(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
+        raise CannotBill(
+            f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits;"
+            " correct its measurements"
+        )
     return quantity
 
 

@@ -449,11 +449,14 @@ def in_own_currency(source: CreditSource, amount: Decimal) -> Decimal:
         )
     except Inexact:
         text = f"{source.name} cannot pay an amount with more than {source.places} decimals"
-        raise CannotBill(f"{text} in its own currency, which is not rounded") from None
+        raise CannotBill(
+            f"{text} in its own currency, which is not rounded;"
+            " give that more decimals or a rounding mode"
+        ) from None
 
 
 def _rate(source: CreditSource) -> Decimal:
     if source.rate is None:
         text = f"the organization has no conversion rate from the currency of {source.name}"
-        raise CannotBill(f"{text} to that of the bill")
+        raise CannotBill(f"{text} to that of the bill; add it to currencyConversions")
     return source.rate

@@ -73,7 +73,10 @@ class Currencies:
         """
         rate = self.rate(source, target)
         if rate is None:
-            raise CannotBill(f"the organization has no conversion rate from {source} to {target}")
+            raise CannotBill(
+                f"the organization has no conversion rate from {source} to {target};"
+                " add it to currencyConversions"
+            )
         return Conversion(source, target, rate)
 
     def rate(self, source: str, target: str) -> Decimal | None:
@@ -134,6 +137,7 @@ class Currencies:
             return round_quotient(amount.dividend, amount.divisor, places, mode)
         except Inexact:
             text = (
-                f"an amount has more than the {places} decimals of {currency}, which is not rounded"
+                f"an amount has more than the {places} decimals of {currency}, which is not rounded;"
+                " give the currency more decimals or a rounding mode"
             )
             raise CannotBill(text) from None

@@ -36,7 +36,9 @@ def _file_system(store: GcsObjects, root: str) -> Any:
     try:
         from gcsfs import GCSFileSystem  # noqa: PLC0415 - half a second
     except ModuleNotFoundError as error:
-        raise Unavailable("gcsfs", "lakes in gs:// need `pip install 'meterlake[gcs]'`") from error
+        raise Unavailable(
+            "gcsfs", "lakes in gs:// need it", "install it: pip install 'meterlake[gcs]'"
+        ) from error
 
     token = store.credentials()
     endpoint = {"endpoint_url": store.endpoint} if store.endpoint else {}

@@ -91,7 +91,9 @@ class CatalogRows:
         live = self.connection.execute(_FILES.format(schema=self.schema)).fetchall()
         for path, is_relative, *_ in (*live, *replaced):
             if not is_relative:
-                raise CannotMove(f"{path}: a file outside of the folder of its lake")
+                raise CannotMove(
+                    f"{path} is a file outside of the folder of its lake; the lake stays where it is: report this"
+                )
         return dict.fromkeys((path for path, _ in replaced), None) | {
             path: size for path, _, size in live
         }
@@ -103,7 +105,9 @@ class CatalogRows:
             _LAKE_TYPES.format(schema=self.schema)
         ).fetchall():
             if found.setdefault(table, {}).setdefault(column, kind) != kind:
-                raise CannotMove(f"column {column!r} of {table}, which had two types")
+                raise CannotMove(
+                    f"column {column!r} of {table} had two types; the lake stays where it is: report this"
+                )
         return found
 
     def create_inlined(self, source: "CatalogRows") -> None:
@@ -121,7 +125,9 @@ class CatalogRows:
     def _inlined_type(self, table: str, column: str, known: Columns) -> str:
         kind = known.get(column, "unknown")
         if kind not in self.types:
-            raise CannotMove(f"type {kind} of column {column!r} of {table}")
+            raise CannotMove(
+                f"type {kind} of column {column!r} of {table} is not known; the lake stays where it is: report this"
+            )
         return self.types[kind]
 
     def replace(self, table: str, source: "CatalogRows", data_path: str) -> None:
@@ -240,7 +246,9 @@ def _check_alike(source: CatalogRows, target: CatalogRows) -> None:
         theirs, ours = source.tables.get(table, {}), target.tables.get(table, {})
         is_fixed = not table.startswith(inlined) or table == f"{_INLINED}tables"
         if is_fixed and theirs.keys() != ours.keys():
-            raise CannotMove(f"a catalog of another version of DuckLake ({table})")
+            raise CannotMove(
+                f"there is a catalog of another version of DuckLake ({table}); name an empty database"
+            )
 
 
 def _column(table: str, name: str, data_path: str) -> str:

@@ -78,7 +78,10 @@ class FileCopies:
         for key in files:
             known = self.done.get(key)
             if known is not None and sizes.get(key) != known.size_bytes:
-                raise CannotMove(f"{self._target.url(key)} is not there as it was copied")
+                raise CannotMove(
+                    f"{self._target.url(key)} is not there as it was copied;"
+                    " keep others from writing there, and move to another place"
+                )
 
     def _copy(self, key: str, size: int | None, *, may_vanish: bool) -> FileCopy | None:
         try:
@@ -87,7 +90,9 @@ class FileCopies:
         except NotFound:
             if size is None or may_vanish:
                 return None
-            raise CannotMove(f"{self._source.url(key)} is missing") from None
+            raise CannotMove(
+                f"{self._source.url(key)} is missing; restore it from a backup"
+            ) from None
 
     @contextmanager
     def _local_file(self, key: str) -> Iterator[Path]:
@@ -102,20 +107,25 @@ class FileCopies:
             path = Path(folder, "file")
             self._source.fetch(info, path)
             if info.sha256 is not None and _digest_file(path) != info.sha256:
-                raise CannotMove(f"{self._source.url(key)} does not fit its checksum")
+                raise CannotMove(
+                    f"{self._source.url(key)} does not fit its checksum;"
+                    " run it again, and restore the file from a backup if that does not help"
+                )
             yield path
 
     def _send(self, key: str, path: Path, size: int | None) -> FileCopy:
         found, digest = path.stat().st_size, _digest_file(path)
         if size is not None and found != size:
-            known = f"{found:,} bytes, and {size:,} by the catalog"
+            known = f"{found:,} bytes, and {size:,} by the catalog; restore the file from a backup"
             raise CannotMove(f"{self._source.url(key)} has {known}")
         sent = not self._is_there(key, found, digest)
         if sent:
             self._put(key, path, digest)
             mark_step("move.file_sent")
             if not self._is_there(key, found, digest):
-                raise CannotMove(f"{self._target.url(key)} did not arrive as it was sent")
+                raise CannotMove(
+                    f"{self._target.url(key)} did not arrive as it was sent; run it again"
+                )
         return FileCopy(key, found, digest, sent)
 
     def _put(self, key: str, path: Path, digest: str) -> None:

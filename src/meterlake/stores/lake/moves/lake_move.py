@@ -128,10 +128,16 @@ class LakeMove:
         with open_catalog(self.source) as source, open_catalog(self.target) as own:
             found = list(compare_rows(source, own, self.target.files.root))
         if found:
-            raise CannotMove(f"the catalogs differ: {'; '.join(found[:_SHOWN_MAX])}")
+            raise CannotMove(
+                f"the catalogs differ: {'; '.join(found[:_SHOWN_MAX])};"
+                " run it again, and report it if this comes back"
+            )
         totals = [_control_totals(lake, pinned) for lake in (self.source, self.target)]
         if totals[0] != totals[1]:
-            raise CannotMove(f"the control totals differ: {totals[0]} before, {totals[1]} after")
+            raise CannotMove(
+                f"the control totals differ: {totals[0]} before, {totals[1]} after;"
+                " run it again, and report it if this comes back"
+            )
         mark_step("move.compared")
         return totals[1]
 
@@ -159,7 +165,9 @@ class LakeMove:
         self.source.close_connections()
         with self.source.catalog.lock(_LOCK_S):
             if self.source.catalog.moved_to() != self.description:
-                raise CannotMove("it was not moved from there, nothing is removed")
+                raise CannotMove(
+                    "it was not moved from there, and nothing is removed; end the move with `meterlake move-lake` first"
+                )
             names = sorted(self.source.files.names()) if self.moves_files else []
             for name in names:
                 self.source.files.objects.delete(name)

@@ -273,7 +273,9 @@ def lock(transaction: Transaction, id: str) -> StoredBill:
     """
     stored = open_bill(transaction, id)
     if stored.status is not BillStatus.APPROVED:
-        raise Conflict(f"bill {id!r} is {stored.status}; only an approved bill can be locked")
+        raise Conflict(
+            f"bill {id!r} is {stored.status}; only an approved bill can be locked: approve it first"
+        )
     values = {"locked": True, "locked_at": transaction.now, "locked_by": transaction.author}
     values["locked_in"] = transaction.number
     changed = _change(transaction, stored, values)

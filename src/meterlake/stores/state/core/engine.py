@@ -32,7 +32,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.stores.files.durable import out_of_space
+from meterlake.stores.files.durable import MAKE_ROOM, out_of_space
 from meterlake.stores.interruption import interruption_of
 from meterlake.stores.state.core.pool import (
     POOL_IDLE,
@@ -83,7 +83,9 @@ def translate_errors(folder: Path | None = None, name: str = _NAME) -> Iterator[
         if isinstance(error, _OURS):
             raise
         reason = out_of_space(folder) if folder is not None else None
-        raise Unavailable(name, reason or str(error.orig).strip()) from error
+        if reason:
+            raise Unavailable(name, reason, MAKE_ROOM) from error
+        raise Unavailable(name, str(error.orig).strip()) from error
     except PoolTimeout as error:
         raise Unavailable(name, str(error)) from error
 

@@ -136,7 +136,11 @@ class Reader:
         )
         row = self.connection.execute(query if id is None else query.where(table.id == id)).first()
         if row is None:
-            raise NotFound(kind.__name__, id or "of the organization", f" at {at.isoformat()}")
+            raise NotFound(
+                kind.__name__,
+                id or "of the organization",
+                f" at {at.isoformat()}; choose a later time",
+            )
         return record_of(row)
 
     def history(self, kind: type[Entity], id: str) -> list[Past]:
@@ -202,7 +206,7 @@ def versions_at(org_id: str, at: datetime) -> Select[Any]:
 class DamagedRow(MeterlakeError):
     """A row of State cannot be read: somebody or something altered it behind our back."""
 
-    text = "the row of {0} {1}, version {2}, in State is damaged: {3}"
+    text = "the row of {0} {1}, version {2}, in State is damaged: {3}; restore State from a backup"
 
     def __init__(self, kind: str, id: str, version: int, why: str) -> None:
         super().__init__(kind, id, version, why)

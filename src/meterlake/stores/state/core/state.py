@@ -13,7 +13,14 @@ from sqlalchemy import URL, Connection, Row, Select, bindparam, func, insert, or
 
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.entity import Configuration, Entity
-from meterlake.model.errors import DuplicateCode, MeterlakeError, NotFound, Required, Unavailable
+from meterlake.model.errors import (
+    CHECK_PATH,
+    DuplicateCode,
+    MeterlakeError,
+    NotFound,
+    Required,
+    Unavailable,
+)
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk
 from meterlake.stores.secrets import Secrets
@@ -278,7 +285,15 @@ class State:
             )
         near = nearest(id_or_code, [org.code for org in known])
         meant = f"; did you mean {near!r}?" if near else ""
-        raise NotFound("organization", id_or_code, f"; this home has {listed or 'none'}{meant}")
+        if not known:
+            raise NotFound(
+                "organization",
+                id_or_code,
+                "; this home has none: `meterlake init --name NAME` makes one",
+            )
+        raise NotFound(
+            "organization", id_or_code, f"; name one that this home has: {listed}{meant}"
+        )
 
     def _named(self, id_or_code: str) -> Organization | None:
         """The organization of an id or a code, however many others there are."""
@@ -335,4 +350,4 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Unavailable("the home folder", str(error)) from error
+        raise Unavailable("the home folder", str(error), CHECK_PATH) from error

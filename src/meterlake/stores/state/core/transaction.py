@@ -190,7 +190,7 @@ class Transaction(Reader):
         if last is None:
             return 1
         if not last.deleted:
-            raise Conflict(f"there is a {type(entity).__name__} {id!r} already")
+            raise Conflict(f"there is a {type(entity).__name__} {id!r} already; change that one")
         return int(last.version) + 1
 
     def _refuse_second(self, entity: Entity) -> None:

@@ -178,7 +178,7 @@ class Jobs:
             job = _read_job(connection, id)
         if lease is None:
             ends = f"its lease ends {job.lease_until}"
-            raise Busy(f"job {id!r}", f"{job.status.description}, {ends}")
+            raise Busy(f"job {id!r}", f"{job.status.description}, {ends}; try again after that")
         return job
 
     def renew(self, job: Job) -> bool:
@@ -227,7 +227,10 @@ class Jobs:
             changed = connection.execute(requeue(one_job(org_id, id, kind))).rowcount
         job = self.find(org_id, id, kind)
         if not changed:
-            raise Conflict(f"the job {id} has not failed: {job.status.description}")
+            raise Conflict(
+                f"the job {id} has not failed: {job.status.description}; only what failed"
+                " can run again: begin another one"
+            )
         return job
 
     def reopen(self, org_id: str, id: str, kind: str, parameters: Mapping[str, Any]) -> bool:
@@ -265,7 +268,10 @@ class Jobs:
             changed += connection.execute(runs.values(cancel_asked=True, **version)).rowcount
         job = self.find(org_id, id, kind)
         if not changed:
-            raise Conflict(f"the job {id} has ended already: {job.status.description}")
+            raise Conflict(
+                f"the job {id} has ended already: {job.status.description};"
+                " nothing is left to cancel"
+            )
         return job
 
     def find(self, org_id: str, id: str, kind: str) -> Job:
