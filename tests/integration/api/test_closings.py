@@ -187,7 +187,10 @@ def test_a_file_that_is_missing_is_named(server, http):
     post(http, "review", files=["usage-*.csv"])
     work(server)
 
-    assert get(http)["failed"] == "no file usage-*.csv came in time"
+    assert get(http)["failed"] == (
+        "no file usage-*.csv came in time; deliver it, or expect it no more, and close the month"
+        " again"
+    )
 
 
 RIGHTS = ["config:retrieve", "config:update"]

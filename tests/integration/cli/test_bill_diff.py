@@ -31,7 +31,7 @@ def test_a_difference_is_a_table_whose_parts_add_up(home, capsys):
         ((NO_ID,), f"no bill '{NO_ID}'"),
         ((home.bill, "--from", "0"), "--from: 0 is not allowed: it must be 1 or more"),
         ((home.bill, "--to", "2", "--against", "now"), "leave it out when you give --to"),
-        ((home.bill, "--from", "3"), "it has 1"),
+        ((home.bill, "--from", "3"), "choose one that it has: 1"),
     ):
         code, [line] = lines_of(home, capsys, "diff", *options)
         assert code != 0

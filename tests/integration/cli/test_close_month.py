@@ -185,7 +185,10 @@ def test_nothing_is_approved_or_exported_before_the_review(home, capsys):
 def test_a_file_that_is_missing_stops_it_before_anything_is_done(home, capsys):
     assert close(home, "--file", "usage-*.csv", "late-*.csv") == 1
 
-    assert refusal(capsys) == "no file late-*.csv came in time"
+    assert refusal(capsys) == (
+        "no file late-*.csv came in time; deliver it, or expect it no more, and close the month"
+        " again"
+    )
     assert seen(home) == ([], [])
     drop(home, "late-1.csv", ROW.format(uid=2, gb=1))
 

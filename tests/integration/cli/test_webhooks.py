@@ -48,8 +48,8 @@ def cli(stores, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ping", "nothing"], "there are: chat"),
-        (["replay", "nothing", "--since", "2026-10-01"], "there are: chat"),
+        (["ping", "nothing"], "name one of these: chat"),
+        (["replay", "nothing", "--since", "2026-10-01"], "name one of these: chat"),
         (["replay", "chat", "--since", "yesterday"], "since"),
         (["replay", "chat"], "--since is required"),
         (["replay"], "--run is required"),
