@@ -18,6 +18,7 @@ PATTERN_RULES: Final = MappingProxyType(
         r"^[\x01-\x09!#-/:-@\[-^`{-~]$": (
             "one ASCII character that is no letter, digit, space, double quote, underscore or line break"
         ),
+        r"\S": "text that is not blank",
         r"^[0-9a-f]{64}$": "a SHA-256 of 64 hexadecimal digits in lower case",
         r"^\d+(MB|GB)$": "a size such as 700MB or 2GB",
         r"^(https?://[^?#\s]+)?$": "an http:// or https:// URL without a query, or empty",

@@ -27,6 +27,8 @@ VALUES = {
     "document_fonts": (Path("/one"), Path("/two")),
     "line_bytes": (5000, 6000),
     "source_bytes": (5000, 6000),
+    "source_ratio": (500, 600),
+    "source_rows_per_byte": (2, 3),
     "settle_seconds": (5, 6),
     "upload_arrival_seconds": (5, 6),
     "export_missed": ("skip", "catch_up"),
