@@ -296,11 +296,11 @@ def test_what_does_not_touch_it_may_come_meanwhile(home):
         ({"reason": " \n"}, Required, "reason"),
         ({"source": None}, Required, "source or uids"),
         ({"uids": ("a1",)}, Required, "source or uids"),
-        ({"accounts": ("a",)}, Invalid, "without a window"),
+        ({"accounts": ("a",)}, Invalid, "leave out since, until"),
         (
             {"window": Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 9, 2, tzinfo=UTC))},
             Invalid,
-            "without a window",
+            "leave out since, until",
         ),
         ({"source": "ff" * 32}, NotFound, "no measurement of source"),
         ({"source": None, "uids": ("a1", "nobody")}, NotFound, "with uid 'nobody'"),

@@ -204,7 +204,7 @@ def test_a_running_question_is_ended(home):
         # An interrupt between two statements passes unheard.
         stop("too long")
         running.join(0.05)
-    assert ended == ["query: too long"]
+    assert ended == ["query: too long; ask again"]
 
 
 def test_a_saved_question_means_the_time_at_which_it_is_asked(home):
