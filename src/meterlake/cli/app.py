@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
 from meterlake.cli import (
     aggregation,
@@ -52,6 +52,20 @@ The shell is found; it may be bash, zsh, fish or PowerShell. A line is added to 
 
 Example: `meterlake --install-completion`
 """
+# The commands as `--help` shows them: what people do with them, in the order of a month.
+GROUPS: Final = {
+    "Start": ("demo", "init", "config", "generate"),
+    "Data in": ("ingest", "watch", "inbox", "uploads", "mapping", "lookup", "receipts"),
+    "Usage": ("aggregate", "aggregation", "sql", "status", "report", "explain"),
+    "Bills": ("bill", "late", "close-month"),
+    "Data out": ("export", "publish", "integrations", "webhooks", "events"),
+    "Correct": ("rejected", "backfill", "check"),
+    "Operate": (
+        *("serve", "worker", "deploy", "health", "settings", "keys"),
+        *("maintain", "move-lake", "shard-lake"),
+    ),
+    "Help": ("--help", "--version", "--install-completion"),
+}
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
@@ -107,6 +121,10 @@ def build() -> App:
     ):
         module.register(app)
     app.register_install_completion_command(help=_COMPLETION)
+    for place, (title, names) in enumerate(GROUPS.items()):
+        group = Group(title, sort_key=place)
+        for name in names:
+            app[name].group = group
     return app
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from meterlake.cli import run
+from meterlake.cli.app import GROUPS, build
 from meterlake.cli.reference import reference
 
 ROOT = Path(__file__).parents[3]
@@ -18,3 +20,17 @@ def test_every_command_has_an_example():
     assert len(commands) >= 7
     for section in commands:
         assert "Example: `meterlake " in section, section.splitlines()[0]
+
+
+def test_every_command_is_in_one_group_of_the_help():
+    grouped = [name for names in GROUPS.values() for name in names]
+
+    assert sorted(grouped) == sorted(set(build()) - {"-h"})
+
+
+def test_help_shows_groups_in_the_order_of_a_month(capsys):
+    assert run(["--help"]) == 0
+
+    shown = capsys.readouterr().out
+    places = [shown.index(f"─ {title} ─") for title in GROUPS]
+    assert places == sorted(places)
