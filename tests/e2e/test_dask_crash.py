@@ -177,7 +177,7 @@ def test_a_scheduler_that_is_killed_is_told_and_the_next_run_does_the_rest(
     ):
         working = pool.submit(work, home)
         kill_when(home, has_begun, cluster.scheduler)
-        with pytest.raises(Unavailable, match="it was lost: what is done stays"):
+        with pytest.raises(Unavailable, match="it was lost; what is done stays"):
             working.result(300)
     with dask_cluster(tmp_path) as cluster, opened("killed", cluster.runner) as home:
         work(home)

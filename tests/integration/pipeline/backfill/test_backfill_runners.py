@@ -89,7 +89,7 @@ def test_a_worker_with_another_folder_is_refused(copies, monkeypatch):
     """On another machine a note may be written that the run never sees."""
     monkeypatch.setattr(rederive.partitions, "calculate_part", lambda *_: "elsewhere.json")
     with copies(prepare) as home, with_runner(home, "threads") as other:
-        with pytest.raises(Unavailable, match="all workers need the folder of the lake"):
+        with pytest.raises(Unavailable, match="give all workers the folder of the lake"):
             start(other)
         assert backfill.show(other.stores, other.org_id, ID).status is BackfillStatus.STAGING
 
