@@ -28,6 +28,9 @@ pytest_plugins = [
 
 _SHOWN_MAX: Final = 12
 
+# What needs no server and no process; of unit tests, all but those of stores.
+_QUICK: Final = ("unit", "golden", "properties")
+
 # The tables of tests are small: more threads of DuckDB only wait for each other. Tests of what
 # threads do say how many they want.
 os.environ.setdefault("METERLAKE_THREADS", "1")
@@ -66,6 +69,24 @@ settings.register_profile("repeatable", derandomize=True, **_PATIENT)
 settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.register_profile(CI, print_blob=True, **_PATIENT)
 settings.load_profile("repeatable")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only quick tests are asked for, do not even read the others."""
+    if config.option.markexpr != "quick" or collection_path.parent != Path(__file__).parent:
+        return None
+    return True if collection_path.name not in _QUICK else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark quick tests: those of some folders that are neither slow nor long."""
+    folder, inner, *_ = item.path.relative_to(Path(__file__).parent).parts
+    if (
+        folder in _QUICK
+        and inner != "stores"
+        and not any(map(item.get_closest_marker, ("slow", "benchmark", "long")))
+    ):
+        item.add_marker("quick")
 
 
 def pytest_collection_finish() -> None:

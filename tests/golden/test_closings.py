@@ -17,6 +17,8 @@ from tests.closing_world import a_month_to_close
 from tests.homes import HEADER
 from tests.late_bills import schedule
 
+pytestmark = pytest.mark.long
+
 CASES = sorted(Path(__file__).parent.glob("closings/*.toml"))
 
 

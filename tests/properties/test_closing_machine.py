@@ -37,6 +37,8 @@ from tests.homes import HEADER
 from tests.late_bills import choose, retract, revert, schedule
 from tests.laws import examples
 
+pytestmark = pytest.mark.long
+
 POLICIES = ("CARRY_FORWARD", "RECALCULATE", "REPORT")
 STANDING, FREE_FROM = 31, 100
 units = st.integers(1, 90)

@@ -42,6 +42,8 @@ from tests.organizations import Clock
 from tests.properties import works
 from tests.properties.works import priced_home, set_clock
 
+pytestmark = pytest.mark.long
+
 # More steps than a round of work has.
 STEPS: Final = 40
 # How much is done in an example, in CI and elsewhere.

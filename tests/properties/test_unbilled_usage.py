@@ -16,6 +16,8 @@ from meterlake.stores.state.core import account_names
 from tests.bills import a_home_to_bill
 from tests.homes import HEADER, Home, configure, csv_row
 
+pytestmark = pytest.mark.long
+
 MONTHS = (Month(2026, 8), Month(2026, 9))
 ACCOUNTS = ("acme", "bolt", "child")
 # What is used, what bills charge for it, what they do not: nothing is left over.

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from meterlake.model.period import Month, zone
 from meterlake.model.usage_selection import select_usage
 from tests.billing_world import World
 from tests.laws import examples
+
+pytestmark = pytest.mark.long
 
 OCTOBER = Month(2026, 10).period(zone("UTC"))
 REDUCES = ("SUM", "COUNT", "MIN", "MAX", "LATEST", "MEAN", "UNIQUE", "TIME_WEIGHTED_AVERAGE")

@@ -18,6 +18,8 @@ import sample_data
 from sample_data import bills, books, make
 from sample_data.usage import Measurement
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def made():
