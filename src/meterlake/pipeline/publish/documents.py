@@ -10,6 +10,7 @@ from meterlake.model.balances import Balance
 from meterlake.model.catalog import Meter
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Configuration, Entity
+from meterlake.model.late_usage import LateUsage
 from meterlake.model.money import ZERO
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.version import code_version
@@ -44,6 +45,7 @@ def documents_of(
     configuration: Configuration,
     table_names: Mapping[str, str],
     at: datetime,
+    unnoted: Callable[[], Sequence[LateUsage]],
     needs: ColumnRequest = lambda _: True,
 ) -> Iterator[tuple[Table, Sequence[Document]]]:
     """Every table that is filled from State, with its documents.
@@ -53,6 +55,7 @@ def documents_of(
         configuration: Those of now.
         table_names: The table of every meter by the meter's id.
         at: The moment of which balances show what they hold.
+        unnoted: Reads late usage that State does not have yet.
         needs: Whether a table or macro is needed, by its name; what is not is left empty.
     """
     for each in ENTITY_TABLES:
@@ -68,7 +71,8 @@ def documents_of(
     yield POSTING, list(_postings(reader)) if needs(POSTING.name) else ()
     yield UNBILLED_USAGE, list(read_unbilled_usage(reader)) if needs(UNBILLED_USAGE.name) else ()
     is_late = needs(LATE_USAGE.name) or needs(LATE_USAGE_LINE.name)
-    late = [each.to_wire() for each in all_late_usage(reader)] if is_late else []
+    known = [*all_late_usage(reader), *unnoted()] if is_late else []
+    late = [each.to_wire() for each in known]
     yield LATE_USAGE, late
     yield (
         LATE_USAGE_LINE,

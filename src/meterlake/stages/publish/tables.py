@@ -218,7 +218,9 @@ LATE_USAGE: Final = Table(
         Column("measurements", INTEGER, "How many came; NULL if not counted.", "measurements"),
         Column("sources", JSON, "What brought it: files, backfills, bills.", "sources"),
         Column("new_bill_version", INTEGER, "The version that has it.", "newBillVersion"),
-        Column("found", INSTANT, "When it was found, UTC.", "dtFound"),
+        Column(
+            "found", INSTANT, "When it was found, or came if no run has looked, UTC.", "dtFound"
+        ),
         Column("decided", INSTANT, "When it was decided, UTC.", "dtDecided"),
     ),
 )

@@ -54,6 +54,21 @@ def test_usage_on_no_bill_is_a_table(tmp_path):
     assert priced == []
 
 
+def test_late_usage_that_no_run_has_looked_at_is_open(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        home.clock.time = datetime(2026, 10, 2, tzinfo=UTC)
+        bill(home.stores, home.org_id, SEPTEMBER)
+        statement = "SELECT account, month, status, measurements, difference FROM late_usage"
+        before = read_both(home, statement)
+        use(home, ("late", "acme", 5))
+        open_ones = read_both(home, statement)
+        bill(home.stores, home.org_id, SEPTEMBER)
+        billed = read_both(home, statement)
+
+    assert before == billed == []
+    assert open_ones == [("acme", "2026-09", "OPEN", 1, None)]
+
+
 def test_late_usage_is_a_table_with_what_was_done(tmp_path):
     with a_home(tmp_path) as home:
         price_egress(home)

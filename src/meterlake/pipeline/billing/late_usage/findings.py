@@ -16,10 +16,18 @@ import duckdb
 from meterlake.model.backfill import Action, BackfillSpec
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.errors import Unavailable
-from meterlake.model.late_usage import LateSource, LateSourceKind, merge_sources
+from meterlake.model.ids import derived_id
+from meterlake.model.late_usage import (
+    LateSource,
+    LateSourceKind,
+    LateUsage,
+    LateUsageStatus,
+    merge_sources,
+)
 from meterlake.model.lock_date import is_closed
 from meterlake.model.measurement import meter_table
-from meterlake.model.period import aware, naive
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import aware, local_date, naive, zone
 from meterlake.model.pricing import Pricing
 from meterlake.pipeline.usage.late import billed_run
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
@@ -37,6 +45,7 @@ from meterlake.stores.state.billing.late_usage.late_bills import (
     read_late_bills,
 )
 from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.core.account_names import AccountName, by_id
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.ingest.backfills import Backfills
 
@@ -104,6 +113,40 @@ def find_late_usage(search: LateSearch) -> list[LateFinding]:
         if not groups:
             return []
         return list(_Search(search, reader, connection, groups).find())
+
+
+def read_unnoted(stores: Stores, org_id: str) -> list[LateUsage]:
+    """Late usage of bills that no run has looked at yet, open and with an id of its own.
+
+    Raises:
+        Unavailable: A store failed.
+    """
+    with stores.state.reading(org_id) as reader:
+        timezone = reader.all(OrganizationConfig)[0].entity.timezone
+    snapshot, today = stores.lake(org_id).snapshot(), local_date(stores.now(), zone(timezone))
+    found = find_late_usage(LateSearch(stores, org_id, snapshot, closed_on=today))
+    with stores.state.reading(org_id) as reader:
+        names = by_id(reader, {each.bill.account_id for each in found})
+    return [_unnoted(each, names) for each in found]
+
+
+def _unnoted(found: LateFinding, names: Mapping[str, AccountName]) -> LateUsage:
+    bill = found.bill
+    return LateUsage(
+        id=derived_id(bill.id, f"late usage since {found.since}"),
+        bill_id=bill.id,
+        account_id=bill.account_id,
+        account_code=names[bill.account_id].code if bill.account_id in names else "",
+        period=bill.period,
+        bill_date=bill.key.bill_date,
+        currency=bill.currency,
+        since=found.since,
+        until=found.until,
+        status=LateUsageStatus.OPEN,
+        bill_version=bill.content_version,
+        sources=found.sources,
+        found=max(each.last for each in found.sources),
+    )
 
 
 @dataclass
