@@ -15,6 +15,7 @@ from meterlake.model.period import Month
 from meterlake.model.problems import read
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.config.months import month_named
+from meterlake.pipeline.home.closing import OPERATIONS as WORDS
 from meterlake.pipeline.home.closing import Closing
 from meterlake.pipeline.home.closing_bills import reject_shown
 from meterlake.pipeline.home.closing_requests import (
@@ -70,22 +71,26 @@ async def _reject(call: Call) -> Any:
     permit_all(call, _UPDATE)
     asked = read(ClosingReasonRequest, await call.document())
 
-    def reject(stores: Stores, org_id: str, month: Month) -> Document:
-        reject_shown(Closing(stores, org_id, month, call.author), asked.reason)
+    def reject(stores: Stores, month: Month) -> Document:
+        reject_shown(_closing(call, stores, month), asked.reason)
         return {"month": str(month), "reason": asked.reason}
 
-    return await call.run(reject, call.stores, call.org_id, await _month(call))
+    return await call.run(reject, call.stores, await _month(call))
 
 
 async def _reopen(call: Call) -> Any:
     permit_all(call, _UPDATE)
     asked = read(ClosingReasonRequest, await call.document())
 
-    def reopen(stores: Stores, org_id: str, month: Month) -> Document:
-        done = reopen_month(Closing(stores, org_id, month, call.author), asked.reason)
+    def reopen(stores: Stores, month: Month) -> Document:
+        done = reopen_month(_closing(call, stores, month), asked.reason)
         return {name: value for name, value in done.to_wire().items() if name != "type"}
 
-    return await call.run(reopen, call.stores, call.org_id, await _month(call))
+    return await call.run(reopen, call.stores, await _month(call))
+
+
+def _closing(call: Call, stores: Stores, month: Month) -> Closing:
+    return Closing(stores, call.org_id, month, call.author, WORDS)
 
 
 async def _month(call: Call) -> Month:

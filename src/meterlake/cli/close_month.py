@@ -20,7 +20,7 @@ Patterns = Annotated[
 Flag = Annotated[bool, Parameter(negative="")]
 _LOOK_S: Final = 5.0
 # Members of outcomes that say nothing to people.
-_FOR_PROGRAMS: Final = frozenset({"digest", "job", "left"})
+_FOR_PROGRAMS: Final = frozenset({"digest", "job", "left", "run"})
 # Bills that a review lists for people, the largest first.
 _LISTED: Final = 20
 

@@ -100,11 +100,15 @@ def test_a_file_between_review_and_approval_is_looked_at_first(server, http):
 
     refused = get(http)
     assert refused["status"] == "STARTED"
-    assert "have changed since they were reviewed: those of acme" in refused["failed"]
+    assert refused["failed"] == (
+        "the bills of 2026-09 have changed since they were reviewed: those of acme;"
+        " `POST /closings/2026-09/review` shows them again"
+    )
     assert {each["status"] for each in refused["bills"]} == {"PENDING"}
     again = reviewed(server, http)
     assert (again["bills"][0]["total"], "failed" in again) == (76, False)
-    assert "review them again" in post(http, "approve", 409, review=seen["review"])["message"]
+    told = post(http, "approve", 409, review=seen["review"])["message"]
+    assert "have changed since that review; look at them again with `GET /closings/2026-09`" in told
 
 
 def test_what_is_pending_is_asked_for_once(server, http):
@@ -181,6 +185,23 @@ def test_what_makes_no_sense_is_refused(http, verb, body, status, told):
 def test_months_that_are_none_or_not_over_are_refused(http):
     assert "2026-13" in post(http, "review", 400, month="2026-13")["message"]
     assert "has not begun" in post(http, "review", 409, month="2099-01")["message"]
+
+
+def test_refusals_name_operations_and_members_not_commands(server, http):
+    goes_on = "`POST /closings/2026-09/review`"
+    for verb, body in {"approve": {"review": "?"}, "reject": {"reason": "x"}}.items():
+        assert f"{goes_on} makes them ready" in post(http, verb, 409, **body)["message"]
+    told = [post(http, "reopen", 409, reason="x")["message"]]
+    assert f"{goes_on} goes on with it" in told[0]
+    today = server.stores.now()
+    told.append(post(http, "review", 409, month=f"{today:%Y-%m}")["message"])
+    assert "`early` with true closes it now" in told[1]
+    assert "T00:00:00Z: usage still comes in" in told[1]
+    closed(server, http)
+    for verb, body in {"review": {}, "reject": {"reason": "x"}}.items():
+        told.append(post(http, verb, 409, **body)["message"])
+        assert "`POST /closings/2026-09/reopen` with a `reason` opens it again" in told[-1]
+    assert not [each for each in told if "--" in each or "meterlake" in each]
 
 
 def test_a_file_that_is_missing_is_named(server, http):

@@ -6,7 +6,7 @@ from typing import Final
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.errors import Invalid
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, local_date, zone
+from meterlake.model.period import Month, format_instant, local_date, zone
 from meterlake.stores import Stores
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
@@ -63,7 +63,7 @@ def refuse_future_month(stores: Stores, org_id: str, month: Month | DayRange | N
         name = StoredConfiguration(reader).single(OrganizationConfig).entity.timezone
     start = month.period(zone(name)).start
     if stores.now() < start:
-        begins = start.astimezone(zone(name)).isoformat()
+        begins = format_instant(start)
         rule = (
             f"it has not begun: it begins at {begins}. Bill a month that has begun, or make the"
             f" bills of one bill date to come with `meterlake bill --date {month.after}`"

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 from meterlake.model.errors import Busy, Conflict, NotFound
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, format_instant, zone
+from meterlake.model.period import Month, Period, format_instant, zone
 from meterlake.pipeline.jobs.attempt import Attempt, running
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
@@ -47,16 +47,46 @@ class ClosingStep(StrEnum):
     MAINTAIN = "maintain"
 
 
+class ClosingWords(NamedTuple):
+    """What errors call the ways to go on, where somebody closes a month; `{0}` is the month.
+
+    Attributes:
+        review: Makes the bills ready and shows them.
+        early: What closes a month that is not over.
+        also_early: What `review` needs for that.
+        reopen: Opens a closed month again.
+    """
+
+    review: str
+    early: str
+    also_early: str
+    reopen: str
+
+
+COMMANDS: Final = ClosingWords(
+    "`meterlake close-month {0}{1}`",
+    "--early",
+    " --early",
+    "`meterlake close-month {0} --reopen --reason REASON`",
+)
+OPERATIONS: Final = ClosingWords(
+    "`POST /closings/{0}/review`{1}",
+    "`early` with true",
+    " with `early`",
+    "`POST /closings/{0}/reopen` with a `reason`",
+)
+
+
 class NotOver(Conflict):
     """The month goes on: what it comes to is not known yet."""
 
     text = (
-        "{0} is not over before {1}: usage still comes in. --early closes it now; its usage that"
+        "{0} is not over before {1}: usage still comes in. {2} closes it now; its usage that"
         " comes later is late usage, for which the late usage policy of the organization decides"
     )
 
-    def __init__(self, month: str, end: str) -> None:
-        super().__init__(month, end)
+    def __init__(self, month: str, end: str, early: str) -> None:
+        super().__init__(month, end, early)
 
 
 class NotBegun(Conflict):
@@ -85,13 +115,22 @@ class Closing:
         org_id: The organization.
         month: In its time zone.
         author: Who does it.
+        words: What errors call the ways to go on.
     """
 
-    def __init__(self, stores: Stores, org_id: str, month: Month, author: str) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        org_id: str,
+        month: Month,
+        author: str,
+        words: ClosingWords = COMMANDS,
+    ) -> None:
         self.stores = stores
         self.org_id = org_id
         self.month = month
         self.author = author
+        self.words = words
         self.id = str(uuid5(NAMESPACE_OID, f"closing {org_id} {month}"))
 
     def open(self) -> None:
@@ -139,6 +178,17 @@ class Closing:
         found: list[dict[str, Any]] = [] if job is None else job.parameters.get(_REOPENED, [])
         return found
 
+    @property
+    def how_to_review(self) -> str:
+        """What makes the bills ready and shows them; a month that is not over needs more."""
+        early = self.words.also_early if self.stores.now() < self._period().end else ""
+        return self.words.review.format(self.month, early)
+
+    @property
+    def how_to_reopen(self) -> str:
+        """What opens the month again after it was closed."""
+        return self.words.reopen.format(self.month)
+
     def export_id(self, step: ClosingStep) -> str:
         """The id of the job of an export: every attempt has the same one, until it is reopened."""
         times = len(self.reopenings)
@@ -155,14 +205,11 @@ class Closing:
             NotOver: Its last day is not over in the organization's time zone.
             NotBegun: Its first day has not begun.
         """
-        with self.stores.state.reading(self.org_id) as reader:
-            [record] = reader.all(OrganizationConfig)
-        place, now = zone(record.entity.timezone), self.stores.now()
-        period = self.month.period(place)
+        period, now = self._period(), self.stores.now()
         if now < period.start:
-            raise NotBegun(str(self.month), period.start.astimezone(place).isoformat())
+            raise NotBegun(str(self.month), format_instant(period.start))
         if now < period.end and not early:
-            raise NotOver(str(self.month), period.end.astimezone(place).isoformat())
+            raise NotOver(str(self.month), format_instant(period.end), self.words.early)
 
     def carry_out(self, step: ClosingStep, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Do a step, unless it is done; nobody else does any of this month meanwhile.
@@ -214,7 +261,7 @@ class Closing:
         if not self.stores.state.jobs.reopen(self.org_id, self.id, KIND, parameters):
             raise Conflict(
                 f"{self.month} is not closed: there is nothing to reopen;"
-                f" `meterlake close-month {self.month}` goes on with it"
+                f" {self.how_to_review} goes on with it"
             )
 
     def reject(self, reason: str) -> None:
@@ -230,6 +277,11 @@ class Closing:
         if not self.is_closed:
             self._finish()
         return self.outcomes()
+
+    def _period(self) -> Period:
+        with self.stores.state.reading(self.org_id) as reader:
+            [record] = reader.all(OrganizationConfig)
+        return self.month.period(zone(record.entity.timezone))
 
     def _find(self) -> Job | None:
         try:

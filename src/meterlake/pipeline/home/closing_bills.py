@@ -23,6 +23,7 @@ from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.pricing.remainders import decimals
 from meterlake.stores import Stores
+from meterlake.stores.lake import quantities
 from meterlake.stores.state.billing.bill_batch import BillOutcome
 from meterlake.stores.state.billing.month_bills import MonthBill, read_month_bills
 from meterlake.stores.state.core.account_names import by_id
@@ -44,29 +45,48 @@ _MAKING: Final = (
 class NotReviewed(Conflict):
     """Bills or quantities changed after somebody looked at them."""
 
-    text = "the bills of {0} have changed since they were reviewed{1}; review them again"
+    text = "the bills of {0} have changed since they were reviewed{1}; {2} shows them again"
 
-    def __init__(self, month: str, those: str = "") -> None:
-        super().__init__(month, those)
+    def __init__(self, month: str, those: str, remedy: str) -> None:
+        super().__init__(month, those, remedy)
 
     @classmethod
-    def of(cls, month: str, accounts: Sequence[str]) -> Self:
-        """Name the first accounts whose bills are others now."""
+    def of(cls, closing: Closing, accounts: Sequence[str]) -> Self:
+        """Name the first accounts that have others now."""
         named = ", ".join(accounts[:_NAMED])
         more = f" and {len(accounts) - _NAMED} more" if accounts[_NAMED:] else ""
-        return cls(month, f": those of {named}{more}" if accounts else "")
+        those = f": those of {named}{more}" if accounts else ""
+        return cls(str(closing.month), those, closing.how_to_review)
+
+
+class QuantitiesNotReviewed(NotReviewed):
+    """The bills are as somebody saw them; the quantities that are exported with them are not."""
+
+    text = (
+        "quantities of {0} have changed since its bills were reviewed{1}; the bills are the same."
+        " {2} makes the month ready again; approve it then"
+    )
+
+
+class OtherReview(Conflict):
+    """What is approved is not what the closing has now."""
+
+    text = (
+        "the bills or the quantities of {0} have changed since that review; look at them again with"
+        " `GET /closings/{0}`, and send the `review` that it gives"
+    )
 
 
 class NotShown(Conflict):
     """Nobody was shown the bills that are to be approved."""
 
     text = (
-        "the bills of {0} were not shown yet: run `meterlake close-month {0}`, look at them, and"
+        "the bills of {0} were not shown yet: {1} makes them ready: run it, look at them, and"
         " approve them then"
     )
 
-    def __init__(self, month: str) -> None:
-        super().__init__(month)
+    def __init__(self, month: str, remedy: str) -> None:
+        super().__init__(month, remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +140,7 @@ def check_shown(closing: Closing) -> None:
     """
     done = closing.outcomes()
     if ClosingStep.REVIEW not in done and not closing.is_shown:
-        raise NotShown(str(closing.month))
+        raise NotShown(str(closing.month), closing.how_to_review)
 
 
 def make_bills(stores: Stores, org_id: str, month: Month, author: str) -> dict[str, Any]:
@@ -142,8 +162,13 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
     """
     stores, org_id, month = closing.stores, closing.org_id, closing.month
     made = _MonthBills.make(stores, org_id, month, closing.author)
-    if made.digest != closing.outcomes()[ClosingStep.BILL]["digest"]:
-        raise NotReviewed.of(str(month), made.changed)
+    reviewed = closing.outcomes()[ClosingStep.BILL]
+    if made.digest != reviewed["digest"]:
+        # A closing that an earlier version began does not say which quantities it had.
+        run = reviewed.get("run")
+        if run is not None and made.digest_with(run) == reviewed["digest"]:
+            raise QuantitiesNotReviewed.of(closing, _changed_accounts(closing, run, made))
+        raise NotReviewed.of(closing, made.changed)
     found = review_result(stores, org_id, month, made.result)
     approved = 0
     for start in range(0, len(made.waiting), _BATCH):
@@ -152,6 +177,15 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
     # What is exported afterwards has what the bills have, whatever comes in meanwhile.
     pinned = {"snapshot": made.result.snapshot}
     return {"decision": "approve", "approved": approved, "open": len(found)} | pinned
+
+
+def _changed_accounts(closing: Closing, run: str, made: "_MonthBills") -> list[str]:
+    """The codes of the accounts that have other quantities than a run; none if it is gone."""
+    with closing.stores.lake(closing.org_id).reader() as connection:
+        ids = quantities.changed_accounts(connection, run, str(made.quantities.run_id))
+    with closing.stores.state.reading(closing.org_id) as reader:
+        known = by_id(reader, ids)
+    return sorted(known[each].code if each in known else each for each in ids)
 
 
 def carry_out_review(closing: Closing) -> dict[str, Any]:
@@ -178,13 +212,13 @@ def reject_shown(closing: Closing, reason: str) -> None:
     if closing.is_closed:
         raise Conflict(
             f"{closing.month} is closed: its bills do not wait for a review;"
-            f" `meterlake close-month {closing.month} --reopen --reason REASON` opens it again"
+            f" {closing.how_to_reopen} opens it again"
         )
     done = closing.outcomes()
     if ClosingStep.BILL not in done or ClosingStep.REVIEW in done:
         raise Conflict(
             f"the bills of {closing.month} do not wait for a review;"
-            f" `meterlake close-month {closing.month}` makes them and shows them"
+            f" {closing.how_to_review} makes them ready"
         )
     closing.reject(reason)
 
@@ -258,12 +292,16 @@ class _MonthBills:
     @property
     def digest(self) -> str:
         """Tells bills and quantities apart that somebody would decide differently about."""
+        return self.digest_with(str(self.quantities.run_id))
+
+    def digest_with(self, run: str) -> str:
+        """What the digest is if the quantities are those of a run."""
         lines = [f"{each.id} {each.content_version} {each.total:f}" for each in self.stored]
         lines += [
             f"{each['id']} {each['total']} {each['wouldBe']}{each['differs']}"
             for each in self._left()
         ]
-        lines.append(str(self.quantities.run_id))
+        lines.append(run)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     def describe(self) -> dict[str, Any]:
@@ -281,6 +319,7 @@ class _MonthBills:
             "unpriced": len(self.result.unpriced),
             "snapshot": self.result.snapshot,
             "digest": self.digest,
+            "run": str(self.quantities.run_id),
             **({"left": left[:_LEFT_MAX]} if (left := self._left()) else {}),
         }
 

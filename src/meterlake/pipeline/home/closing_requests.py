@@ -25,8 +25,8 @@ from meterlake.model.period import Month
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.home.bill_review import review_bills
-from meterlake.pipeline.home.closing import Closing, ClosingStep
-from meterlake.pipeline.home.closing_bills import NotReviewed, bills_of_month
+from meterlake.pipeline.home.closing import OPERATIONS, Closing, ClosingStep
+from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.home.expected_files import late_files_error, missing_files
 from meterlake.pipeline.jobs.attempt import running
@@ -152,11 +152,11 @@ def submit_closing(
     Raises:
         NotOver, NotBegun: The month is not over.
         Conflict: It is closed, or something else is pending, or there is nothing to approve.
-        NotReviewed: Other bills would be approved than those that were shown.
+        OtherReview: Other bills would be approved than those that were shown.
     """
-    closing = Closing(stores, org_id, month, author)
+    closing = Closing(stores, org_id, month, author, OPERATIONS)
     if closing.is_closed:
-        raise Conflict(f"{month} is closed: reopen it, with a reason, to close it again")
+        raise Conflict(f"{month} is closed: {closing.how_to_reopen} opens it again")
     closing.check_over(early=request.early)
     check_backfills(closing, request.backfills)
     if request.action is ClosingAction.APPROVE:
@@ -189,10 +189,10 @@ def _check_review(closing: Closing, review: str | None) -> None:
     if status is not ClosingStatus.IN_REVIEW:
         raise Conflict(
             f"the bills of {closing.month} do not wait for a review: {status.value};"
-            " go on with the month, and approve them when they do"
+            f" {closing.how_to_review} makes them ready; approve them then"
         )
     if closing.outcomes()[ClosingStep.BILL]["digest"] != review:
-        raise NotReviewed(str(closing.month))
+        raise OtherReview(str(closing.month))
 
 
 def _newest(stores: Stores, org_id: str, month: Month) -> Job | None:
@@ -243,7 +243,7 @@ def run_closing_step(stores: Stores, job_id: str) -> None:
 
 def _carry_out(stores: Stores, job: Job) -> None:
     month, request = Month.parse(job.parameters["month"]), ClosingRequest.from_wire(job.parameters)
-    closing = Closing(stores, job.org_id, month, job.author or SYSTEM)
+    closing = Closing(stores, job.org_id, month, job.author or SYSTEM, OPERATIONS)
     approve = request.action is ClosingAction.APPROVE
     if approve and ClosingStep.REVIEW not in closing.outcomes() and not closing.is_closed:
         _check_review(closing, request.review)

@@ -69,7 +69,7 @@ def reopen_month(closing: Closing, reason: str) -> Reopened:
     if not closing.is_closed:
         raise Conflict(
             f"{closing.month} is not closed: there is nothing to reopen;"
-            f" `meterlake close-month {closing.month}` goes on with it"
+            f" {closing.how_to_review} goes on with it"
         )
     done = closing.outcomes()
     _take_approvals_back(closing)

@@ -178,6 +178,18 @@ def statements_of(connection: duckdb.DuckDBPyConnection, run_id: str) -> pl.Data
         return connection.execute(query, [run_id]).pl()
 
 
+def changed_accounts(connection: duckdb.DuckDBPyConnection, before: str, after: str) -> set[str]:
+    """The ids of accounts that have other quantities in one run than in another; none if it is gone."""
+    columns = ", ".join(_COMPARED)
+    one, other = (f"SELECT {columns} FROM lake.{TABLE} WHERE run_id = ${n}" for n in (1, 2))
+    query = f"""
+        SELECT DISTINCT account_id
+        FROM (({one} EXCEPT ALL {other}) UNION ALL ({other} EXCEPT ALL {one}))
+        WHERE account_id IS NOT NULL AND EXISTS ({one})"""
+    with translate_errors():
+        return {id_ for (id_,) in connection.execute(query, [before, after]).fetchall()}
+
+
 def newest_run(connection: duckdb.DuckDBPyConnection, key: RunKey) -> str | None:
     """The id of the newest run; None if there is none."""
     return _id(newest_rows(connection, key))
