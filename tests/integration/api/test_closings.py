@@ -120,6 +120,16 @@ def test_what_is_pending_is_asked_for_once(server, http):
     assert get(http)["status"] == "IN_REVIEW"
 
 
+def test_what_is_approved_is_not_rejected_before_that_has_ended(server, http):
+    post(http, "approve", review=reviewed(server, http)["review"])
+
+    told = post(http, "reject", 409, reason="a price")["message"]
+
+    assert told == "something else is pending for 2026-09: approve; try again when that has ended"
+    work(server)
+    assert get(http)["status"] == "CLOSED"
+
+
 def test_a_worker_that_is_stopped_on_the_way_leaves_the_job_to_the_next_one(
     server, http, monkeypatch
 ):

@@ -6,11 +6,13 @@ that was broken off is done again. Between two steps nobody holds the job: a rev
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
+
+from sqlalchemy import Connection
 
 from meterlake.model.errors import Busy, Conflict, NotFound
 from meterlake.model.failpoint import mark_step
@@ -20,7 +22,7 @@ from meterlake.model.period import Month, Period, format_instant, zone
 from meterlake.pipeline.jobs.attempt import Attempt, running
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.jobs import AGAIN, LEASES, submit
+from meterlake.stores.state.jobs import AGAIN, LEASES, finish_job, submit, unfinished_jobs
 
 KIND: Final = JobKind.CLOSING
 _DONE: Final = "done"
@@ -265,8 +267,32 @@ class Closing:
             )
 
     def reject(self, reason: str) -> None:
-        """End it without a result; whoever closes the month again begins at the first step."""
-        self._finish(error=f"rejected: {reason}", status=JobStatus.FAILED)
+        """End it without a result; whoever closes the month again begins at the first step.
+
+        Raises:
+            Conflict: The worker is about to go on with it, or does so.
+        """
+        self.check_nothing_pending()
+        state, job = self.stores.state, self._take()
+        job.result = {_DONE: job.progress.get(_DONE, {})}
+        try:
+            with state.transaction(self.org_id, self.author) as transaction:
+                # Who asks for a step writes it down in such a transaction, too: one of both is first.
+                refuse_pending(unfinished_steps(transaction.connection, self.org_id, self.month))
+                status, error = JobStatus.FAILED, f"rejected: {reason}"
+                finish_job(transaction.connection, job, transaction.now, error=error, status=status)
+        except Conflict:
+            state.jobs.release(job)
+            raise
+
+    def check_nothing_pending(self) -> None:
+        """Refuse to do something while the worker has a step of the month to do.
+
+        Raises:
+            Conflict: It has one.
+        """
+        with self.stores.state.reading(self.org_id) as reader:
+            refuse_pending(unfinished_steps(reader.connection, self.org_id, self.month))
 
     def complete(self) -> dict[str, Any]:
         """End it: everything is done.
@@ -327,7 +353,26 @@ class Closing:
                     raise
             time.sleep(_LOOK_S)
 
-    def _finish(self, error: str | None = None, status: JobStatus | None = None) -> None:
+    def _finish(self) -> None:
         job = self._take()
         job.result = {_DONE: job.progress.get(_DONE, {})}
-        self.stores.state.jobs.finish(job, error=error, status=status)
+        self.stores.state.jobs.finish(job)
+
+
+def unfinished_steps(connection: Connection, org_id: str, month: Month) -> list[Job]:
+    """What the worker has to do for a month, or does."""
+    found = unfinished_jobs(connection, org_id, JobKind.CLOSING_STEP)
+    return [each for each in found if each.parameters["month"] == str(month)]
+
+
+def refuse_pending(steps: Sequence[Job]) -> None:
+    """Refuse to do something else than the worker is about to do.
+
+    Raises:
+        Conflict: There is such a step.
+    """
+    for each in steps:
+        raise Conflict(
+            f"something else is pending for {each.parameters['month']}:"
+            f" {each.parameters['action']}; try again when that has ended"
+        )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from sqlalchemy import Connection
+
 from meterlake.model.access import SYSTEM
 from meterlake.model.errors import (
     Busy,
@@ -25,7 +27,13 @@ from meterlake.model.period import Month
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.home.bill_review import review_bills
-from meterlake.pipeline.home.closing import OPERATIONS, Closing, ClosingStep
+from meterlake.pipeline.home.closing import (
+    OPERATIONS,
+    Closing,
+    ClosingStep,
+    refuse_pending,
+    unfinished_steps,
+)
 from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.home.expected_files import late_files_error, missing_files
@@ -34,7 +42,7 @@ from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
-from meterlake.stores.state.jobs import JobFilters, submit
+from meterlake.stores.state.jobs import AGAIN, JobFilters, read_job, submit
 
 KIND: Final = JobKind.CLOSING_STEP
 # Bills that a document lists, the largest first; it says how many there are.
@@ -161,15 +169,13 @@ def submit_closing(
     check_backfills(closing, request.backfills)
     if request.action is ClosingAction.APPROVE:
         _check_review(closing, request.review)
-    job = _newest(stores, org_id, month)
-    if job is not None and job.finished is None:
-        if ClosingRequest.from_wire(job.parameters) == request:
-            return
-        raise Conflict(
-            f"something else is pending for {month}: {job.parameters['action']};"
-            " try again when that has ended"
-        )
     with stores.state.transaction(org_id, author) as transaction:
+        pending = unfinished_steps(transaction.connection, org_id, month)
+        if any(ClosingRequest.from_wire(each.parameters) == request for each in pending):
+            return
+        refuse_pending(pending)
+        if request.action is ClosingAction.APPROVE:
+            _refuse_rejected(transaction.connection, closing)
         made = Job(
             id=transaction.new_id(),
             org_id=org_id,
@@ -179,6 +185,15 @@ def submit_closing(
             author=author,
         )
         submit(transaction.connection, made)
+
+
+def _refuse_rejected(connection: Connection, closing: Closing) -> None:
+    """Refuse to approve bills that somebody rejected after they were looked at."""
+    if read_job(connection, closing.id).status in AGAIN:
+        raise Conflict(
+            f"the bills of {closing.month} are rejected; {closing.how_to_review} makes them ready"
+            " again"
+        )
 
 
 def _check_review(closing: Closing, review: str | None) -> None:

@@ -64,13 +64,14 @@ def reopen_month(closing: Closing, reason: str) -> Reopened:
         reason: Why; it is kept with the closing.
 
     Raises:
-        Conflict: The month is not closed.
+        Conflict: The month is not closed, or the worker still does something about it.
     """
     if not closing.is_closed:
         raise Conflict(
             f"{closing.month} is not closed: there is nothing to reopen;"
             f" {closing.how_to_review} goes on with it"
         )
+    closing.check_nothing_pending()
     done = closing.outcomes()
     _take_approvals_back(closing)
     mark_step("closing.approvals_taken_back")

@@ -8,7 +8,9 @@ from meterlake.stores.state.jobs.jobs import (
     finish_job,
     is_known,
     newest_due,
+    read_job,
     submit,
+    unfinished_jobs,
 )
 from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
 from meterlake.stores.state.jobs.status import AGAIN, JobStatus
@@ -28,6 +30,8 @@ __all__ = [
     "in_status",
     "is_known",
     "newest_due",
+    "read_job",
     "submit",
     "takeable",
+    "unfinished_jobs",
 ]

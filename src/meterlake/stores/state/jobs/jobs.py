@@ -56,6 +56,13 @@ def is_known(connection: Connection, id: str) -> bool:
     return connection.execute(select(JOB.c.id).where(JOB.c.id == id)).first() is not None
 
 
+def unfinished_jobs(connection: Connection, org_id: str, kind: str) -> list[Job]:
+    """The jobs of a kind that wait or run."""
+    unfinished = in_status(JobStatus.PENDING, JobStatus.RUNNING)
+    query = select(JOB).where(of_kind(org_id, kind), unfinished)
+    return [job_of(row) for row in connection.execute(query)]
+
+
 def finish_job(
     connection: Connection,
     job: Job,
@@ -175,7 +182,7 @@ class Jobs:
             values["parameters"] = case(first, else_=JOB.c.parameters)
         with self._database.writing() as connection:
             lease = Lease.take(connection, id, self._now(), **values)
-            job = _read_job(connection, id)
+            job = read_job(connection, id)
         if lease is None:
             ends = f"its lease ends {job.lease_until}"
             raise Busy(f"job {id!r}", f"{job.status.description}, {ends}; try again after that")
@@ -327,7 +334,7 @@ class Jobs:
             NotFound: There is none.
         """
         with self._database.reading() as connection:
-            return _read_job(connection, id)
+            return read_job(connection, id)
 
     def recent(self, org_id: str, kind: str | None = None, limit: int = 20) -> list[Job]:
         """The newest jobs of an organization, the newest first."""
@@ -341,7 +348,12 @@ class Jobs:
         return sorted(found, key=lambda job: job.created, reverse=True)[:limit]
 
 
-def _read_job(connection: Connection, id: str) -> Job:
+def read_job(connection: Connection, id: str) -> Job:
+    """One job, within what else is read or written.
+
+    Raises:
+        NotFound: There is none.
+    """
     row = connection.execute(select(JOB).where(JOB.c.id == id)).first()
     if row is None:
         raise NotFound("job", id)
