@@ -18,7 +18,7 @@ from meterlake.api.operations import Operation
 from meterlake.api.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
 from meterlake.api.router import Router
 from meterlake.api.visible import permit_query, shown_to, visible_rows
-from meterlake.api.warnings import cautions, header, unknown_parameters
+from meterlake.api.warnings import cautions, header, unknown_members, unknown_parameters
 from meterlake.model.access import Principal
 from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
 from meterlake.model.features import Features
@@ -109,7 +109,11 @@ class Dispatcher:
         found = await shown_to(call, operation, found)
         if isinstance(found, dict) and isinstance(found.get("data"), list):
             found["data"] = await self._visible(call, operation, found["data"])
-        sentences = [*unknown_parameters(call, operation), *await cautions(call, operation, found)]
+        sentences = [
+            *unknown_parameters(call, operation),
+            *unknown_members(call, operation),
+            *await cautions(call, operation, found),
+        ]
         if isinstance(found, Response):
             found.headers.update(header(sentences))
             return found

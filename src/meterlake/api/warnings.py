@@ -8,7 +8,9 @@ from pydantic import ValidationError
 
 from meterlake.api.call import Call
 from meterlake.api.openapi.builder import query_names
+from meterlake.api.openapi.shapes import SHAPES
 from meterlake.api.operations import Operation
+from meterlake.api.responses.told_body import ToldBody
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.entity import Entity
 from meterlake.model.resources import RESOURCES
@@ -39,8 +41,24 @@ def unknown_parameters(call: Call, operation: Operation) -> Iterator[str]:
     known = query_names(operation)
     for name in call.query.names:
         if name not in known:
-            shown = name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}..."
-            yield f"{shown} is no parameter of {operation.id} and was ignored: {_meant(name, operation, known)}"
+            yield f"{_shorten(name)} is no parameter of {operation.id} and was ignored: {_meant(name, operation, known)}"
+
+
+def unknown_members(call: Call, operation: Operation) -> Iterator[str]:
+    """Of the members of the body that an operation of our own does not have, what may be meant."""
+    shape = SHAPES.get(operation.id)
+    if shape is None or not isinstance(shape.takes, type) or not issubclass(shape.takes, ToldBody):
+        return
+    known = {each.alias or name for name, each in shape.takes.model_fields.items()}
+    for name in call.written:
+        if name not in known:
+            near = nearest(name, known)
+            meant = f"did you mean {near}?" if near else f"it takes {', '.join(sorted(known))}"
+            yield f"{_shorten(name)} is no member of {operation.id} and was ignored: {meant}"
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}..."
 
 
 def _meant(name: str, operation: Operation, known: frozenset[str]) -> str:

@@ -214,6 +214,22 @@ def test_refusals_name_operations_and_members_not_commands(server, http):
     assert not [each for each in told if "--" in each or "meterlake" in each]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("erly", "erly is no member of ReviewClosing and was ignored: did you mean early?"),
+        ("colour", "colour is no member of ReviewClosing and was ignored: it takes backfills, early, "),
+        ("early", None),
+    ],
+)  # fmt: skip
+def test_a_member_that_means_nothing_is_told_with_the_nearest(http, name, told):
+    answer = http.post(f"/closings/{MONTH}/review", json={name: True})
+
+    assert answer.status_code == 200
+    assert (told or "") in answer.headers.get("Warning", "")
+    assert ("Warning" in answer.headers) == (told is not None)
+
+
 def test_a_file_that_is_missing_is_named(server, http):
     post(http, "review", files=["usage-*.csv"])
     work(server)

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from meterlake.api.responses.told_body import ToldBody
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.bill_review import ReviewKind
 from meterlake.model.entity import Value
@@ -14,7 +15,7 @@ from meterlake.pipeline.home.closing_requests import ClosingAction, ClosingStatu
 _Reason = Annotated[Text, Field(min_length=1, max_length=1_000, pattern=r"\S")]
 
 
-class ClosingReviewRequest(Value):
+class ClosingReviewRequest(ToldBody):
     """What a month is made ready with."""
 
     early: bool = False
@@ -22,14 +23,14 @@ class ClosingReviewRequest(Value):
     backfills: tuple[Text, ...] = ()
 
 
-class ClosingApproveRequest(Value):
+class ClosingApproveRequest(ToldBody):
     """What is approved: `review` of the closing as it was looked at."""
 
     review: Text
     early: bool = False
 
 
-class ClosingReasonRequest(Value):
+class ClosingReasonRequest(ToldBody):
     """Why bills are rejected, or a month is opened again."""
 
     reason: _Reason

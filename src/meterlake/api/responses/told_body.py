@@ -1,0 +1,7 @@
+"""Bodies of operations of our own whose unknown members are told."""
+
+from meterlake.model.entity import Value
+
+
+class ToldBody(Value):
+    """A body: a member that it does not have is ignored, and a header says so."""
