@@ -21,6 +21,7 @@ Flag = Annotated[bool, Parameter(negative="")]
 _LOOK_S: Final = 5.0
 # Members of outcomes that say nothing to people.
 _FOR_PROGRAMS: Final = frozenset({"digest", "job", "left", "run"})
+_PATHS: Final = frozenset({"manifest", "warehouse"})
 # Bills that a review lists for people, the largest first.
 _LISTED: Final = 20
 
@@ -240,6 +241,11 @@ def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> No
     else:
         shown = [{**row, "outcome": _words(row["outcome"])} for row in rows]
         options.output.rows(shown, ("step", "status", "outcome"))
+        for step, outcome in done.items():
+            for name in _PATHS & outcome.keys():
+                # Whole, on a line of its own, so that people can copy it.
+                options.output.note(f"{step}, {name}:")
+                options.output.text(f"  {outcome[name]}")
     for each in closing.reopenings:
         options.output.note(f"Opened again by {each['author']}, {each['at']}: {each['reason']}")
     if closing.is_closed:
@@ -299,6 +305,6 @@ def _row(step: str, outcome: Any) -> dict[str, Any]:
 
 def _words(outcome: Any) -> str:
     if isinstance(outcome, dict):
-        shown = {name: each for name, each in outcome.items() if name not in _FOR_PROGRAMS}
+        shown = {name: each for name, each in outcome.items() if name not in _FOR_PROGRAMS | _PATHS}
         return ", ".join(f"{name} {_words(each)}" for name, each in shown.items())
     return "" if outcome is None else str(outcome)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meterlake.model.receipt import Receipt
 
 COLUMNS: Final = (
-    *("name=file", "status", "?received", "accepted", "?repeats", "rejected", "reasons", "detail"),
+    *("name=file", "status", "?received", "accepted", "?repeats", "rejected", "reasons"),
     *("?incomplete", "?newAccounts=new accounts"),
 )
 
@@ -123,6 +123,11 @@ def report(found: list[dict[str, Any]], options: Options) -> int:
     """Show what became of some files to people; the exit code."""
     if not options.json:
         options.output.rows(found, COLUMNS, empty="No files.")
+    # Sentences: in a column they would have a word on each line.
+    for line in () if options.json else found:
+        if line["detail"]:
+            reason = f"{line['reason']}: " if line["reason"] else ""
+            options.output.note(f"{line['name']}: {reason}{line['detail']}")
     for line in () if options.json else found:
         if line["received"] and line["rejected"] == line["received"] and not line.get("dryRun"):
             options.output.note(f"No row of {line['name']} came in:")

@@ -402,6 +402,20 @@ def test_a_review_shows_the_bills_and_what_is_open_about_them(home, capsys):
     assert f"  meterlake close-month 2026-10 --reject REASON --home {home}\n" in shown
 
 
+def test_paths_of_a_closed_month_can_be_copied(home, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert close_reviewed(home) == 0
+    found = steps(capsys)
+    assert run(["close-month", MONTH, "--home", str(home)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+
+    outcomes = {name: each["outcome"] for name, each in found.items()}
+    for step in ("export-usage", "export-operational"):
+        assert f"  {outcomes[step]['manifest']}" in lines
+    assert f"  {outcomes['publish']['warehouse']}" in lines
+
+
 def month_from_now(months):
     """A month, seen from this one; at midnight of the organization's zone another one may begin."""
     today = datetime.now(UTC)

@@ -278,6 +278,21 @@ def test_what_people_look_at_most_fits(sample_home, tmp_path, capsys, monkeypatc
         check_ids(line, out, map(json.loads, listed.splitlines()))
 
 
+def test_why_a_file_failed_stands_below_the_table(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "usage.csv").write_text("colour,size\nred,1\n")
+    with a_home(tmp_path / "home") as home:
+        assert run(["ingest", str(tmp_path / "usage.csv"), "--home", str(home.stores.home)]) == 1
+
+    out = capsys.readouterr().out
+    table, _, told = out.partition("\n\n")
+    assert "detail" not in table
+    assert told.startswith("usage.csv: ")
+    # Sentences fill their lines.
+    assert len(out.splitlines()) < 14
+    check_fits("ingest", out, 80)
+
+
 EMPTY = (
     *("rejected list", "receipts list", "bill list", "late", "backfill list", "inbox list"),
     *("integrations runs", "integrations list", "lookup list", "uploads ingest", "check alerts"),
