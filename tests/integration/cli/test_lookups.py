@@ -129,3 +129,8 @@ def test_columns_that_a_meter_reads_stay_before_they_are_published(at, tmp_path,
     assert run(["config", "apply", str(path), *at]) == 1
 
     assert "Meter 'transfer'" in capsys.readouterr().err
+
+
+def test_the_nearest_table_is_named_once(loads):
+    message = json.dumps(loads("region,rate\neu,1\n", "--publish", code="region"))
+    assert message.count("did you mean 'regions'?") == 1

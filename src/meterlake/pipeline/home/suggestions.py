@@ -40,6 +40,8 @@ def with_suggestion(stores: Stores, org_id: str, error: MeterlakeError) -> Meter
 
 
 def _suggest(stores: Stores, org_id: str, error: MeterlakeError) -> MeterlakeError:
+    if "did you mean" in str(error):  # Who raised it knew what is near.
+        return error
     if isinstance(error, NotFound):
         kind, name, hint = error.args
         found = _near(str(name), _names(stores, org_id, str(kind), str(name)))
