@@ -54,7 +54,8 @@ def ingest(
     with options.open() as (stores, organization):
         files = expand(paths)
         size = sum(path.stat().st_size for path in files)
-        options.output.note(f"{len(files):,} files, {size:,} bytes")
+        noun = "file" if len(files) == 1 else "files"
+        options.output.note(f"{len(files):,} {noun}, {size:,} bytes")
         if dry_run:
             with options.output.progress() as progress:
                 previews = list(preview_files(stores, organization, files, mapping, progress))

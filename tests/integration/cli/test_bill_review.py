@@ -98,7 +98,7 @@ def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, c
 
     [(kind, subject, detail)] = opened(home)
     assert (kind, subject) == ("UnpricedUsage", "zoë's")
-    assert detail.startswith("1 measurements of egress")
+    assert detail.startswith("1 measurement of egress")
     assert run(["bill", "review", "--month", "2026-09"]) == 1
     capsys.readouterr()
     [command] = [each.command for each in review_bills(home.stores, home.org_id, SEPTEMBER)]

@@ -20,6 +20,7 @@ from meterlake.model.sql import quote
 from meterlake.model.unbilled import Uncovered, Unpriced
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.billing.currencies import read_currencies
+from meterlake.pipeline.billing.differences.causes import count_measurements
 from meterlake.pipeline.billing.late_usage.findings import LateSearch, find_late_usage
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.open_points import has_jumped
@@ -217,7 +218,7 @@ class _BillReview:
                 yield ReviewFinding(
                     kind=ReviewKind.LATE_USAGE,
                     subject=", ".join(sorted(accounts)),
-                    detail=f"{each.measurements:,} measurements came after the bills were made",
+                    detail=f"{count_measurements(each.measurements)} came after the bills were made",
                     command=command,
                 )
 
@@ -309,7 +310,7 @@ def _describe_unpriced(usage: Unpriced, view: str) -> ReviewFinding:
     return ReviewFinding(
         kind=ReviewKind.UNPRICED_USAGE,
         subject=usage.account_code or usage.account_id,
-        detail=f"{usage.measurements:,} measurements of {what} without a price: {usage.why}",
+        detail=f"{count_measurements(usage.measurements)} of {what} without a price: {usage.why}",
         command=_measurements_of(usage, view),
     )
 

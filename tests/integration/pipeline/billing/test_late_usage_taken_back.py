@@ -399,7 +399,7 @@ def test_what_is_to_be_taken_back_hides_nothing_that_came_later(carried, capsys)
     told = {each.detail for each in found if each.kind is ReviewKind.LATE_USAGE}
     assert told == {
         "memos of usage that the bill has by now are to be taken back, -5.00 USD: WAITING",
-        "1 measurements came after the bills were made",
+        "1 measurement came after the bills were made",
     }
 
 

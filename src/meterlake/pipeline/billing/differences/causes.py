@@ -52,11 +52,16 @@ def _describe_posting(posting: SourcePosting) -> str:
 def describe_measurements(came: int, went: int) -> str:
     """How many measurements came and went."""
     if not went:
-        return f"{_count(came)} came"
-    return f"{_count(went)} went" if not came else f"{_count(came)} came, {went:,} went"
+        return f"{count_measurements(came)} came"
+    return (
+        f"{count_measurements(went)} went"
+        if not came
+        else f"{count_measurements(came)} came, {went:,} went"
+    )
 
 
-def _count(measurements: int) -> str:
+def count_measurements(measurements: int) -> str:
+    """A count with its noun."""
     return "1 measurement" if measurements == 1 else f"{measurements:,} measurements"
 
 
