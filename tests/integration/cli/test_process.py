@@ -54,6 +54,23 @@ def test_help_answers_at_once(environment):
     assert min(seconds() for _ in range(3)) < 0.5
 
 
+def test_an_empty_variable_is_not_set(environment, sample_home, tmp_path):
+    def ran(*options, **variables):
+        return subprocess.run(
+            command("bill", "list", *options),
+            env=environment | variables,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    listed = ran("--home", str(sample_home), METERLAKE_USER="")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    # The home is the usual one, not the folder where the command is given.
+    assert ran(METERLAKE_HOME="").stderr == ran().stderr
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(environment, sample_home):
     line = command("sql", "FROM range(200000)", "--json", "--home", str(sample_home))
     with subprocess.Popen(
