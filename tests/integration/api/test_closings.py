@@ -102,7 +102,7 @@ def test_a_file_between_review_and_approval_is_looked_at_first(server, http):
     assert refused["status"] == "STARTED"
     assert refused["failed"] == (
         "the bills of 2026-09 have changed since they were reviewed: those of acme;"
-        " `POST /closings/2026-09/review` shows them again"
+        " look at them again with `POST /closings/2026-09/review`"
     )
     assert {each["status"] for each in refused["bills"]} == {"PENDING"}
     again = reviewed(server, http)
@@ -200,7 +200,7 @@ def test_months_that_are_none_or_not_over_are_refused(http):
 def test_refusals_name_operations_and_members_not_commands(server, http):
     goes_on = "`POST /closings/2026-09/review`"
     for verb, body in {"approve": {"review": "?"}, "reject": {"reason": "x"}}.items():
-        assert f"{goes_on} makes them ready" in post(http, verb, 409, **body)["message"]
+        assert f"make them ready with {goes_on}" in post(http, verb, 409, **body)["message"]
     told = [post(http, "reopen", 409, reason="x")["message"]]
     assert f"{goes_on} goes on with it" in told[0]
     today = server.stores.now()
@@ -210,7 +210,7 @@ def test_refusals_name_operations_and_members_not_commands(server, http):
     closed(server, http)
     for verb, body in {"review": {}, "reject": {"reason": "x"}}.items():
         told.append(post(http, verb, 409, **body)["message"])
-        assert "`POST /closings/2026-09/reopen` with a `reason` opens it again" in told[-1]
+        assert "open it again with `POST /closings/2026-09/reopen` with a `reason`" in told[-1]
     assert not [each for each in told if "--" in each or "meterlake" in each]
 
 

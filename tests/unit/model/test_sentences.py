@@ -204,7 +204,7 @@ REMEDIES = {
 TO_DO = re.compile(
     r"(?i)(^|[;:,.] |\b(or|and) |`meterlake [^`]*` )(perhaps .*: )?"
     r"(add|aggregate|approve|ask|begin|change|check|choose|close|compare|compress|correct|create"
-    r"|delete|deliver|end|export|get|give|go on|have|ingest|install|keep|leave|load|look|make|mend|mount"
+    r"|delete|deliver|end|export|get|give|go on|have|ingest|install|keep|leave|load|look|make|mend|mount|open"
     r"|move|name|put|raise|read|reopen|repeat|report|restore|retract|revert|review|run|say|send|set"
     r"|sign in|split|start|take|try|unset|wait|write|zip|removes|opens|makes|says|goes)\b"
     r"|\b(must|did you mean|goes on|has to go|says why|names what differs|makes (it|one)|by itself"

@@ -45,7 +45,7 @@ _MAKING: Final = (
 class NotReviewed(Conflict):
     """Bills or quantities changed after somebody looked at them."""
 
-    text = "the bills of {0} have changed since they were reviewed{1}; {2} shows them again"
+    text = "the bills of {0} have changed since they were reviewed{1}; look at them again with {2}"
 
     def __init__(self, month: str, those: str, remedy: str) -> None:
         super().__init__(month, those, remedy)
@@ -212,13 +212,13 @@ def reject_shown(closing: Closing, reason: str) -> None:
     if closing.is_closed:
         raise Conflict(
             f"{closing.month} is closed: its bills do not wait for a review;"
-            f" {closing.how_to_reopen} opens it again"
+            f" open it again with {closing.how_to_reopen}"
         )
     done = closing.outcomes()
     if ClosingStep.BILL not in done or ClosingStep.REVIEW in done:
         raise Conflict(
             f"the bills of {closing.month} do not wait for a review;"
-            f" {closing.how_to_review} makes them ready"
+            f" make them ready with {closing.how_to_review}"
         )
     closing.reject(reason)
 

@@ -164,7 +164,7 @@ def submit_closing(
     """
     closing = Closing(stores, org_id, month, author, OPERATIONS)
     if closing.is_closed:
-        raise Conflict(f"{month} is closed: {closing.how_to_reopen} opens it again")
+        raise Conflict(f"{month} is closed: open it again with {closing.how_to_reopen}")
     closing.check_over(early=request.early)
     check_backfills(closing, request.backfills)
     if request.action is ClosingAction.APPROVE:
@@ -191,8 +191,8 @@ def _refuse_rejected(connection: Connection, closing: Closing) -> None:
     """Refuse to approve bills that somebody rejected after they were looked at."""
     if read_job(connection, closing.id).status in AGAIN:
         raise Conflict(
-            f"the bills of {closing.month} are rejected; {closing.how_to_review} makes them ready"
-            " again"
+            f"the bills of {closing.month} are rejected; make them ready again with"
+            f" {closing.how_to_review}"
         )
 
 
@@ -204,7 +204,7 @@ def _check_review(closing: Closing, review: str | None) -> None:
     if status is not ClosingStatus.IN_REVIEW:
         raise Conflict(
             f"the bills of {closing.month} do not wait for a review: {status.value};"
-            f" {closing.how_to_review} makes them ready; approve them then"
+            f" make them ready with {closing.how_to_review}, and approve them then"
         )
     if closing.outcomes()[ClosingStep.BILL]["digest"] != review:
         raise OtherReview(str(closing.month))
