@@ -30,6 +30,9 @@ _PART_BYTES: Final = 1 << 18
 # Of one block: a rejected row takes a thousand bytes, however short its line is.
 LINES_MAX: Final = 1 << 17
 
+# Levels of brackets that are open at the end of a block: counting more is work for nothing.
+_LEVELS_MAX: Final = 10_000
+
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -198,6 +201,9 @@ class ArraySplitter:
                 break
         self.rest = self.ends.cut(self.rest, start)
         yield from self._blocks(elements)
+        if self.ends.depth > _LEVELS_MAX:
+            number, levels = self.row, f"{_LEVELS_MAX:,}"
+            raise self._damaged_error(f"element {number} opens more than {levels} brackets")
         if not self.closed and (self.skipping or len(self.rest) > self.line_bytes):
             yield from self._drop()
 

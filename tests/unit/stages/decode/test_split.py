@@ -337,3 +337,17 @@ def test_a_raw_line_break_inside_a_text_is_not_mended():
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_what_is_not_one_whole_array_is_refused(data, detail, size):
     assert detail in refusal(data, size)
+
+
+@pytest.mark.parametrize("opened", [b"[", b'{"a":', b'[{"a":'])
+def test_brackets_without_end_are_refused_before_all_are_read(opened):
+    chunks = iter([b"[" + opened * 9_000, opened * 9_000, opened * 9_000])
+    with pytest.raises(UnreadableSource, match="element 1 opens more than 10,000 brackets"):
+        list(ArraySplitter(1 << 20, "a.json").split(chunks))
+
+    assert len(list(chunks)) >= 1
+
+
+def test_as_many_brackets_as_are_closed_again_are_one_element():
+    data = b"[" + b"[" * 20_000 + b"]" * 20_000 + b"]"
+    assert [each.data.count(b"[") for each in ArraySplitter(1 << 20, "a").split([data])] == [20_000]
