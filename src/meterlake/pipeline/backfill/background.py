@@ -4,7 +4,6 @@ A step (staging, applying, reverting) may take minutes. So it is written down an
 and the backfill says what is pending; its history says how each step ended.
 """
 
-import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import StrEnum
@@ -35,6 +34,7 @@ from meterlake.pipeline.backfill.lifecycle import (
 from meterlake.pipeline.jobs.attempt import Attempt, GivenUp, running
 from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.waiting import run_waiting
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
@@ -42,7 +42,6 @@ from meterlake.stores.state.jobs import JobFilters, submit
 
 KIND: Final = JobKind.BACKFILL
 _OPEN_MAX: Final = 1_000
-_log: Final = logging.getLogger("meterlake.worker")
 
 
 class BackfillAction(StrEnum):
@@ -240,24 +239,14 @@ def backfill_round(runner: Runner, stores: Stores, org_id: str, stop: Stop) -> I
     Raises:
         Unavailable: A store failed; what waits is run later.
     """
-    for job in stores.state.jobs.waiting(org_id, KIND):
-        if stop():
-            break
-        try:
-            verb = partial(_directly, stores, job, runner.ends)
-            runner.run(KIND, _parameters(stores, job), verb)
-        except (Busy, StaleVersion):
-            continue  # Another process runs it, or took it over.
-        except Unavailable:
-            # Of a flow run that failed, the job itself says whether it waits.
-            if stores.state.jobs.get(job.id).finished is None:
-                raise
-        except MeterlakeError as error:
-            _log.warning("backfill %s: %s", job.parameters["backfill"], error)
-        except Exception as error:  # noqa: BLE001 - other work of this process goes on
-            _log.warning("backfill %s failed", job.parameters["backfill"], exc_info=error)
-            # What broke may be the connection: the next job has a new one.
-            stores.lake(org_id).close()
+
+    def run(job: Job) -> None:
+        runner.run(KIND, _parameters(stores, job), partial(_directly, stores, job, runner.ends))
+
+    def describe(job: Job) -> str:
+        return f"backfill {job.parameters['backfill']}"
+
+    run_waiting(stores, stores.state.jobs.waiting(org_id, KIND), stop, run, describe)
     return ()
 
 

@@ -16,6 +16,7 @@ from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.waiting import run_waiting
 from meterlake.stores import Stores
 from meterlake.stores.state import Job
 
@@ -35,24 +36,17 @@ def bill_round(runner: Runner, stores: Stores, org_id: str, stop: Stop) -> Itera
     Raises:
         Unavailable: A store failed; what waits is run later.
     """
-    for job in stores.state.jobs.waiting(org_id, KIND):
-        if stop():
-            break
-        try:
-            runner.run(KIND, _parameters(stores, job), partial(_directly, stores, job, runner.ends))
-        except (Busy, StaleVersion):
-            continue  # Another process runs it, or took it over.
-        except Unavailable:
-            # Of a flow run that failed, the job itself says whether it waits.
-            if stores.state.jobs.get(job.id).finished is None:
-                raise
-        except MeterlakeError as error:
-            _log.warning("bill job %s: %s", job.id, error)
-        except Exception as error:  # noqa: BLE001 - other work of this process goes on
-            _log.warning("bill job %s failed", job.id, exc_info=error)
-            # What broke may be the connection: the next job has a new one.
-            stores.lake(org_id).close()
+
+    def run(job: Job) -> None:
+        runner.run(KIND, _parameters(stores, job), partial(_directly, stores, job, runner.ends))
+
+    def describe(job: Job) -> str:
+        return f"bill job {job.id}"
+
+    def note(job: Job) -> None:
         _log_failures(stores.state.jobs.get(job.id))
+
+    run_waiting(stores, stores.state.jobs.waiting(org_id, KIND), stop, run, describe, note)
     return ()
 
 

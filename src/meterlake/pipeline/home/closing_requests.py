@@ -4,7 +4,6 @@ Making bills for a review and everything behind an approval may take minutes. So
 as a job and answered at once; the closing says what is pending, and why the last one failed.
 """
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,6 +38,7 @@ from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.home.expected_files import late_files_error, missing_files
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.waiting import run_waiting
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
@@ -50,7 +50,6 @@ _BILLS_MAX: Final = 200
 # Jobs that are looked through for the newest one of a month.
 _JOBS_MAX: Final = 1_000
 _OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
-_log: Final = logging.getLogger("meterlake.worker")
 
 
 class ClosingAction(StrEnum):
@@ -291,19 +290,12 @@ def closing_round(stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
     Raises:
         Unavailable: A store failed; what waits is done later.
     """
-    for job in stores.state.jobs.waiting(org_id, KIND):
-        if stop():
-            break
-        try:
-            run_closing_step(stores, job.id)
-        except (Busy, StaleVersion):
-            continue  # Another process does it, or took it over.
-        except Unavailable:
-            raise
-        except MeterlakeError as error:
-            _log.warning("closing %s: %s", job.parameters["month"], error)
-        except Exception as error:  # noqa: BLE001 - other work of this process goes on
-            _log.warning("closing %s failed", job.parameters["month"], exc_info=error)
-            # What broke may be the connection: the next job has a new one.
-            stores.lake(org_id).close()
+
+    def run(job: Job) -> None:
+        run_closing_step(stores, job.id)
+
+    def describe(job: Job) -> str:
+        return f"closing {job.parameters['month']}"
+
+    run_waiting(stores, stores.state.jobs.waiting(org_id, KIND), stop, run, describe)
     return ()
