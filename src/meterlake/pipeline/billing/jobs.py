@@ -29,7 +29,6 @@ from meterlake.model.errors import (
     NotFound,
     StaleVersion,
     TooManyJobs,
-    Unavailable,
 )
 from meterlake.model.events import BILL_JOB, Event, change, data
 from meterlake.model.failpoint import mark_step
@@ -348,20 +347,9 @@ def run_bill_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Bil
 
 
 def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> BillResult:
-    try:
-        attempt.begin()
+    with attempt.to_the_end(partial(_fail, stores, attempt.job)):
         result = _carry_out(stores, attempt, stop)
         _complete(stores, attempt.job, result)
-    except (Busy, Unavailable):
-        attempt.leave()
-        raise
-    except Exception as error:
-        _fail(stores, attempt.job, error)
-        raise
-    except BaseException:
-        # A signal, whoever raises what for it: the process ends, the job does not.
-        attempt.leave()
-        raise
     return result
 
 

@@ -7,18 +7,17 @@ as a job and answered at once; the closing says what is pending, and why the las
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from meterlake.model.access import SYSTEM
 from meterlake.model.errors import (
-    Busy,
     Conflict,
     Invalid,
     MeterlakeError,
     StaleVersion,
-    Unavailable,
 )
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.jobs import JobKind
@@ -234,25 +233,17 @@ def run_closing_step(stores: Stores, job_id: str) -> None:
     if job.kind != KIND:
         raise Invalid("job", job_id, f"it must be a step of a closing, not {job.kind}")
     with running(stores.state.jobs, stores.state.jobs.take(job_id, None)) as attempt:
-        job = attempt.job
-        try:
-            attempt.begin()
-            _carry_out(stores, job)
-        except (Busy, Unavailable):
-            attempt.leave()
-            raise
-        except StaleVersion:
-            raise
-        except Exception as error:
-            known = isinstance(error, MeterlakeError)
-            why = str(error) if known else "the worker failed; its log says why"
-            stores.state.jobs.finish(job, error=why)
-            raise
-        except BaseException:
-            # A signal: the process ends, the job does not.
-            attempt.leave()
-            raise
-        stores.state.jobs.finish(job)
+        with attempt.to_the_end(partial(_fail, stores, attempt.job)):
+            _carry_out(stores, attempt.job)
+        stores.state.jobs.finish(attempt.job)
+
+
+def _fail(stores: Stores, job: Job, error: Exception) -> None:
+    """Write down why a step could not be done; if another attempt has the job, that one does."""
+    if not isinstance(error, StaleVersion):
+        known = isinstance(error, MeterlakeError)
+        why = str(error) if known else "the worker failed; its log says why"
+        stores.state.jobs.finish(job, error=why)
 
 
 def _carry_out(stores: Stores, job: Job) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from meterlake.model.errors import (
+    Busy,
     Conflict,
     MeterlakeError,
     RunnerUnavailable,
@@ -88,6 +89,30 @@ class Attempt:
         with self._writing:
             self._left = True
             self._jobs.release(self.job)
+
+    @contextmanager
+    def to_the_end(self, fail: Callable[[Exception], None]) -> Iterator[None]:
+        """Begin, and see to the job if the body breaks off: it fails, or the next attempt has it.
+
+        Args:
+            fail: Writes down that the job came to nothing.
+
+        Raises:
+            Cancelled, GivenUp: The job is to stop.
+        """
+        try:
+            self.begin()
+            yield
+        except (Busy, Unavailable):
+            self.leave()
+            raise
+        except Exception as error:
+            fail(error)
+            raise
+        except BaseException:
+            # A signal, whoever raises what for it: the process ends, the job does not.
+            self.leave()
+            raise
 
     def tell(self, **progress: Any) -> None:
         """How far it is, by name; what is known under other names stays, None forgets it."""

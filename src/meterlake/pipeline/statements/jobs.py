@@ -7,6 +7,7 @@ take the place of the bill's older ones: so a bill has a whole statement, or the
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from meterlake.model.access import SYSTEM
@@ -26,7 +27,6 @@ from meterlake.model.errors import (
     NotFound,
     StaleVersion,
     TooManyJobs,
-    Unavailable,
 )
 from meterlake.model.failpoint import mark_step
 from meterlake.model.problems import read
@@ -309,19 +309,8 @@ def _snapshot(stores: Stores, job: Job) -> int | None:
 
 
 def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> Files:
-    try:
-        attempt.begin()
+    with attempt.to_the_end(partial(_fail, stores, attempt.job)):
         return _carry_out(stores, attempt, stop)
-    except (Busy, Unavailable):
-        attempt.leave()
-        raise
-    except Exception as error:
-        _fail(stores, attempt.job, error)
-        raise
-    except BaseException:
-        # A signal, whoever raises what for it: the process ends, the job does not.
-        attempt.leave()
-        raise
 
 
 def _carry_out(stores: Stores, attempt: Attempt, stop: Stop) -> Files:
