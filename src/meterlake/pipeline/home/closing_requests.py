@@ -48,7 +48,6 @@ KIND: Final = JobKind.CLOSING_STEP
 _BILLS_MAX: Final = 200
 # Jobs that are looked through for the newest one of a month.
 _JOBS_MAX: Final = 1_000
-_OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 
 
 class ClosingAction(StrEnum):
@@ -210,14 +209,12 @@ def _check_review(closing: Closing, review: str | None) -> None:
 
 def _newest(stores: Stores, org_id: str, month: Month) -> Job | None:
     """The newest job of a month."""
-    for statuses in (_OPEN, tuple(JobStatus)):
-        found, _ = stores.state.jobs.page(
-            org_id, KIND, JobFilters(statuses=statuses), Page(_JOBS_MAX)
-        )
-        for job in found:
-            if job.parameters["month"] == str(month):
-                return job
-    return None
+    with stores.state.reading(org_id) as reader:
+        pending = unfinished_steps(reader.connection, org_id, month)
+    if pending:
+        return pending[0]
+    ended, _ = stores.state.jobs.page(org_id, KIND, JobFilters(), Page(_JOBS_MAX))
+    return next((each for each in ended if each.parameters["month"] == str(month)), None)
 
 
 def run_closing_step(stores: Stores, job_id: str) -> None:
