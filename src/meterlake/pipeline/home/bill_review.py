@@ -15,13 +15,13 @@ from meterlake.model.catalog import Meter
 from meterlake.model.late_usage import UNDECIDED, LateSourceKind, LateUsage
 from meterlake.model.money import ZERO, exact
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, format_instant, local_date, zone
+from meterlake.model.period import Month, format_instant, zone
 from meterlake.model.sql import quote
 from meterlake.model.unbilled import Uncovered, Unpriced
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.differences.causes import count_measurements
-from meterlake.pipeline.billing.late_usage.findings import LateSearch, find_late_usage
+from meterlake.pipeline.billing.late_usage.findings import read_unnoted
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
@@ -227,26 +227,17 @@ class _BillReview:
 
         What came by files is found above; what went is in no table of measurements any more.
         """
-        snapshot = self.stores.lake(self.org_id).snapshot()
-        today = local_date(self.stores.now(), zone(self.settings.timezone))
-        search = LateSearch(self.stores, self.org_id, snapshot, closed_on=today)
-        found = {
-            each.bill: sources
-            for each in find_late_usage(search)
-            if each.bill.period == str(self.month)
-            and (sources := [e for e in each.sources if e.kind is LateSourceKind.BACKFILL])
-        }
-        with self.stores.state.reading(self.org_id) as reader:
-            names = by_id(reader, {bill.account_id for bill in found})
-        for bill, sources in found.items():
-            done = ", and ".join(each.name for each in sources)
-            yield ReviewFinding(
-                kind=ReviewKind.LATE_USAGE,
-                subject=names[bill.account_id].code if bill.account_id in names else "",
-                detail=f"a backfill came after the bill was made: {done}",
-                command=f"meterlake backfill show {sources[-1].id}",
-                bill_id=bill.id,
-            )
+        for usage in read_unnoted(self.stores, self.org_id):
+            backfills = [each for each in usage.sources if each.kind is LateSourceKind.BACKFILL]
+            if usage.period == str(self.month) and backfills:
+                done = ", and ".join(each.name for each in backfills)
+                yield ReviewFinding(
+                    kind=ReviewKind.LATE_USAGE,
+                    subject=usage.account_code,
+                    detail=f"a backfill came after the bill was made: {done}",
+                    command=f"meterlake backfill show {backfills[-1].id}",
+                    bill_id=usage.bill_id,
+                )
 
     def _jumps(self) -> list[ReviewFinding]:
         percent = self.settings.review_total_percent
