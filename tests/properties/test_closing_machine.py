@@ -15,13 +15,11 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from meterlake.model.bill_jobs import BillOrder
@@ -35,7 +33,7 @@ from meterlake.stores.state.billing import bills
 from tests.closing_world import ACCOUNTS, ClosingWorld, MonthBillState, a_month_to_close
 from tests.homes import HEADER
 from tests.late_bills import choose, retract, revert, schedule
-from tests.laws import examples
+from tests.laws import examples, run_machine
 
 pytestmark = pytest.mark.long
 
@@ -375,18 +373,6 @@ class ClosingMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run(count, steps):
-    limits = settings(
-        max_examples=count,
-        stateful_step_count=steps,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        # A step takes half a second: making a failure shorter would take an hour.
-        phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    )
-    run_state_machine_as_test(ClosingMachine, settings=limits)
-
-
 def test_a_closed_month_has_one_quantity_whatever_comes_around_its_approval():
     """A few steps by hand: files before and behind the review, and late usage of a closed month."""
     machine = ClosingMachine()
@@ -403,4 +389,4 @@ def test_a_closed_month_has_one_quantity_whatever_comes_around_its_approval():
 
 @pytest.mark.slow
 def test_a_closed_month_has_one_quantity_after_whatever_people_did():
-    run(examples(8), 25)
+    run_machine(ClosingMachine, examples(8), 25)

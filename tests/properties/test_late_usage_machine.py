@@ -17,13 +17,11 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from meterlake.model.backfill import BackfillSpec, Mode
@@ -44,7 +42,7 @@ from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
 from meterlake.stores.state.billing import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import HEADER, Home, a_home, configure, csv_row
-from tests.laws import examples
+from tests.laws import examples, run_machine
 
 ACCOUNTS = ("acme", "bolt")
 POLICIES = ("CARRY_FORWARD", "RECALCULATE", "REPORT")
@@ -298,18 +296,6 @@ class LateUsageMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run(count, steps):
-    limits = settings(
-        max_examples=count,
-        stateful_step_count=steps,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        # A step takes half a second: making a failure shorter would take an hour.
-        phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    )
-    run_state_machine_as_test(LateUsageMachine, settings=limits)
-
-
 def test_late_usage_is_charged_once_whatever_comes_after_it_was_carried():
     """A few steps by hand, so that the law has always met the second file of a closed bill."""
     machine = LateUsageMachine()
@@ -326,9 +312,9 @@ def test_late_usage_is_charged_once_whatever_comes_after_it_was_carried():
 
 @pytest.mark.slow
 def test_a_few_steps_leave_bills_that_are_the_price_of_known_usage():
-    run(1, 5)
+    run_machine(LateUsageMachine, 1, 5)
 
 
 @pytest.mark.slow
 def test_bills_with_memos_and_what_is_open_are_the_price_of_known_usage():
-    run(examples(8), 25)
+    run_machine(LateUsageMachine, examples(8), 25)
