@@ -2,9 +2,13 @@
 
 import pytest
 
+from meterlake.api.responses.closings import ClosingLeftResponse
 from meterlake.model import failpoint
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Conflict
 from meterlake.model.period import Month
+from meterlake.pipeline.billing.bills import set_status
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.home.closing import Closing, ClosingStep
 from meterlake.pipeline.home.closing_requests import closing_round
 from tests.bills import price_egress, subscribe
@@ -89,6 +93,19 @@ def test_a_month_is_closed_over_the_api_with_what_was_looked_at(server, http):
     assert {each["status"] for each in found["bills"]} == {"APPROVED"}
     assert "is closed" in post(http, "review", 409)["message"]
     assert "is closed" in post(http, "reject", 409, reason="a price")["message"]
+
+
+def test_a_bill_that_is_left_as_it_was_says_what_it_would_be_and_what_differs(server, http):
+    bill(server.stores, server.org_id, Month.parse(MONTH))
+    [acme] = [each for each in get(http)["bills"] if each["account"] == "acme"]
+    set_status(server.stores, server.org_id, "finance", acme["id"], BillStatus.APPROVED)
+    ingest(server, "second", 5)
+
+    [left] = reviewed(server, http)["left"]
+
+    assert (left["total"], left["wouldBe"]) == ("71.00 USD", "76.00 USD")
+    shown = ClosingLeftResponse.model_fields.values()
+    assert set(left) == {field.alias for field in shown}
 
 
 def test_a_file_between_review_and_approval_is_looked_at_first(server, http):

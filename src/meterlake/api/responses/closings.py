@@ -84,6 +84,7 @@ class ClosingLeftResponse(Value):
     account: Text
     total: Text
     would_be: Text
+    differs: Text | None = None
 
 
 class ClosingOpenResponse(Value):
