@@ -161,7 +161,6 @@ def test_what_is_taken_back_of_a_deleted_bill_waits_for_a_bill_or_for_the_bill_i
     assert memos(carried, NOVEMBER) == [("CREDIT_MEMO", -5, False)]
 
 
-@pytest.mark.slow
 def test_memos_of_bills_that_an_older_version_deleted_are_taken_back_by_the_next_job(carried):
     remove(carried, "acme", SEPTEMBER)
     assert totals(carried) == {OCTOBER: 36}
