@@ -15,7 +15,6 @@ from meterlake.cli.options import (
     FanOutOptions,
     Limit,
     Options,
-    user_name,
 )
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def start(
             spec = resolve_backfill(stores, organization.id, about.selection(mode))
             order = Order(
                 spec,
-                options.author(stores, organization.id, user_name()),
+                options.author(stores, organization.id),
                 id,
                 about.file,
                 about.mapping,
@@ -150,7 +149,7 @@ def start(
                 stores,
                 organization.id,
                 id,
-                options.author(stores, organization.id, user_name()),
+                options.author(stores, organization.id),
                 progress,
             )
         else:
@@ -160,7 +159,7 @@ def start(
                 stores,
                 organization.id,
                 found.id,
-                options.author(stores, organization.id, user_name()),
+                options.author(stores, organization.id),
                 progress,
             )
         texts = _Texts.read(stores, organization.id, found)
@@ -203,7 +202,7 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
             stores,
             organization.id,
             id,
-            options.author(stores, organization.id, user_name()),
+            options.author(stores, organization.id),
             progress,
         )
         texts = _Texts.read(stores, organization.id, found)
@@ -270,9 +269,7 @@ def list_(
 
 def _done(id: str, options: Options, verb: Callable[["Stores", str, str, str], "Backfill"]) -> None:
     with options.open() as (stores, organization):
-        found = verb(
-            stores, organization.id, id, options.author(stores, organization.id, user_name())
-        )
+        found = verb(stores, organization.id, id, options.author(stores, organization.id))
         texts = _Texts.read(stores, organization.id, found)
     _show(found, texts, options)
 

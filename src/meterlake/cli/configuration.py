@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from meterlake.model.proposal import Document
     from meterlake.pipeline.config.configure import EntityChange
 
-# Who changed an entity, in its history and its envelope.
-AUTHOR: Final = "cli"
 # More entities than these are counted by kind; --wide lists them.
 _LISTED_MAX: Final = 12
 

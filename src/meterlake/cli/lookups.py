@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options, user_name
+from meterlake.cli.options import NO_OPTIONS, Options
 
 LISTED: Final = ("!table", "revision", "status", "itemCount=items", "?meters")
 Text = Annotated[str | None, Parameter(show_default=False)]
@@ -46,7 +46,7 @@ def load(
 
     wanted = LookupLoad(code, file, revision, publish)
     with options.open() as (stores, organization):
-        author = options.author(stores, organization.id, user_name())
+        author = options.author(stores, organization.id)
         done = load_lookup(stores, organization.id, author, wanted)
     _report(done, options)
     if not publish and not options.json:
@@ -65,7 +65,7 @@ def publish(code: str, /, *, revision: Text = None, options: Options = NO_OPTION
     from meterlake.pipeline.ingest.lookup_load import publish_lookup
 
     with options.open() as (stores, organization):
-        author = options.author(stores, organization.id, user_name())
+        author = options.author(stores, organization.id)
         done = publish_lookup(stores, organization.id, author, code, revision)
     _report(done, options)
 

@@ -1,6 +1,5 @@
 """What all commands share: the home, the organization, the form of the output."""
 
-import getpass
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,14 +21,8 @@ if TYPE_CHECKING:
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
 Person = Annotated[str | None, Parameter(name="--as", env_var="METERLAKE_USER", show_default=False)]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
-
-
-def user_name() -> str:
-    """Who gives the command, as the machine knows them."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # A container may have no name for its user.
-        return "cli"
+# The author of what is done by a command that names nobody.
+NOBODY: Final = "cli"
 
 
 def read_integer(_: object, tokens: Sequence[Token]) -> int:
@@ -96,13 +89,8 @@ class Options(HomeOptions):
     org: Annotated[str | None, Parameter(show_default=False)] = None
     as_: Person = None
 
-    def author(self, stores: "Stores", org_id: str, nobody: str = "cli") -> str:
+    def author(self, stores: "Stores", org_id: str) -> str:
         """Who gives the command, as what they do says it.
-
-        Args:
-            stores: The home.
-            org_id: The organization.
-            nobody: What is written if nobody is named.
 
         Raises:
             NotFound: The organization has no such person.
@@ -110,7 +98,7 @@ class Options(HomeOptions):
         """
         from meterlake.pipeline.access.named_people import author_named
 
-        return nobody if self.as_ is None else author_named(stores, org_id, self.as_)
+        return NOBODY if self.as_ is None else author_named(stores, org_id, self.as_)
 
     @contextmanager
     def looked_at(self) -> Iterator[tuple["Stores", "Organization"]]:

@@ -21,6 +21,7 @@ Ids, codes and numbers are never broken. If the terminal is narrow, a table leav
 A command that is suggested names `--home` and `--org` where it needs them.
 `--as` (or `METERLAKE_USER`) names who gives a command: a person by e-mail address, id, or first and last name, or a service user by id or name.
 What they do has the author that it would have over the API. It is no sign-in: whoever may read the home may name anybody.
+Without it the author is `cli`, whoever is logged in on the machine.
 You name a bill by its id or the first eight digits of it, by its invoice number, or by the code of its account and the month of its last day:
 `meterlake bill show acme 2026-10`. `meterlake bill list` shows the bills that there are.
 Errors are one line on stderr, broken between words on a terminal, and with `--json` one object `{"error": {"code", "message"}}`.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Limit, Options, user_name
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
     from meterlake.pipeline.rejected.dismiss import Decided, RowChoice
@@ -329,7 +329,7 @@ def _decide(
     became, needed = words
     choice = RowChoice(ids, which.filters())
     with options.open() as (stores, organization):
-        author = options.author(stores, organization.id, user_name())
+        author = options.author(stores, organization.id)
         done = verb(stores, organization.id, choice, author)
         if not done.rows + done.settled:
             _check_named(stores, organization.id, which)

@@ -75,11 +75,21 @@ def test_what_a_person_does_on_the_command_line_is_theirs(home, command, tmp_pat
     ]
 
 
-def test_without_a_person_nothing_changes(command):
+def test_without_a_person_the_author_is_the_command_line(home, command):
+    use(home, ("bad", "acme", "no number"))
+
     rows(command, "bill", "--month", "2026-08")
+    start = ("backfill", "start", "retract", "--uid", "2", "--reason", "twice")
+    [backfill] = rows(command, *start)
+    [dropped] = rows(command, "backfill", "drop", backfill["id"])
+    [rejected] = rows(command, "rejected", "list")
+    rows(command, "rejected", "dismiss", rejected["id"], "--because", "test")
 
     [bill] = rows(command, "bill", "show", "acme", "2026-08")
+    [row] = rows(command, "rejected", "show", rejected["id"])
     assert bill["createdBy"] == "cli"
+    assert [each["author"] for each in dropped["history"]] == ["cli", "cli"]
+    assert [each["author"] for each in row["decisions"]] == ["cli"]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from meterlake.cli.billing import (
 from meterlake.cli.billing import bills as listed_bills
 from meterlake.cli.billing.left_bills import show_left_bills, would_be
 from meterlake.cli.billing.statement import statement
-from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.options import NO_ORGANIZATION_OPTIONS, OrganizationOptions
+from meterlake.cli.options import NO_ORGANIZATION_OPTIONS, NOBODY, OrganizationOptions
 from meterlake.cli.organizations import show_organizations
 from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
@@ -191,7 +190,7 @@ def _bill_all(
         raise Invalid("--all-orgs", True, "leave it out when you give --account or --recalculate")
     work = approve_organizations if approve else bill_organizations
     with as_options(str, **_FIELDS), options.open_all() as stores:
-        ends = work(stores, _order(choice, change_approved=change_approved), AUTHOR)
+        ends = work(stores, _order(choice, change_approved=change_approved), NOBODY)
     columns = (
         ("approved", "failed=not shown") if approve else ("bills", "failed", "left=left as is")
     )
