@@ -37,7 +37,7 @@ pricings:
 PAGES = {
     "bill-diff.md": (4, set()),
     "what-if.md": (5, {"what-if.csv", "who.svg"}),
-    "late-usage.md": (4, set()),
+    "late-usage.md": (7, set()),
 }
 
 
