@@ -14,8 +14,10 @@ DOCS = Path(__file__).parents[3] / "docs"
 PAGES = ("documents.md", "statements.md", "explain.md", "billing.md")
 BLOCKS = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(meterlake bill (?:document|explain|statement|verify) [^`\[]*)`")
-# What a page calls a bill, a month, and whatever may be there or not.
-A_BILL = re.compile(r"\bBILL\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+# The names by which a page calls a bill, and a month.
+A_BILL = re.compile(
+    r"\bBILL\b|\bacme 20\d\d-\d\d\b|\bINV-\d+\b|\b[0-9a-f]{8}((-[0-9a-f]{4}){3}-[0-9a-f]{12})?\b"
+)
 A_MONTH = re.compile(r"\b20\d\d-\d\d\b")
 # What the commands of a page leave behind.
 NAMED = {

@@ -18,8 +18,10 @@ from tests.homes import configure
 DOCS = Path(__file__).parents[3] / "docs"
 BLOCKS = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(meterlake (?:late|bill diff BILL)\b[^`]*)`")
-# What a page calls a bill, or beside the code of an account another one.
-AN_ID = re.compile(r"\bBILL\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+# The names by which a page calls a bill, or another account.
+AN_ID = re.compile(
+    r"\bBILL\b|\bacme 20\d\d-\d\d\b|\bINV-\d+\b|\b[0-9a-f]{8}((-[0-9a-f]{4}){3}-[0-9a-f]{12})?\b"
+)
 PLAN = """
 plans:
   - {code: gold, name: Gold, planTemplateId: cloud}
