@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
 from pydantic import BaseModel
 
 from meterlake.model.accounts import Account
-from meterlake.model.bill_members import BillResponse
+from meterlake.model.bill_response import BillResponse
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.envelope import Envelope
 from meterlake.model.errors import Invalid

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account
-from meterlake.model.bill_members import BillResponse
+from meterlake.model.bill_response import BillResponse
 from meterlake.model.period import Month
 from meterlake.model.pricing import PlanTemplate
 from meterlake.pipeline.billing.jobs import bill

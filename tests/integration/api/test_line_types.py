@@ -24,8 +24,8 @@ from meterlake.api.responses.bills import BillLineItemResponse
 from meterlake.model import wire
 from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.bill_members import BillLineItem, BillResponse
 from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bill_response import BillLineItem, BillResponse
 from meterlake.model.billing import (
     BandUsage,
     Bill,

@@ -40,13 +40,13 @@ from meterlake.model.balances import BalanceTransaction, EntityType
 from meterlake.model.bill_document import AppendixDetail, DocumentFormat
 from meterlake.model.bill_explanation import ROWS_SHOWN_MAX
 from meterlake.model.bill_jobs import BillJobRecalculateRequest, BillJobRequest
-from meterlake.model.bill_members import BillResponse
 from meterlake.model.bill_requests import (
     ApproveBillsRequest,
     BillStatus,
     DownloadCsvRequest,
     UpdateBillStatusRequest,
 )
+from meterlake.model.bill_response import BillResponse
 from meterlake.model.bill_statements import StatementJobRequest, StatementsBatchJobRequest
 from meterlake.model.billing import LineItemType
 from meterlake.model.explorer import (

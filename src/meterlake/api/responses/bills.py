@@ -2,36 +2,24 @@
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from meterlake.model.bill_differences import CauseKind
 from meterlake.model.bill_explanation import DerivationRule
-from meterlake.model.bill_members import BillLineItemPricingBandUsage, LineMembers
+from meterlake.model.bill_members import LINE_MEMBERS, ShownIn
+from meterlake.model.bill_response import response_fields
 from meterlake.model.bill_verification import DifferenceSubject
 from meterlake.model.billing import LineItemType
 from meterlake.model.entity import Value
 from meterlake.model.envelope import Envelope
-from meterlake.model.fields import Day, Flag, Id, Instant, Integer, Number, Text
+from meterlake.model.fields import Day, Id, Instant, Integer, Number, Text
 
-
-class BillLineItemResponse(LineMembers, Envelope):
-    """A line that stands alone."""
-
-    bill_id: Id | None = None
-    line_item_type: LineItemType | None = None
-    description: Text | None = None
-    quantity: Number | None = None
-    units: Number | None = None
-    unit: Text | None = None
-    subtotal: Number | None = None
-    currency: Text | None = None
-    conversion_rate: Number | None = None
-    converted_subtotal: Number | None = None
-    average_unit_price: Number | None = None
-    child_account_id: Id | None = None
-    child_account_code: Text | None = None
-    band_usage: tuple[BillLineItemPricingBandUsage, ...] | None = None
-    json_usage_generated: Flag | None = None
+BillLineItemResponse = create_model(
+    "BillLineItemResponse",
+    __base__=Envelope,
+    __doc__="A line that stands alone.",
+    **response_fields(LINE_MEMBERS, ShownIn.LINE),
+)
 
 
 class BillApprovalResponse(Value):

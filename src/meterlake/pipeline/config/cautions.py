@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.balances import Balance
-from meterlake.model.bill_members import BillResponse
+from meterlake.model.bill_response import BillResponse
 from meterlake.model.calculation import InvalidCalculation, parse
 from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment

@@ -1,63 +1,36 @@
 """Lines of bills as rows of CSV files: with our own names, or as Xero imports invoices."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from meterlake.model.accounts import Account
+from meterlake.model.bill_members import (
+    BILL_MEMBERS,
+    LINE_MEMBERS,
+    BillMember,
+    ShownIn,
+    members_in,
+)
 from meterlake.model.bill_requests import ExternalSystem
-from meterlake.stages.export.column_kinds import Kind
+from meterlake.stages.export.column_kinds import Kind, kind_of_member
 from meterlake.stages.export.spreadsheet import safe_cell
 
 Document = Mapping[str, Any]
 
-# Column, and the member of the bill that it has.
-_OF_BILL: Final = (
-    ("billId", "id", Kind.TEXT),
-    ("sequentialInvoiceNumber", "sequentialInvoiceNumber", Kind.TEXT),
-    ("accountId", "accountId", Kind.TEXT),
-    ("accountCode", "accountCode", Kind.TEXT),
-    ("billDate", "billDate", Kind.DAY),
-    ("dueDate", "dueDate", Kind.DAY),
-    ("externalInvoiceDate", "externalInvoiceDate", Kind.DAY),
-    ("startDate", "startDate", Kind.DAY),
-    ("endDate", "endDate", Kind.DAY),
-    ("billingFrequency", "billingFrequency", Kind.TEXT),
-    ("status", "status", Kind.TEXT),
-    ("locked", "locked", Kind.FLAG),
-    ("purchaseOrderNumber", "purchaseOrderNumber", Kind.TEXT),
-    ("billTotal", "billTotal", Kind.NUMBER),
-    ("billCurrency", "currency", Kind.TEXT),
-)
-_OF_LINE: Final = (
-    ("lineItemId", "id", Kind.TEXT),
-    ("sequenceNumber", "sequenceNumber", Kind.INTEGER),
-    ("lineItemType", "lineItemType", Kind.TEXT),
-    ("description", "description", Kind.TEXT),
-    ("productCode", "productCode", Kind.TEXT),
-    ("productName", "productName", Kind.TEXT),
-    ("accountingProductCode", "accountingProductCode", Kind.TEXT),
-    ("servicePeriodStartDate", "servicePeriodStartDate", Kind.INSTANT),
-    ("servicePeriodEndDate", "servicePeriodEndDate", Kind.INSTANT),
-    ("segment", "segment", Kind.JSON),
-    ("childAccountCode", "childAccountCode", Kind.TEXT),
-    ("quantity", "quantity", Kind.EXACT),
-    ("units", "units", Kind.EXACT),
-    ("unit", "unit", Kind.TEXT),
-    ("averageUnitPrice", "averageUnitPrice", Kind.EXACT),
-    ("subtotal", "subtotal", Kind.NUMBER),
-    ("currency", "currency", Kind.TEXT),
-    ("conversionRate", "conversionRate", Kind.EXACT),
-    ("convertedSubtotal", "convertedSubtotal", Kind.NUMBER),
-    ("referencedBillId", "referencedBillId", Kind.TEXT),
-    ("referencedLineItemId", "referencedLineItemId", Kind.TEXT),
-    ("reasonId", "reasonId", Kind.TEXT),
-    ("planId", "planId", Kind.TEXT),
-    ("planGroupId", "planGroupId", Kind.TEXT),
-    ("contractId", "contractId", Kind.TEXT),
-    ("counterId", "counterId", Kind.TEXT),
-    ("chargeId", "chargeId", Kind.TEXT),
-    ("commitmentId", "commitmentId", Kind.TEXT),
-    ("balanceId", "balanceId", Kind.TEXT),
+
+def _columns(members: Iterable[BillMember], *starts: str) -> Sequence[tuple[str, str, Kind]]:
+    """Column, the member that it has, and what it holds."""
+    return [
+        (each.csv or each.name, each.name, kind_of_member(each))
+        for each in members_in(members, ShownIn.CSV, *starts)
+    ]
+
+
+_OF_BILL: Final = _columns(BILL_MEMBERS, "id", "status", "purchaseOrderNumber")
+_OF_LINE: Final = _columns(
+    LINE_MEMBERS,
+    *("id", "servicePeriodStartDate", "segment", "childAccountCode", "quantity"),
+    *("referencedBillId", "planId", "counterId"),
 )
 # The columns of Xero's template for sales invoices; those with an asterisk it requires.
 _XERO: Final = (

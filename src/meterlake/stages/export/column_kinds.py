@@ -1,12 +1,14 @@
 """Columns of exported files: what kind of value each holds, and how the value is written."""
 
+import types
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
 
 from meterlake.model import wire
+from meterlake.model.bill_members import BillMember
 from meterlake.model.money import plain
 from meterlake.model.period import format_instant
 
@@ -26,6 +28,38 @@ class Kind(StrEnum):
 
 
 _ADDED_UP: Final = frozenset({Kind.NUMBER, Kind.EXACT, Kind.COUNT})
+_KINDS: Final[tuple[tuple[type, Kind], ...]] = (
+    # The order matters: True is an int, an instant is a date.
+    (bool, Kind.FLAG),
+    (int, Kind.INTEGER),
+    (Decimal, Kind.EXACT),
+    (datetime, Kind.INSTANT),
+    (date, Kind.DAY),
+    (str, Kind.TEXT),
+)
+
+
+def plain_type(annotation: Any) -> Any:
+    """A type without its annotations, and without None."""
+    if get_origin(annotation) is Annotated:
+        return plain_type(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, types.UnionType}:
+        inner = [each for each in get_args(annotation) if each is not type(None)]
+        return plain_type(inner[0]) if len(inner) == 1 else object
+    return annotation
+
+
+def kind_of(annotation: Any) -> Kind:
+    """What a column of a type holds."""
+    found = plain_type(annotation)
+    if not isinstance(found, type):
+        return Kind.JSON
+    return next((kind for base, kind in _KINDS if issubclass(found, base)), Kind.JSON)
+
+
+def kind_of_member(member: BillMember) -> Kind:
+    """What a column holds that shows a member of bills or lines."""
+    return Kind.NUMBER if member.rounded else kind_of(member.type)
 
 
 class ExportColumn(NamedTuple):

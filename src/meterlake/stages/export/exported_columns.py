@@ -1,11 +1,8 @@
 """EXPORTS: everything that can be exported. A new kind of configuration is here without a change."""
 
-import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Final
 
 from pydantic.alias_generators import to_camel
 
@@ -15,6 +12,13 @@ from meterlake.model.balances import (
     BalanceChargeSchedule,
     BalanceTransaction,
     BalanceTransactionSchedule,
+)
+from meterlake.model.bill_members import (
+    BILL_MEMBERS,
+    LINE_MEMBERS,
+    BillMember,
+    ShownIn,
+    members_in,
 )
 from meterlake.model.catalog import CompoundAggregation
 from meterlake.model.charges import Charge
@@ -28,7 +32,13 @@ from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.plan_groups import PlanGroup
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingBand
 from meterlake.model.resources import CONFIG, RESOURCES
-from meterlake.stages.export.column_kinds import ExportColumn, Kind
+from meterlake.stages.export.column_kinds import (
+    ExportColumn,
+    Kind,
+    kind_of,
+    kind_of_member,
+    plain_type,
+)
 from meterlake.stages.export.focus import FOCUS_COLUMNS
 
 
@@ -95,15 +105,6 @@ COMPUTED: Final[dict[type[Entity], tuple[ExportColumn, ...]]] = {
     Pricing: (ExportColumn("aggregationType"), ExportColumn("segmentString")),
     WebhookDestination: (ExportColumn("credentials.id"), ExportColumn("credentials.destinationId")),
 }
-_KINDS: Final[tuple[tuple[type, Kind], ...]] = (
-    # The order matters: True is an int, an instant is a date.
-    (bool, Kind.FLAG),
-    (int, Kind.INTEGER),
-    (Decimal, Kind.EXACT),
-    (datetime, Kind.INSTANT),
-    (date, Kind.DAY),
-    (str, Kind.TEXT),
-)
 
 
 def entity_columns(entity: type[Entity]) -> tuple[ExportColumn, ...]:
@@ -124,27 +125,18 @@ def _fields(group: type[Value], prefix: str) -> Iterator[ExportColumn]:
     money = _MONEY.get(group, {})
     for field in group.model_fields.values():
         name = f"{prefix}{field.alias}"
-        found = _plain_type(field.annotation)
+        found = plain_type(field.annotation)
         if isinstance(found, type) and issubclass(found, Value):
             yield from _fields(found, f"{name}.")
         else:
-            yield ExportColumn(name, _kind(found), money.get(str(field.alias), ""))
+            yield ExportColumn(name, kind_of(found), money.get(str(field.alias), ""))
 
 
-def _plain_type(annotation: Any) -> Any:
-    """A type without its annotations, and without None."""
-    if get_origin(annotation) is Annotated:
-        return _plain_type(get_args(annotation)[0])
-    if get_origin(annotation) in {Union, types.UnionType}:
-        inner = [each for each in get_args(annotation) if each is not type(None)]
-        return _plain_type(inner[0]) if len(inner) == 1 else object
-    return annotation
-
-
-def _kind(found: Any) -> Kind:
-    if not isinstance(found, type):
-        return Kind.JSON
-    return next((kind for base, kind in _KINDS if issubclass(found, base)), Kind.JSON)
+def _bill_columns(members: Iterable[BillMember], *starts: str) -> tuple[ExportColumn, ...]:
+    return tuple(
+        ExportColumn(each.name, kind_of_member(each), each.currency)
+        for each in members_in(members, ShownIn.EXPORT, *starts)
+    )
 
 
 QUANTITY_COLUMNS: Final = (
@@ -174,90 +166,12 @@ _ENVELOPE: Final = (
     ExportColumn("lastModifiedBy"),
     ExportColumn("dtLastModified", Kind.INSTANT),
 )
-BILL_COLUMNS: Final = (
-    ExportColumn("id"),
-    ExportColumn("version", Kind.INTEGER),
-    ExportColumn("accountId"),
-    ExportColumn("accountCode"),
-    ExportColumn("billDate", Kind.DAY),
-    ExportColumn("dueDate", Kind.DAY),
-    ExportColumn("startDate", Kind.DAY),
-    ExportColumn("endDate", Kind.DAY),
-    ExportColumn("startDateTimeUTC", Kind.INSTANT),
-    ExportColumn("endDateTimeUTC", Kind.INSTANT),
-    ExportColumn("externalInvoiceDate", Kind.DAY),
-    ExportColumn("externalInvoiceReference"),
-    ExportColumn("sequentialInvoiceNumber"),
-    ExportColumn("billingFrequency"),
-    ExportColumn("billFrequencyInterval", Kind.INTEGER),
-    ExportColumn("period"),
-    ExportColumn("timezone"),
-    ExportColumn("currency"),
-    ExportColumn("currencyConversions", Kind.JSON),
-    ExportColumn("purchaseOrderNumber"),
-    ExportColumn("billTotal", Kind.NUMBER, "currency"),
-    ExportColumn("status"),
-    ExportColumn("approvedBy"),
-    ExportColumn("dtApproved", Kind.INSTANT),
-    ExportColumn("locked", Kind.FLAG),
-    ExportColumn("lockedBy"),
-    ExportColumn("dtLocked", Kind.INSTANT),
-    ExportColumn("pins", Kind.JSON),
-    ExportColumn("createdDate", Kind.INSTANT),
-    *_ENVELOPE,
+BILL_COLUMNS: Final = _bill_columns(
+    BILL_MEMBERS,
+    *("id", "accountId", "startDate", "externalInvoiceDate", "sequentialInvoiceNumber"),
+    *("billingFrequency", "currency", "purchaseOrderNumber", "status"),
 )
-LINE_COLUMNS: Final = (
-    ExportColumn("id"),
-    ExportColumn("billId"),
-    ExportColumn("accountId"),
-    ExportColumn("accountCode"),
-    ExportColumn("billDate", Kind.DAY),
-    ExportColumn("period"),
-    ExportColumn("sequenceNumber", Kind.INTEGER),
-    ExportColumn("lineItemType"),
-    ExportColumn("description"),
-    ExportColumn("productId"),
-    ExportColumn("productCode"),
-    ExportColumn("productName"),
-    ExportColumn("accountingProductId"),
-    ExportColumn("accountingProductCode"),
-    ExportColumn("accountingProductName"),
-    ExportColumn("planId"),
-    ExportColumn("planGroupId"),
-    ExportColumn("contractId"),
-    ExportColumn("childAccountId"),
-    ExportColumn("childAccountCode"),
-    ExportColumn("meterId"),
-    ExportColumn("aggregationId"),
-    ExportColumn("compoundAggregationId"),
-    ExportColumn("counterId"),
-    ExportColumn("chargeId"),
-    ExportColumn("commitmentId"),
-    ExportColumn("balanceId"),
-    ExportColumn("pricingId"),
-    ExportColumn("segment", Kind.JSON),
-    ExportColumn("group", Kind.JSON),
-    ExportColumn("referencedBillId"),
-    ExportColumn("referencedLineItemId"),
-    ExportColumn("reasonId"),
-    ExportColumn("creditTypeId"),
-    ExportColumn("servicePeriodStartDate", Kind.INSTANT),
-    ExportColumn("servicePeriodEndDate", Kind.INSTANT),
-    ExportColumn("quantity", Kind.EXACT),
-    ExportColumn("units", Kind.EXACT),
-    ExportColumn("unit"),
-    ExportColumn("averageUnitPrice", Kind.EXACT, "currency"),
-    ExportColumn("subtotal", Kind.NUMBER, "currency"),
-    ExportColumn("currency"),
-    ExportColumn("conversionRate", Kind.EXACT),
-    ExportColumn("convertedSubtotal", Kind.NUMBER, "billCurrency"),
-    ExportColumn("billCurrency"),
-    ExportColumn("bandUsage", Kind.JSON),
-    ExportColumn("additional", Kind.JSON),
-    ExportColumn("madeFrom", Kind.JSON),
-    ExportColumn("version", Kind.INTEGER),
-    *_ENVELOPE,
-)
+LINE_COLUMNS: Final = _bill_columns(LINE_MEMBERS)
 BALANCE_TRANSACTION_COLUMNS: Final = (
     ExportColumn("balanceId"),
     ExportColumn("id"),

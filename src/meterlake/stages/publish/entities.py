@@ -5,11 +5,7 @@ in lower case with `_` between words; the envelope's are `created` and `modified
 """
 
 from collections.abc import Iterator
-from datetime import date, datetime
-from decimal import Decimal
-from enum import Enum
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Final, NamedTuple
 
 from pydantic.fields import FieldInfo
 
@@ -25,25 +21,15 @@ from meterlake.model.pricing import Plan, Pricing
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.secrets import holds_secrets
 from meterlake.stages.publish.tables import (
-    DAY,
-    FLAG,
     INSTANT,
     INTEGER,
-    JSON,
     NUMBER,
     TEXT,
     Column,
     Table,
+    sql_type,
 )
 
-_TYPES: Final = {
-    bool: FLAG,
-    int: INTEGER,
-    Decimal: NUMBER,
-    datetime: INSTANT,
-    date: DAY,
-    str: TEXT,
-}
 # People put passwords into the one, and addresses that are as good as one into the other.
 _HIDDEN: Final = {(IntegrationConfig, "config_data"), (WebhookDestination, "url")}
 # What is calculated, or stands deeper in the document; only what is now has it.
@@ -173,25 +159,6 @@ def _document_column(table: str, name: str, type: str, path: str) -> Column:
     doc = meaning(table, name)
     assert doc is not None, name
     return Column(name, type, doc, path)
-
-
-def sql_type(annotation: Any) -> str:
-    """The SQL type of a field; whatever is no single value is JSON.
-
-    >>> sql_type(Decimal | None)
-    'DECIMAL(38,12)'
-    """
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return sql_type(inner[0])
-    if origin in {Union, UnionType}:
-        kinds = {sql_type(each) for each in inner if each is not NoneType}
-        return kinds.pop() if len(kinds) == 1 else JSON
-    if origin is Literal:
-        return TEXT
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return TEXT
-    return _TYPES.get(annotation, JSON)
 
 
 ENTITY_TABLES: Final = tuple(_entity_table(resource) for resource in RESOURCES)

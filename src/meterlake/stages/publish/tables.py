@@ -1,10 +1,21 @@
 """The tables of the published file beside those of the meters: columns, types, meanings."""
 
-from collections.abc import Mapping
-from enum import StrEnum
-from typing import Any, Final, NamedTuple
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum, StrEnum
+from itertools import groupby
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
-from meterlake.model.billing import LineItemType
+from meterlake.model.bill_members import (
+    BILL_MEMBERS,
+    LINE_MEMBERS,
+    BillMember,
+    ShownIn,
+    members_in,
+)
 from meterlake.model.late_usage import LateUsageStatus
 from meterlake.model.ledger import LedgerAccountType, PostingKind
 from meterlake.model.unbilled import Uncovered
@@ -16,6 +27,14 @@ DAY: Final = "DATE"
 INTEGER: Final = "BIGINT"
 FLAG: Final = "BOOLEAN"
 JSON: Final = "JSON"
+_TYPES: Final = {
+    bool: FLAG,
+    int: INTEGER,
+    Decimal: NUMBER,
+    datetime: INSTANT,
+    date: DAY,
+    str: TEXT,
+}
 
 
 class Column(NamedTuple):
@@ -35,112 +54,56 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
 
 
+def sql_type(annotation: Any) -> str:
+    """The SQL type of a field; whatever is no single value is JSON.
+
+    >>> sql_type(Decimal | None)
+    'DECIMAL(38,12)'
+    """
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return sql_type(inner[0])
+    if origin in {Union, UnionType}:
+        kinds = {sql_type(each) for each in inner if each is not NoneType}
+        return kinds.pop() if len(kinds) == 1 else JSON
+    if origin is Literal:
+        return TEXT
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return TEXT
+    return _TYPES.get(annotation, JSON)
+
+
 def _listed(kind: type[StrEnum]) -> str:
     return ", ".join(kind)
 
 
-_VERSION: Final = (
-    Column("version", INTEGER, "How often it was written; 1 when new.", "version"),
-    Column("created", INSTANT, "When it was created, UTC.", "dtCreated"),
-    Column("modified", INSTANT, "When it was last changed, UTC.", "dtLastModified"),
-)
 _ID: Final = Column("id", TEXT, "Its id, for ever.", "id")
+# What columns about one thing differ in.
+_OF_ONE_THING: Final = re.compile(r"_(id|at|by)$")
+
+
+def _bill_columns(members: Iterable[BillMember], *starts: str) -> tuple[Column, ...]:
+    """The columns of bills or lines; what is about one thing, by name: locked, locked_at, locked_by."""
+    columns = [
+        Column(each.published_column, sql_type(each.type), each.meaning, each.name)
+        for each in members_in(members, ShownIn.PUBLISHED, *starts)
+    ]
+    things = groupby(columns, lambda each: _OF_ONE_THING.sub("", each.name))
+    return tuple(each for _, found in things for each in sorted(found))
+
 
 BILL: Final = Table(
     "bill",
     "Bills: what an account owes for a period. One row each.",
-    (
-        _ID,
-        Column("account", TEXT, "The account's code when it was billed.", "accountCode"),
-        Column("account_id", TEXT, "account.id.", "accountId"),
-        Column("month", TEXT, "The billed month, such as 2026-10.", "period"),
-        Column("bill_date", DAY, "The first day after the period.", "billDate"),
-        Column("due_date", DAY, "When it is to be paid.", "dueDate"),
-        Column("invoice_date", DAY, "The date of its invoice.", "externalInvoiceDate"),
-        Column(
-            "invoice_number",
-            TEXT,
-            "Its sequential number, if it has one.",
-            "sequentialInvoiceNumber",
-        ),
-        Column(
-            "frequency",
-            TEXT,
-            "DAILY, WEEKLY, MONTHLY, ANNUALLY, AD_HOC or MIXED.",
-            "billingFrequency",
-        ),
-        Column("frequency_interval", INTEGER, "Of how many units of it.", "billFrequencyInterval"),
-        Column("purchase_order", TEXT, "The number of the account's.", "purchaseOrderNumber"),
-        Column("start_date", DAY, "The first day of its period.", "startDate"),
-        Column("end_date", DAY, "The day after the last of its period.", "endDate"),
-        Column("timezone", TEXT, "Where its days begin and end.", "timezone"),
-        Column("currency", TEXT, "What it is billed in.", "currency"),
-        Column("total", NUMBER, "The sum of its lines, in `currency`.", "billTotal"),
-        Column("status", TEXT, "PENDING or APPROVED.", "status"),
-        Column("approved", INSTANT, "When it was approved last, UTC.", "dtApproved"),
-        Column("approved_by", TEXT, "By whom it was approved last.", "approvedBy"),
-        Column("locked", FLAG, "Whether it can never change again.", "locked"),
-        Column("locked_at", INSTANT, "When it was locked, UTC.", "dtLocked"),
-        Column("locked_by", TEXT, "By whom it was locked.", "lockedBy"),
-        Column("snapshot", INTEGER, "The snapshot of the lake it was made from.", "pins.snapshot"),
-        Column("pins", JSON, "Everything that it was made from, with versions.", "pins"),
-        *_VERSION,
+    _bill_columns(
+        BILL_MEMBERS,
+        *("id", "accountId", "period", "billDate", "sequentialInvoiceNumber", "billingFrequency"),
+        *("purchaseOrderNumber", "startDate", "timezone", "currency", "billTotal", "status"),
+        *("version", "dtCreated"),
     ),
 )
 BILL_LINE: Final = Table(
-    "bill_line",
-    "The lines of bills. One row each.",
-    (
-        _ID,
-        Column("bill_id", TEXT, "bill.id.", "billId"),
-        Column("account", TEXT, "The account's code when it was billed.", "accountCode"),
-        Column("account_id", TEXT, "account.id.", "accountId"),
-        Column("month", TEXT, "The billed month, such as 2026-10.", "period"),
-        Column("sequence_number", INTEGER, "Its place on the bill, from 1.", "sequenceNumber"),
-        Column("type", TEXT, f"What it is for: {_listed(LineItemType)}.", "lineItemType"),
-        Column("description", TEXT, "What people read.", "description"),
-        Column("product", TEXT, "The product's code when it was billed.", "productCode"),
-        Column("product_id", TEXT, "product.id.", "productId"),
-        Column("accounting_product_id", TEXT, "product.id, for accounting.", "accountingProductId"),
-        Column("plan_id", TEXT, "plan.id.", "planId"),
-        Column("plan_group_id", TEXT, "plan_group.id, if a group charges it.", "planGroupId"),
-        Column("contract_id", TEXT, "contract.id.", "contractId"),
-        Column("child_account_id", TEXT, "account.id of the child it is for.", "childAccountId"),
-        Column("meter_id", TEXT, "meter.id; NULL if it charges no usage.", "meterId"),
-        Column("aggregation_id", TEXT, "aggregation.id; NULL if no usage.", "aggregationId"),
-        Column(
-            "compound_aggregation_id",
-            TEXT,
-            "compound_aggregation.id; NULL if it charges none.",
-            "compoundAggregationId",
-        ),
-        Column("counter_id", TEXT, "counter.id; NULL if it charges none.", "counterId"),
-        Column("charge_id", TEXT, "charge.id; NULL if it is none.", "chargeId"),
-        Column("commitment_id", TEXT, "commitment.id that it is about.", "commitmentId"),
-        Column("balance_id", TEXT, "balance.id that it is about.", "balanceId"),
-        Column("pricing_id", TEXT, "pricing.id; NULL if no usage.", "pricingId"),
-        Column("segment", JSON, "The segment by field; NULL without segments.", "segment"),
-        Column("referenced_bill_id", TEXT, "bill.id of what it corrects.", "referencedBillId"),
-        Column(
-            "referenced_line_id", TEXT, "bill_line.id of what it corrects.", "referencedLineItemId"
-        ),
-        Column("reason_id", TEXT, "credit_reason.id or debit_reason.id.", "reasonId"),
-        Column("service_start", INSTANT, "What it is for begins, UTC.", "servicePeriodStartDate"),
-        Column("service_end", INSTANT, "What it is for ends, UTC.", "servicePeriodEndDate"),
-        Column("quantity", NUMBER, "What was used, to 12 decimals.", "quantity"),
-        Column("units", NUMBER, "What is priced, to 12 decimals.", "units"),
-        Column("unit", TEXT, "What one unit is called.", "unit"),
-        Column(
-            "average_unit_price", NUMBER, "`subtotal` per unit, to 12 decimals.", "averageUnitPrice"
-        ),
-        Column("subtotal", NUMBER, "The amount in `currency`.", "subtotal"),
-        Column("currency", TEXT, "The currency of the prices.", "currency"),
-        Column("conversion_rate", NUMBER, "`bill_currency` per `currency`.", "conversionRate"),
-        Column("amount", NUMBER, "What is paid, in `bill_currency`.", "convertedSubtotal"),
-        Column("bill_currency", TEXT, "The currency of the bill.", "billCurrency"),
-        Column("bands", JSON, "What each band of the pricing charges.", "bandUsage"),
-        Column("made_from", JSON, "Snapshot and versions that it was made from.", "madeFrom"),
-    ),
+    "bill_line", "The lines of bills. One row each.", _bill_columns(LINE_MEMBERS)
 )
 POSTING: Final = Table(
     "posting",
