@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel
 
+from meterlake.model.bill_members import BILL_MEMBERS, ShownIn, members_in
 from meterlake.model.entity import Entity
 from meterlake.model.resources import Resource
 
@@ -55,6 +56,25 @@ COMPUTED: Final[Mapping[str, Mapping[str, str]]] = {
     "configuration.pricing": {"aggregationType": STRING, "segmentString": STRING},
 }
 
+
+def type_of(annotation: Any) -> str:
+    """The type of a field as events know types.
+
+    >>> type_of(tuple[str, ...]), type_of(Decimal | None)
+    ('array', 'double')
+    """
+    origin = get_origin(annotation)
+    if isinstance(origin, type) and issubclass(origin, dict | tuple | list | frozenset):
+        annotation = origin
+    elif origin is Annotated:
+        return type_of(get_args(annotation)[0])
+    elif origin is not None:  # a union, or an alias of one
+        return type_of(next(each for each in get_args(annotation) if each is not NoneType))
+    if not isinstance(annotation, type):
+        return STRING
+    return next((name for kind, name in _TYPES if issubclass(annotation, kind)), STRING)
+
+
 # What has events of its changes and is no configuration resource.
 OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
     "billing.balanceamount": {
@@ -67,33 +87,7 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
         "amount": DOUBLE,
     },
     "billing.bill": {
-        "accountId": STRING,
-        "accountCode": STRING,
-        "startDate": STRING,
-        "endDate": STRING,
-        "startDateTimeUTC": STRING,
-        "endDateTimeUTC": STRING,
-        "billDate": STRING,
-        "dueDate": STRING,
-        "externalInvoiceDate": STRING,
-        "billingFrequency": STRING,
-        "billFrequencyInterval": INT,
-        "timezone": STRING,
-        "period": STRING,
-        "currency": STRING,
-        "currencyConversions": ARRAY,
-        "purchaseOrderNumber": STRING,
-        "sequentialInvoiceNumber": STRING,
-        "billTotal": DOUBLE,
-        "status": STRING,
-        "locked": BOOLEAN,
-        "billJobId": STRING,
-        "createdDate": STRING,
-        "lastCalculatedDate": STRING,
-        "dtApproved": STRING,
-        "approvedBy": STRING,
-        "dtLocked": STRING,
-        "lockedBy": STRING,
+        each.name: type_of(each.type) for each in members_in(BILL_MEMBERS, ShownIn.EVENT)
     },
     "billing.billjob": {
         "accountIds": ARRAY,
@@ -303,21 +297,3 @@ def of_entity(kind: type[Entity]) -> dict[str, str]:
 def of_other(stem: str) -> dict[str, str]:
     """The fields of what is no configuration resource."""
     return {**ENVELOPE, **OTHERS[stem]}
-
-
-def type_of(annotation: Any) -> str:
-    """The type of a field as events know types.
-
-    >>> type_of(tuple[str, ...]), type_of(Decimal | None)
-    ('array', 'double')
-    """
-    origin = get_origin(annotation)
-    if isinstance(origin, type) and issubclass(origin, dict | tuple | list | frozenset):
-        annotation = origin
-    elif origin is Annotated:
-        return type_of(get_args(annotation)[0])
-    elif origin is not None:  # a union, or an alias of one
-        return type_of(next(each for each in get_args(annotation) if each is not NoneType))
-    if not isinstance(annotation, type):
-        return STRING
-    return next((name for kind, name in _TYPES if issubclass(annotation, kind)), STRING)

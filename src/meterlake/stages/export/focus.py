@@ -9,12 +9,13 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from meterlake.model import wire
+from meterlake.model.bill_members import LINE_MEMBERS
 from meterlake.model.billing import LineItemType
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.money import amount_of_quotient, exact
-from meterlake.stages.export.column_kinds import ExportColumn, Kind
+from meterlake.stages.export.column_kinds import ExportColumn, Kind, kind_of_member
 from meterlake.stages.export.documents import Document
 
 
@@ -53,18 +54,10 @@ CHARGES: Final[Mapping[LineItemType, FocusCharge]] = {
     LineItemType.DEBIT_MEMO: _ADJUSTMENT,
     LineItemType.MANUAL_ADJUSTMENT: _ADJUSTMENT,
 }
-# What is sold, by the first of these members that a line has.
-_SOLD: Final = (
-    "aggregationId",
-    "compoundAggregationId",
-    "counterId",
-    "chargeId",
-    "commitmentId",
-    "balanceId",
-    "planGroupId",
-    "planId",
-    "productId",
-)
+# What FOCUS has no column for, in columns of our own.
+_OWN: Final = [each for each in LINE_MEMBERS if each.focus]
+# What is sold: the first of these members that a line has.
+_SOLD: Final = sorted((each for each in LINE_MEMBERS if each.sku), key=lambda each: each.sku)
 _PRICED: Final = frozenset({"Usage", "Purchase"})
 
 _TEXT: Final = (
@@ -109,14 +102,6 @@ _TEXT: Final = (
     "SubAccountName",
     "SubAccountType",
     "Tags",
-    "x_BillLineItemId",
-    "x_LineItemType",
-    "x_PlanId",
-    "x_ContractId",
-    "x_CommitmentId",
-    "x_BalanceId",
-    "x_ReferencedBillId",
-    "x_ReferencedLineItemId",
 )
 _KINDS: Final = {
     **dict.fromkeys(_TEXT, Kind.TEXT),
@@ -132,12 +117,11 @@ _KINDS: Final = {
     "PricingCurrencyContractedUnitPrice": Kind.EXACT,
     "PricingCurrencyListUnitPrice": Kind.EXACT,
     "PricingQuantity": Kind.EXACT,
-    "x_ConversionRate": Kind.EXACT,
-    "x_Quantity": Kind.EXACT,
     "BillingPeriodEnd": Kind.INSTANT,
     "BillingPeriodStart": Kind.INSTANT,
     "ChargePeriodEnd": Kind.INSTANT,
     "ChargePeriodStart": Kind.INSTANT,
+    **{each.focus: kind_of_member(each) for each in _OWN},
 }
 _CURRENCIES: Final = {
     name: "PricingCurrency" if name.startswith("PricingCurrency") else "BillingCurrency"
@@ -206,16 +190,7 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
         **_sub_account(line),
         **_prices(line, charge),
         **_sku(line, names),
-        "x_BillLineItemId": line["id"],
-        "x_LineItemType": line["lineItemType"],
-        "x_PlanId": line.get("planId"),
-        "x_ContractId": line.get("contractId"),
-        "x_CommitmentId": line.get("commitmentId"),
-        "x_BalanceId": line.get("balanceId"),
-        "x_ReferencedBillId": line.get("referencedBillId"),
-        "x_ReferencedLineItemId": line.get("referencedLineItemId"),
-        "x_ConversionRate": line["conversionRate"],
-        "x_Quantity": line["quantity"],
+        **{each.focus: line.get(each.name) for each in _OWN},
     }
     return {column.name: row.get(column.name) for column in FOCUS_COLUMNS}
 
@@ -267,7 +242,7 @@ def _prices(line: Document, charge: FocusCharge) -> Document:
 
 def _sku(line: Document, names: Names) -> Document:
     """What is sold: an aggregation, a counter, a commitment, the plan itself; and its pricing."""
-    sold = next((line[name] for name in _SOLD if line.get(name)), None)
+    sold = next((line[each.name] for each in _SOLD if line.get(each.name)), None)
     if sold is None:
         return {}
     segment = line.get("segment")

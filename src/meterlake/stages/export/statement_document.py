@@ -9,6 +9,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model import wire
+from meterlake.model.bill_members import BILL_MEMBERS, LINE_MEMBERS, ShownIn, members_in
+from meterlake.model.fields import Number
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.period import Period, format_instant
 from meterlake.model.statement_content import (
@@ -21,23 +23,14 @@ from meterlake.model.statement_content import (
 LAYOUT: Final = "meterlake.statement.1"
 Document = dict[str, Any]
 
-_OF_BILL: Final = (
-    *("id", "sequentialInvoiceNumber", "accountId", "accountCode"),
-    *("billDate", "dueDate", "externalInvoiceDate", "startDate", "endDate"),
-    *("startDateTimeUTC", "endDateTimeUTC", "billingFrequency", "billFrequencyInterval"),
-    *("timezone", "purchaseOrderNumber", "currency"),
+_OF_BILL: Final = [each.name for each in members_in(BILL_MEMBERS, ShownIn.STATEMENT)]
+_OF_LINE: Final = members_in(
+    LINE_MEMBERS,
+    ShownIn.STATEMENT,
+    *("id", "meterId", "pricingId", "counterId", "childAccountId", "segment"),
+    *("currency", "subtotal", "conversionRate"),
 )
-_OF_LINE: Final = (
-    *("id", "sequenceNumber", "lineItemType", "description"),
-    *("productId", "productCode", "productName", "accountingProductCode"),
-    *("planId", "planGroupId", "contractId", "meterId", "aggregationId"),
-    *("compoundAggregationId", "pricingId", "counterId", "chargeId", "commitmentId", "balanceId"),
-    *("childAccountId", "childAccountCode", "segment"),
-    *("referencedBillId", "referencedLineItemId", "reasonId"),
-    *("servicePeriodStartDate", "servicePeriodEndDate"),
-)
-_NUMBERS: Final = ("quantity", "units")
-_AMOUNTS: Final = ("subtotal", "conversionRate", "convertedSubtotal")
+_PRICE: Final = "averageUnitPrice"
 
 
 def write_statement(content: StatementContent) -> bytes:
@@ -88,13 +81,11 @@ def _omitted(lines: Iterable[Mapping[str, Any]]) -> Document:
 
 def _line(line: StatementLine, *, prices: bool) -> Document:
     body = line.body
-    found = _chosen(body, _OF_LINE)
-    found |= {name: _text(body[name]) for name in _NUMBERS}
-    found["unit"] = body["unit"]
-    if prices:
-        found["pricePerUnit"] = _text(body["averageUnitPrice"])
-    found["currency"] = body["currency"]
-    found |= {name: _text(body[name]) for name in _AMOUNTS}
+    found = {
+        each.statement or each.name: _text(value) if each.type is Number else value
+        for each in _OF_LINE
+        if (value := body.get(each.name)) is not None and (prices or each.name != _PRICE)
+    }
     if bands := body.get("usagePerPricingBand"):
         found["bands"] = [_band(each, prices=prices) for each in bands]
     if line.usage_of is not None:
