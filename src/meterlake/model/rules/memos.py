@@ -19,7 +19,7 @@ REASONS: Final[dict[type[Entity], tuple[str, type[PicklistItem]]]] = {
     DebitLineItem: ("debitReasonId", DebitReason),
 }
 _PLACES: Final = 2
-UNIT: Final = "unit"
+_UNIT: Final = "unit"
 
 
 def check_memo(
@@ -99,31 +99,39 @@ def memo_line(
     new: MemoLineItem, reason_id: str | None, currency: str, configuration: Configuration
 ) -> dict[str, object]:
     """What a bill shows of a line, without its number; products are named as they are now."""
-    amount = signed_amount(new)
     product = configuration.get(Product, new.product_id)
     accounting = configuration.get(Product, new.accounting_product_id)
-    line: dict[str, object] = {
-        "lineItemType": new.type.value,
-        "description": new.description,
-        "quantity": ONE if amount else ZERO,
-        "units": ONE if amount else ZERO,
-        "unit": UNIT,
-        "subtotal": amount,
-        "currency": currency,
-        "conversionRate": ONE,
-        "convertedSubtotal": amount,
-        "averageUnitPrice": amount,
+    line = {
+        **memo_members(new, signed_amount(new), currency),
         "productId": product.id,
         "productName": product.entity.name,
         "productCode": product.entity.code,
         "accountingProductId": accounting.id,
         "accountingProductName": accounting.entity.name,
         "accountingProductCode": accounting.entity.code,
+        "reasonId": reason_id,
+    }
+    return {name: value for name, value in line.items() if value is not None}
+
+
+def memo_members(new: MemoLineItem, amount: Decimal, currency: str) -> dict[str, object]:
+    """What a bill shows of a line whatever it is about: one of a quantity at the whole amount."""
+    one = ONE if amount else ZERO
+    line: dict[str, object] = {
+        "lineItemType": new.type.value,
+        "description": new.description,
+        "quantity": one,
+        "units": one,
+        "unit": _UNIT,
+        "subtotal": amount,
+        "currency": currency,
+        "conversionRate": ONE,
+        "convertedSubtotal": amount,
+        "averageUnitPrice": amount,
         "usagePerPricingBand": [],
         "servicePeriodStartDate": new.service_period_start_date,
         "servicePeriodEndDate": new.service_period_end_date,
         "referencedBillId": new.referenced_bill_id,
         "referencedLineItemId": new.referenced_line_item_id,
-        "reasonId": reason_id,
     }
     return {name: value for name, value in line.items() if value is not None}

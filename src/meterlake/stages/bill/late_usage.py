@@ -9,14 +9,15 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from meterlake.model.bill_members import LINE_MEMBERS, ShownIn, members_in
 from meterlake.model.billing import LineItemType
 from meterlake.model.memos import (
     CarriedCredit,
     CarriedDebit,
     MemoLineItem,
 )
-from meterlake.model.money import ONE, ZERO, exact
-from meterlake.model.rules.memos import UNIT
+from meterlake.model.money import ZERO, exact
+from meterlake.model.rules.memos import memo_members
 
 # What pays for a bill, and what corrects another one.
 _LEFT_OUT: Final = {
@@ -27,12 +28,7 @@ _LEFT_OUT: Final = {
     LineItemType.MANUAL_ADJUSTMENT,
 }
 # What a memo shows of the line that it is about.
-_SHOWN: Final = (
-    *("productId", "productName", "productCode"),
-    *("accountingProductId", "accountingProductName", "accountingProductCode"),
-    *("planId", "planGroupId", "contractId", "childAccountId", "childAccountCode"),
-    *("servicePeriodStartDate", "servicePeriodEndDate"),
-)
+_SHOWN: Final = [each.name for each in members_in(LINE_MEMBERS, ShownIn.MEMO)]
 _TYPE: Final = "lineItemType"
 _AMOUNT: Final = "convertedSubtotal"
 
@@ -159,10 +155,8 @@ def memo_to_carry(
     """
     body = difference.line.body
     kind = CarriedCredit if amount < 0 else CarriedDebit
-    start, end = (
-        _instant(body.get(name), other)
-        for name, other in zip(_SHOWN[-2:], service_period, strict=True)
-    )
+    start = _instant(body.get("servicePeriodStartDate"), service_period[0])
+    end = _instant(body.get("servicePeriodEndDate"), service_period[1])
     entity = kind.model_construct(
         product_id=body.get("productId"),
         accounting_product_id=body.get("accountingProductId"),
@@ -173,7 +167,8 @@ def memo_to_carry(
         service_period_start_date=start,
         service_period_end_date=end,
     )
-    return MemoToCarry(entity, _line(entity, body, amount, currency))
+    shown = {name: body[name] for name in _SHOWN if name in body}
+    return MemoToCarry(entity, {**shown, **memo_members(entity, amount, currency)})
 
 
 def _instant(stored: Any, other: datetime) -> datetime:
@@ -181,26 +176,3 @@ def _instant(stored: Any, other: datetime) -> datetime:
     if isinstance(stored, datetime):
         return stored
     return datetime.fromisoformat(stored) if stored else other
-
-
-def _line(
-    entity: MemoLineItem, body: Mapping[str, Any], amount: Decimal, currency: str
-) -> dict[str, Any]:
-    found = {name: body[name] for name in _SHOWN if name in body} | {
-        _TYPE: entity.type.value,
-        "description": entity.description,
-        "quantity": ONE,
-        "units": ONE,
-        "unit": UNIT,
-        "subtotal": amount,
-        "currency": currency,
-        "conversionRate": ONE,
-        _AMOUNT: amount,
-        "averageUnitPrice": amount,
-        "usagePerPricingBand": [],
-        "servicePeriodStartDate": entity.service_period_start_date,
-        "servicePeriodEndDate": entity.service_period_end_date,
-        "referencedBillId": entity.referenced_bill_id,
-        "referencedLineItemId": entity.referenced_line_item_id,
-    }
-    return {name: value for name, value in found.items() if value is not None}
