@@ -185,6 +185,15 @@ def test_lines_of_a_page_are_short(document):
     assert [line for line in lines if len(line) > LINE_LENGTH and not line.startswith("|")] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_code_hosts_and_makers_of_sites_read_lists_and_code_alike(document):
+    """Python-Markdown nests a list by four spaces, and knows a block's language and title."""
+    text = document.read_text()
+    assert re.findall(r"^ {1,3}(?:[-*+]|\d+\.) .*$", outside_code(text), re.MULTILINE) == []
+    opened = re.findall(r"^```.*$", text, re.MULTILINE)[::2]
+    assert [each for each in opened if not re.fullmatch(r'```\w*( title="[^"]+")?', each)] == []
+
+
 @pytest.mark.parametrize("folder", folders())
 def test_the_architecture_shows_every_folder(folder):
     inner, _, last = folder.rpartition("/")
