@@ -52,6 +52,8 @@ DEPENDENCIES_BLOCK = re.compile(
 NOT_RUN = {"cli.md"}
 # Many commands, each of which has quicker tests of its own.
 SLOW = {"analyst.md", "backfills.md", "calculations.md", "operations.md"}
+# What a page says that its commands show.
+SHOWN = {"first-bill.md": "16.50 EUR"}
 
 
 def settings_table() -> str:
@@ -100,6 +102,12 @@ def anchors(document: Path) -> set[str]:
     shown = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each).replace("`", "") for each in headings)
     on_sites = {slugify(each, "-") for each in shown}
     return (on_hosts & on_sites) | set(re.findall(r'^<a id="([^"]+)"></a>$', text, re.MULTILINE))
+
+
+def titled_blocks(document: Path) -> dict[str, str]:
+    """The files that a page has its reader save: blocks with a title."""
+    found = re.findall(r'^```\w+ title="(.+?)"\n(.*?)^```$', document.read_text(), re.S | re.M)
+    return dict(found)
 
 
 def commands(document: Path) -> list[str]:
@@ -231,6 +239,8 @@ def test_the_architecture_shows_which_room_may_use_which():
 def test_the_commands_of_a_document_run_in_their_order(document, tmp_path, monkeypatch, capsys):
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
     monkeypatch.chdir(tmp_path)
+    for name, text in titled_blocks(document).items():
+        (tmp_path / name).write_text(text)
     for line in commands(document):
         if line == "meterlake demo":
             continue  # CI runs it, and a test of its own does from a wheel.
@@ -239,6 +249,18 @@ def test_the_commands_of_a_document_run_in_their_order(document, tmp_path, monke
             continue
         code = run(shlex.split(line)[1:])
         assert code == 0, (line, capsys.readouterr())
+    assert SHOWN.get(document.name, "") in capsys.readouterr().out
+
+
+def test_how_do_i_answers_forty_questions_by_commands_or_links():
+    text = (DOCS / "how-do-i.md").read_text()
+    answers = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    assert len(answers) == 40
+    for answer in answers:
+        question = answer.splitlines()[0]
+        assert question.endswith("?")
+        assert re.search(r"\b[Yy]our?\b", outside_code(answer)), question
+        assert re.search(r"^```sh$|\]\([\w./-]+\.md", answer, re.MULTILINE), question
 
 
 def test_the_changelog_has_versions_with_dates_and_sections():
