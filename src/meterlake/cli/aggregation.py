@@ -38,7 +38,7 @@ def try_(
     Args:
         code: The code of the aggregation.
         month: Such as 2026-09.
-        sql: What is tried instead of the aggregation's own SQL; any aggregation can be tried so.
+        sql: The SQL to try instead of the aggregation's own; you can try any aggregation so.
     """
     from meterlake.model.accounts import Account
     from meterlake.model.period import Month

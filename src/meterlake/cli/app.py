@@ -48,7 +48,8 @@ from meterlake.model.errors import MeterlakeError
 
 _COMPLETION: Final = """Complete commands and options with the tab key, in new shells of this user.
 
-The shell is found; it may be bash, zsh, fish or PowerShell. A line is added to its start file.
+The command finds your shell; it may be bash, zsh, fish or PowerShell. It adds a line to the start
+file of the shell.
 
 Example: `meterlake --install-completion`
 """

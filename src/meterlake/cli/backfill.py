@@ -46,16 +46,16 @@ class BackfillOptions:
     """What a backfill is about.
 
     Attributes:
-        reason: Why; needed to retract.
+        reason: Your reason; you need it to retract.
         month: The month, such as 2026-10, or `last` or `current`.
         since: Instead of a month: the first day or instant.
-        until: The day or instant after the last.
-        meter: Codes of meters; all if none.
-        account: Codes of accounts; all if none.
+        until: The day or instant after the last one.
+        meter: Codes of meters; if you leave it out, all.
+        account: Codes of accounts; if you leave it out, all.
         source: To retract a file: its name, or the beginning of the source's identity.
         uid: To retract single measurements: their uids.
         file: To replace: the files that take the place of the measurements of the window.
-        mapping: How to read these, if they were not made for us.
+        mapping: A mapping, if another program made these files.
     """
 
     reason: Text = None
@@ -94,7 +94,7 @@ def register(app: App) -> None:
     """Add the commands."""
     backfill = App(
         name="backfill",
-        help="Correct what is stored; every correction is seen before it is made.",
+        help="Correct stored data; you see every correction before you make it.",
     )
     backfill.command(start)
     backfill.command(show)
@@ -113,16 +113,18 @@ def start(
     apply: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     options: FanOutOptions = NO_FAN_OUT_OPTIONS,
 ) -> None:
-    """Find out what a correction changes, and show it; nothing is changed until it is applied.
+    """Stage a correction and show what it changes; nothing changes until you apply it.
 
-    retract withdraws a file or single measurements; re-derive calculates derived fields again;
-    re-aggregate calculates quantities again; replace puts files in the place of measurements.
+    With retract you withdraw a file or single measurements; with re-derive you calculate derived
+    fields again; with re-aggregate you calculate quantities again; with replace you put files in
+    the place of measurements.
 
     Example: `meterlake backfill start retract --source usage.csv --reason "sent twice"`
 
     Args:
-        mode: What to do; not needed to look again at one that is there, by its id.
-        id: Its id; started again with the same one, it goes on where it was.
+        mode: The kind of correction; you do not need it to stage an existing backfill again, by its
+            id.
+        id: Its id; if you start it again with the same id, it goes on where it was.
         apply: Make the change at once.
     """
     from meterlake.model.errors import Required
@@ -167,7 +169,7 @@ def start(
 
 
 def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
-    """Show a backfill: what it changes, and what was done with it when and by whom.
+    """Show a backfill: what it changes, and each step with its instant and author.
 
     Example: `meterlake backfill show october-again`
 
@@ -185,7 +187,8 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """Make the change of a backfill, in one commit.
 
-    It is refused if what it is about has changed since it was staged: start it again then.
+    The command refuses if the subject of the backfill has changed since you staged it: start it
+    again then.
 
     Example: `meterlake backfill apply october-again`
 
@@ -210,7 +213,7 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def drop(id: str, /, *, options: Options = NO_OPTIONS) -> None:
-    """Throw away what a backfill staged; the history keeps it.
+    """Throw away the staged data of a backfill; the history keeps its entry.
 
     Example: `meterlake backfill drop october-again`
 
@@ -225,7 +228,7 @@ def drop(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 def revert(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """Undo an applied backfill: everything is as it was before.
 
-    It is refused if somebody took a freed uid since, or a later backfill built on it.
+    The command refuses if a later source took a freed uid, or a later backfill built on it.
 
     Example: `meterlake backfill revert october-again`
 
@@ -243,13 +246,13 @@ def list_(
     limit: Limit = _PAGE,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Show the newest backfills: who did what, when and why, and how it ended.
+    """Show the newest backfills: author, mode, instant and reason, and how each ended.
 
     Example: `meterlake backfill list --status STAGED`
 
     Args:
-        status: Only those that stand there.
-        limit: How many at most.
+        status: Only those of this status.
+        limit: The largest number that you want to see.
     """
     from meterlake.model.backfill import BackfillStatus
     from meterlake.pipeline import backfill

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def register(app: App) -> None:
     """Add the commands."""
-    check = App(name="check", help="Whether sources and books balance, and what raises an alert.")
+    check = App(name="check", help="Check that sources and ledgers balance, and list open alerts.")
     check.command(reconciliation)
     check.command(books)
     check.command(alerts)
@@ -24,11 +24,11 @@ def register(app: App) -> None:
 
 
 def reconciliation(*, options: Options = NO_OPTIONS) -> int:
-    """Compare what the ledger says of every source with what is in the lake.
+    """Compare the ledger's numbers of every source with the lake.
 
-    Received = accepted + repeats + rejected, and as many measurements, known uids and rejected
-    rows as the ledger says; up to 1,000 measurements of 20 sources, other ones each time, still have
-    the content that they were accepted with. A difference ends the command with 1 and raises
+    Received = accepted + repeats + rejected, and the lake has as many measurements, known uids and
+    rejected rows as the ledger says. Up to 1,000 measurements of 20 sources, other ones each time,
+    still have their accepted content. If it finds a difference, the command ends with 1 and raises
     ingest.books.alert.
 
     Example: `meterlake check reconciliation`
@@ -58,16 +58,16 @@ def books(
     beancount: Annotated[Path | None, Parameter(show_default=False)] = None,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Add up the ledger of balances and commitments, and compare it with what is shown of it.
+    """Add up the ledger of balances and commitments, and compare it with the amounts that you see.
 
-    All accounts add up to zero; amounts of balances, their transactions and what is spent of
-    commitments are the sums of their postings; lines of bills that draw from a balance or a
-    commitment say what was posted. A difference ends the command with 1.
+    All accounts add up to zero; amounts of balances, their transactions and the amounts that
+    commitments spent are the sums of their postings; lines of bills that draw from a balance or a
+    commitment agree with the postings. If it finds a difference, the command ends with 1.
 
     Example: `meterlake check books --beancount ledger.beancount`
 
     Args:
-        beancount: A file that the ledger is written to as beancount reads it.
+        beancount: A file for the ledger, in the format of beancount.
     """
     from meterlake.pipeline.billing.books import check_ledger, write_beancount
 
@@ -99,11 +99,11 @@ def books(
 
 
 def alerts(*, options: Options = NO_OPTIONS) -> int:
-    """Tell what went wrong since the last look, and list the alerts that are open.
+    """Look for new problems since the last look, and list the open alerts.
 
-    Meters that receive nothing any more, too many rejected measurements, and books that did not
-    balance at the last `check reconciliation`. What `meterlake serve` does every minute, for homes that
-    are not served. Open alerts end the command with 1.
+    It finds meters that receive nothing any more, too many rejected measurements, and books that
+    did not balance at the last `check reconciliation`. You need it if you do not run `meterlake
+    serve`, which does the same every minute. If alerts are open, the command ends with 1.
 
     Example: `meterlake check alerts`
     """

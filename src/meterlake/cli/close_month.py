@@ -32,9 +32,9 @@ class ExpectedFiles:
     """Which files and corrections a month has.
 
     Attributes:
-        file: Patterns of names of the files that are expected, such as `usage-*.csv`.
-        hours: How long they are waited for.
-        backfill: Ids of staged backfills that are applied before quantities are made.
+        file: Patterns of names of the files that you expect, such as `usage-*.csv`.
+        hours: How long it waits for them.
+        backfill: Ids of staged backfills that it applies before it makes quantities.
     """
 
     file: Patterns = ()
@@ -62,13 +62,13 @@ class ClosingDecision:
     """What somebody decides about a month.
 
     Attributes:
-        approve: Approve the bills that the run before has shown, if they are still the same.
+        approve: Approve the bills that you saw in the run before, if they are still the same.
         reject: Reject them for this reason: the next run begins at the first step.
-        early: Close a month whose last day is not over. Its usage that comes later is late usage.
-        reopen: Open a closed month again: its bills wait for an approval, and the next run begins
-            at the first step. What it cannot take back it lists: bills that are locked or that
-            other systems have, exported files, applied backfills, and messages that were sent.
-        reason: Why it is opened again.
+        early: Close a month whose last day is not over. Its later usage is late usage.
+        reopen: Open a closed month again: its bills wait for your approval, and the next run begins
+            at the first step. It lists the effects that it cannot take back: bills that are locked
+            or that other systems have, exported files, applied backfills, and sent messages.
+        reason: Why you open it again.
     """
 
     approve: Flag = False
@@ -99,10 +99,10 @@ def close_month(
 ) -> int:
     """Close a month: ingest, correct, compare, aggregate and bill; after a review export and publish.
 
-    It stops at the review and shows the bills and what is open: look at them, and run it again with
-    --approve or --reject. A step that is done is not repeated, also after a crash; a month that is
-    closed stays so, until --reopen. A month that is not over is refused without --early. The flow
-    `close-month` does the same with Prefect.
+    It stops at the review and shows you the bills and the open points: look at them, and run it
+    again with --approve or --reject. It repeats no finished step, also after a crash. A closed
+    month stays closed, until you give --reopen. Without --early it refuses a month that is not
+    over. The flow `close-month` does the same with Prefect.
 
     Example: `meterlake close-month 2026-10`
 

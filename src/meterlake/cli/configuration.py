@@ -27,7 +27,7 @@ def register(app: App) -> None:
     """Add the commands."""
     config = App(
         name="config",
-        help="Configuration as code: apply files, export what is there, check files in editors.",
+        help="Configuration as code: apply your files, export the stored configuration, check files in editors.",
     )
     config.command(apply)
     config.command(export)
@@ -43,21 +43,22 @@ def apply(
     allow_unknown: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Bring the organization to what files say, all or nothing, and show what changed.
+    """Give the organization the configuration of your files, all or nothing, and show the changes.
 
-    YAML or JSON with entities in the shape of the API, referring to each other by code or id.
-    Entities that the files do not mention stay as they are, unless `--prune` is given; so do keys
-    of `organizationConfig`. Applying twice changes nothing. Problems stand on stderr, one a line, with file and line.
+    You write YAML or JSON with entities in the shape of the API, which refer to each other by code
+    or id. Entities that your files do not mention stay as they are, unless you give `--prune`; so
+    do keys of `organizationConfig`. If you apply the files twice, nothing changes. You find
+    problems on stderr, one a line, with file and line.
 
     Example: `meterlake config apply configuration/ --dry-run`
 
     Args:
         paths: Files, and folders of files.
-        dry_run: Only show what would change.
-        prune: Delete the entities that the files leave out, of the kinds that they list. What is
-            deleted is shown first, and asked about. Nothing happens if something is still in use.
+        dry_run: Show the changes, and make none.
+        prune: Delete the entities that your files leave out, of the kinds that they list. You see
+            them first, and confirm. If another entity still uses one of them, nothing happens.
         yes: Prune without asking, in scripts.
-        allow_unknown: Ignore names within entities that mean nothing, instead of refusing them.
+        allow_unknown: Ignore unknown names within entities, instead of refusing them.
     """
     from meterlake.pipeline.config import configure
     from meterlake.pipeline.config.measured import guard_measured
@@ -133,7 +134,7 @@ def _confirm_deletions(changes: "list[EntityChange]", options: Options) -> froze
 def export(*, options: Options = NO_OPTIONS) -> None:
     """Print the organization's configuration as YAML, or as one JSON object with --json.
 
-    Applied to an empty organization it makes the same configuration.
+    If you apply it to an empty organization, you get the same configuration.
 
     Example: `meterlake config export > configuration.yaml`
     """

@@ -90,7 +90,7 @@ def demo(
     home: Annotated[Path | None, Parameter(show_default=False)] = None,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
-    """Run the main job on the sample data, showing what went in and what came out of each step.
+    """Run the main job on the sample data, and show the input and the result of each step.
 
     The organization is invented: one month of a platform that sells LLM tokens, API calls and
     storage to forty accounts.
@@ -98,9 +98,9 @@ def demo(
     Example: `meterlake demo --keep --home demo-home`
 
     Args:
-        keep: Keep the home afterwards; without it everything is thrown away.
-        prefect: Run it through the Prefect flows, with a Prefect server of its own, and say where
-            to look at the runs; with --keep the server stays until Ctrl-C.
+        keep: Keep the home afterwards; without it the command throws everything away.
+        prefect: Run it through the Prefect flows, with a Prefect server of its own, and print the
+            address of its pages; with --keep the server stays until you press Ctrl-C.
         home: The folder to play in, which must be new or empty; it is kept. By default a
             temporary one, with --keep ./meterlake-home.
         json: Print one JSON object per line instead of tables.

@@ -29,17 +29,18 @@ def deploy(
 ) -> int:
     """Put work pools, deployments and automations on the server of METERLAKE_PREFECT_URL.
 
-    What is there already and as it is to be stays unchanged and keeps its id; what an earlier
-    version made and this one does not is removed. Workers of the first pool run the deployments;
-    their environment says which home they work on.
+    Correct objects stay unchanged and keep their ids; the command removes objects that only an
+    earlier version makes. Workers of the first pool run the deployments; you choose their home in
+    their environment.
 
     Example: `meterlake deploy --dry-run`
 
     Args:
         pool: The types of work pools; the deployments go to the first.
-        image: What containers and pods run.
-        webhook: URL that automations post to: runs that died, bills that failed, files that are late.
-        dry_run: Only tell what would be done.
+        image: The image of containers and pods.
+        webhook: The URL to which automations post: runs that died, bills that failed, files that
+            are late.
+        dry_run: Show what it would do, and do nothing.
     """
     settings = options.settings()
     if not settings.prefect_url:

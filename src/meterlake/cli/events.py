@@ -14,7 +14,7 @@ _PAGE: Final = 100
 
 def register(app: App) -> None:
     """Add the commands."""
-    events = App(name="events", help="What happened: rejected measurements, alerts, changes.")
+    events = App(name="events", help="Events: rejected measurements, alerts, changes.")
     events.command(list_events, name="list")
     events.command(show)
     events.command(action)
@@ -29,7 +29,7 @@ def list_events(
     limit: Limit = 20,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """List the events of the last 28 days that nobody has seen to, the newest first.
+    """List the events of the last 28 days that you have not marked as seen, the newest first.
 
     Example: `meterlake events list --type IngestValidationFailure`
 
@@ -37,8 +37,8 @@ def list_events(
         name: Only events of this name: ingest.validation.failure, ingest.freshness.alert.
         event_type: Only events of this type: IngestValidationFailure, IntegrationEvent,
             DataExportJobFailure, Notification.
-        actioned: Also events that somebody has seen to.
-        limit: The most that are listed.
+        actioned: Also events that you have marked as seen.
+        limit: The largest number that you want to see.
     """
     from meterlake.pipeline.events.events import EventFilters
 
@@ -54,7 +54,7 @@ def list_events(
 
 
 def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
-    """Show one event with all that it says.
+    """Show one event with all its members.
 
     Example: `meterlake events show ID`
 
@@ -71,7 +71,7 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 def action(
     *ids: Annotated[str, Parameter(name="ID", required=True)], options: Options = NO_OPTIONS
 ) -> None:
-    """Mark events as seen to; the list leaves them out from then on.
+    """Mark events as seen; the list leaves them out from then on.
 
     Example: `meterlake events action ID`
 

@@ -43,8 +43,8 @@ def usage(
 ) -> None:
     """Write measurements and quantities as files with a manifest.
 
-    The manifest is written last; it names every file with its rows, SHA-256 and sums. Whatever
-    chooses among measurements by more than a month or a type leaves quantities out.
+    The command writes the manifest last; it names every file with its rows, SHA-256 and sums. If
+    you choose among measurements by more than a month or a type, you get no quantities.
 
     Example: `meterlake export usage --format parquet --to s3://bucket/meterlake --month 2026-10`
 
@@ -52,7 +52,7 @@ def usage(
 
     Args:
         since: Instead of a month: the first day or instant, in UTC.
-        until: The day or instant after the last.
+        until: The day or instant after the last one.
         period: Instead of both: a time relative to now, such as yesterday or last-30-days.
     """
     request_options = written.export_options(
@@ -74,7 +74,8 @@ def operational(
     Example: `meterlake export operational --changes-since 2026-10-01`
 
     Args:
-        changes_since: Only what changed, or was deleted, from this day or instant on, in UTC.
+        changes_since: Only entities that you changed or deleted from this day or instant on, in
+            UTC.
     """
     _export(written.export_options("operational", changes_since=changes_since), options)
 

@@ -24,14 +24,14 @@ class DestinationOptions:
 
     Attributes:
         bucket: The name of the bucket; of a local one, of a folder in the folder of exports.
-        prefix: What the keys of all objects begin with.
-        order: What comes first in a key, the time or the type of data.
-        role_arn: S3: the role that is assumed.
+        prefix: The beginning of the keys of all objects.
+        order: The first part of a key: the time, or the type of data.
+        role_arn: S3: the role that meterlake assumes.
         project_number: GCS: the number of the project with the pool.
         pool: GCS: the id of the workload identity pool.
         provider: GCS: the id of the pool's provider.
-        service_account: GCS: the e-mail address of the account that is impersonated.
-        name: How people know it; the code when absent.
+        service_account: GCS: the e-mail address of the account that meterlake acts as.
+        name: A name for people; if you leave it out, the code.
     """
 
     bucket: Text = None
@@ -107,7 +107,7 @@ def create(
     destination_options: NewDestinationOptions,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Make a destination; `check` tells whether it can be written.
+    """Make a destination; with `check` you test it.
 
     Example: `meterlake export destinations create s3 lake --bucket exports --role-arn
     arn:aws:iam::123456789012:role/exports`
@@ -134,10 +134,10 @@ def update(
     code: Text = None,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Change a destination: what is given, and nothing else. Its type stays.
+    """Change the options of a destination that you give, and nothing else. Its type stays.
 
-    An empty text empties what need not be there, such as `--prefix ""`. Jobs that are made already
-    go to the new bucket in the new role, below the old prefix.
+    An empty text empties an optional field, such as `--prefix ""`. Existing jobs go to the new
+    bucket in the new role, below the old prefix.
 
     Example: `meterlake export destinations update lake --prefix usage/raw`
 
@@ -156,7 +156,7 @@ def update(
 
 
 def check(code: Code, /, *, options: Options = NO_OPTIONS) -> int:
-    """Find out whether a destination can be written, by writing a small object, and why not.
+    """Write a small object to a destination, and show the reason if that fails.
 
     Example: `meterlake export destinations check lake`
 
@@ -177,7 +177,7 @@ def check(code: Code, /, *, options: Options = NO_OPTIONS) -> int:
 
 
 def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
-    """Delete a destination that no schedule uses; what lies there stays.
+    """Delete a destination that no schedule uses; the files there stay.
 
     Example: `meterlake export destinations delete lake`
 

@@ -19,7 +19,7 @@ _PAGE: Final = 50
 
 def register(app: App) -> None:
     """Add the commands."""
-    jobs = App(name="jobs", help="Exports that wait, run, or have ended.")
+    jobs = App(name="jobs", help="Jobs of exports: those that wait, run, or have ended.")
     jobs.command(list_, name="list")
     for command in (show, cancel, retry, download):
         jobs.command(command)
@@ -35,16 +35,16 @@ def list_(
     limit: Limit = _PAGE,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Show the newest exports: what was asked for when, and how it ended.
+    """Show the newest exports: each request with its instant, and how it ended.
 
     Example: `meterlake export jobs list --status FAILED`
 
     Args:
         schedule: Only those of a schedule, by its code or id; of a deleted one, by its id.
-        status: Only those that stand so; cancelled ones have FAILED.
-        since: Asked for on this day or at this instant, or later, in UTC.
-        until: Asked for before this day or instant.
-        limit: How many at most.
+        status: Only those of this status; cancelled ones are FAILED.
+        since: Only requests of this day or instant, or later ones, in UTC.
+        until: Only requests before this day or instant.
+        limit: The largest number that you want to see.
     """
     from meterlake.cli.export_documents import instant
     from meterlake.pipeline.export.control import schedule_of_jobs
@@ -81,7 +81,7 @@ def show(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
-    """End an export that waits, or have the one that runs stop.
+    """Cancel an export that waits or runs.
 
     Example: `meterlake export jobs cancel 5f0c…`
 
@@ -96,7 +96,7 @@ def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
-    """Run an export that failed once more: the same files; what is there already stays.
+    """Run a failed export once more: it writes the same files, and keeps the existing ones.
 
     Example: `meterlake export jobs retry 5f0c…`
 
@@ -114,7 +114,7 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def download(job: Job, /, *, to: Path = Path(), options: Options = NO_OPTIONS) -> None:
-    """Save what an export kept, for a day after its end: its file, or all of them in a zip.
+    """Save the files of an export, up to a day after its end: a single one, or all in a zip.
 
     Example: `meterlake export jobs download 5f0c… --to exports`
 

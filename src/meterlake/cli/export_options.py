@@ -23,14 +23,15 @@ class UsageOptions:
     """Which usage.
 
     Attributes:
-        meter: Codes of meters; all if none.
-        account: Codes of accounts; all if none.
-        filter: `meter.field=value`: of this meter only measurements with the value; of several
-            values of a field, one is enough. Other meters stay whole: choose them by `--meter`.
-        aggregate: `meter.field:FUNCTION` with SUM, MIN, MAX, COUNT, LATEST, MEAN or UNIQUE: what
-            is folded, instead of the measurements themselves.
-        group: What folded usage is grouped by: `account`, `hour`, `day`, `week`, `month`,
-            `quarter`, or `meter.field`.
+        meter: Codes of meters; if you leave it out, all.
+        account: Codes of accounts; if you leave it out, all.
+        filter: `meter.field=value`: of this meter only measurements with the value; if you give
+            several values of a field, one is enough. Other meters stay whole: choose them by
+            `--meter`.
+        aggregate: `meter.field:FUNCTION` with SUM, MIN, MAX, COUNT, LATEST, MEAN or UNIQUE: you get
+            the aggregated field instead of the measurements themselves.
+        group: The groups of aggregated usage: `account`, `hour`, `day`, `week`, `month`, `quarter`,
+            or `meter.field`.
     """
 
     meter: Texts = ()
@@ -62,15 +63,15 @@ class FileOptions:
     """How files are written, and where they go.
 
     Attributes:
-        format: CSV and JSONL are compressed with gzip.
+        format: The format of the files; meterlake compresses CSV and JSONL with gzip.
         to: A folder, s3://bucket/prefix or gs://bucket/prefix; by default the home's exports.
         destination: Codes or ids of destinations.
         keep: Keep the files for a day, for `meterlake export jobs download`.
-        file_bytes: The size at which a file is followed by another one, at least 1024.
+        file_bytes: The size after which another file begins, at least 1024.
         spreadsheet: Write CSV whose cells no spreadsheet takes for formulas.
-        type: Only this type of data; can be given several times.
+        type: Only this type of data; you can give it several times.
         month: Only a month, such as 2026-10, `last` or `current`, of measurements, quantities and
-            bills; everything when absent.
+            bills; if you leave it out, everything.
     """
 
     format: FormatName = "csv"

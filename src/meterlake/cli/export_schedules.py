@@ -38,7 +38,7 @@ class Clock:
         offset: The minute of the hour, or the hour of the day, at which it runs.
         cron: Instead: a cron expression, such as `0 6 * * MON`.
         period: Of usage: the time that each run exports, such as yesterday or week-to-date.
-        type: Of operational data: the types; can be given several times.
+        type: Of operational data: the types; you can give several.
     """
 
     every: Text = None
@@ -57,9 +57,9 @@ class ScheduleOptions:
     """How a schedule is known, and where its files go.
 
     Attributes:
-        name: How people know it; the code when absent.
-        format: CSV and JSONL are compressed with gzip.
-        destination: Codes or ids of destinations; without one, files are kept for a day.
+        name: A name for people; if you leave it out, the code.
+        format: The format of the files; meterlake compresses CSV and JSONL with gzip.
+        destination: Codes or ids of destinations; without one, the home keeps the files for a day.
     """
 
     name: Text = None
@@ -73,7 +73,7 @@ class AboutNew(ScheduleOptions):
     """The same of a new one.
 
     Attributes:
-        disabled: Make it without a first job; it runs once it is enabled.
+        disabled: Make it without a first job; it runs once you enable it.
     """
 
     format: FormatName = "csv"
@@ -86,7 +86,7 @@ PLAIN: Final = AboutNew()
 
 def register(app: App) -> None:
     """Add the commands."""
-    schedules = App(name="schedules", help="Exports that are made again and again.")
+    schedules = App(name="schedules", help="Exports by a schedule.")
     schedules.command(list_, name="list")
     schedules.command(create)
     schedules.command(update)
@@ -121,7 +121,7 @@ def create(
     selection: UsageOptions = ALL,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Make a schedule. Its first job is made at once, and is run by `meterlake serve`.
+    """Make a schedule with its first job, which `meterlake serve` runs at once.
 
     Example: `meterlake export schedules create usage nightly --every day --offset 2 --period
     yesterday --destination lake`
@@ -156,10 +156,11 @@ def update(
     code: Text = None,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Change a schedule: what is given, and nothing else. Its source stays.
+    """Change the options of a schedule that you give, and nothing else. Its source stays.
 
-    `--every` and `--cron` replace the whole clock, with its offset. What can be given several times
-    replaces all that was there, and an empty text empties it, such as `--destination ""`.
+    `--every` and `--cron` replace the whole clock, with its offset. If you can give an option
+    several times, it replaces all former values, and an empty text empties it, such as
+    `--destination ""`.
 
     Example: `meterlake export schedules update nightly --every "6 hours" --destination lake`
 
@@ -183,7 +184,7 @@ def update(
 
 
 def enable(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
-    """Have a schedule make jobs from now on; what it missed while it was disabled stays missed.
+    """Let a schedule make jobs from now on, and none for the time in which it was off.
 
     Example: `meterlake export schedules enable nightly`
 
@@ -194,7 +195,7 @@ def enable(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def disable(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
-    """Have a schedule make no more jobs; those that are there are run.
+    """Let a schedule make no more jobs; its existing jobs still run.
 
     Example: `meterlake export schedules disable nightly`
 
@@ -205,7 +206,7 @@ def disable(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
-    """Make what a schedule exports once more, now; its regular runs stay what they are.
+    """Run a schedule once more, now; its regular runs stay as they are.
 
     Example: `meterlake export schedules run nightly`
 

@@ -19,7 +19,7 @@ def register(app: App) -> None:
 
 
 def show(*, options: HomeOptions = NO_HOME_OPTIONS) -> None:
-    """List what the home holds; a process that is told something else does not start.
+    """List the settings of the home; a process with another value does not start.
 
     Example: `meterlake settings list`
     """
@@ -42,9 +42,9 @@ def change(
     *,
     options: HomeOptions = NO_HOME_OPTIONS,
 ) -> None:
-    """Change a setting of the home, for processes that start from now on.
+    """Change a setting of the home, for processes that you start from now on.
 
-    Stop those that run before: they keep the old value until they end.
+    Stop the running ones first: they keep the old value until they end.
 
     Example: `meterlake settings set snapshot_days 90`
 
@@ -68,7 +68,7 @@ def change(
 
 
 def unset(name: Name, *, options: HomeOptions = NO_HOME_OPTIONS) -> None:
-    """Forget a setting of the home: the next process that is told one writes it down.
+    """Forget a setting of the home: the next process with a value of its own writes it down.
 
     Example: `meterlake settings unset export_folder`
 

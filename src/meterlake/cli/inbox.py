@@ -21,7 +21,7 @@ _SHOWN: Final = (
 
 def register(app: App) -> None:
     """Add the commands."""
-    inbox = App(name="inbox", help="Bucket inboxes: ingest what is put below a prefix.")
+    inbox = App(name="inbox", help="Bucket inboxes: ingest the objects that arrive below a prefix.")
     for command in (add, remove, show, poll):
         inbox.command(command, name="list" if command is show else None)
     app.command(inbox)
@@ -33,16 +33,16 @@ def add(
     afterwards: Literal["move", "tag", "leave"] = "move",
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Ingest, from now on, what is put below a prefix of a bucket, or into a folder.
+    """Ingest, from now on, the objects below a prefix of a bucket, or the files of a folder.
 
-    Moved objects lie in done/ or failed/ beside the prefix, each with its report. For an inbox
-    that is there already, change what becomes of its objects.
+    You find moved objects in done/ or failed/ beside the prefix, each with its report. If you name
+    an existing inbox, you change what it does with its objects.
 
     Example: `meterlake inbox add s3://bucket/usage/inbox`
 
     Args:
         url: s3://bucket/prefix, gs://bucket/prefix, or a folder.
-        afterwards: What becomes of an object that was ingested.
+        afterwards: What the poller does with an object after its ingest.
     """
     from meterlake.pipeline.ingest.inbox import add_inbox
     from meterlake.stores.state.ingest.inboxes import Afterwards
@@ -69,7 +69,7 @@ def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:
 
 
 def show(*, options: Options = NO_OPTIONS) -> None:
-    """Show the inboxes, and the last objects that were taken from each.
+    """Show the inboxes, and the last objects that pollers took from each.
 
     Example: `meterlake inbox list`
     """
@@ -117,10 +117,10 @@ def _why(report: dict[str, Any]) -> str | None:
 
 
 def poll(*, options: Options = NO_OPTIONS) -> int:
-    """Ingest what lies in all inboxes now.
+    """Ingest the objects that lie in all inboxes now.
 
-    `meterlake serve` does so all the time. Several pollers share the work: an object is taken by
-    one of them.
+    `meterlake serve` does so all the time. If you run several pollers, they share the work: one of
+    them takes an object.
 
     Example: `meterlake inbox poll`
     """

@@ -38,16 +38,16 @@ def ingest(
 ) -> int:
     """Ingest files, or all files below folders, in the order of their names.
 
-    CSV, NDJSON, a JSON array or Parquet, each plain, .gz or .zst. What a row was rejected for
-    stands in the lake: `meterlake rejected list` shows it.
+    You give CSV, NDJSON, a JSON array or Parquet, each plain, .gz or .zst. With `meterlake rejected
+    list` you see why it rejected a row.
 
     Example: `meterlake ingest usage.csv.gz october/`
 
     Args:
         paths: Files and folders.
-        mapping: How to read files that were not made for us; by default the mapping in the drop
-            folder that claims a file by its name.
-        dry_run: Only tell what would become of the rows; nothing is stored.
+        mapping: A mapping for files of other programs; by default the mapping in the drop folder
+            that claims a file by its name.
+        dry_run: Show the result of the rows, and store nothing.
     """
     from meterlake.pipeline.ingest.files import expand, ingest_files, preview_files
 
@@ -68,7 +68,7 @@ def ingest(
 
 
 def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
-    """Ingest what is put into the drop folder until stopped (Ctrl-C, SIGTERM).
+    """Ingest files of the drop folder until you stop it (Ctrl-C, SIGTERM).
 
     Example: `meterlake watch`
 

@@ -33,7 +33,9 @@ _LISTED: Final = ("!id", "destination", "enabled", "error", "?entityType=of", "?
 
 def register(app: App) -> None:
     """Add the commands."""
-    integrations = App(name="integrations", help="What was handed over to other systems.")
+    integrations = App(
+        name="integrations", help="Integrations: the data that meterlake sends to other systems."
+    )
     integrations.command(list_integrations, name="list")
     integrations.command(delete)
     integrations.command(list_runs, name="runs")
@@ -44,7 +46,7 @@ def register(app: App) -> None:
 
 
 def list_integrations(*, options: Options = NO_OPTIONS) -> None:
-    """List the integrations: what each hands over, where to, and why it sends nothing.
+    """List the integrations: what each sends, its destination, and the reason if it sends nothing.
 
     Example: `meterlake integrations list`
     """
@@ -69,14 +71,14 @@ def delete(
 ) -> None:
     """Delete an integration, also one that has sent bills.
 
-    What was sent stays where it is, and its runs stay listed.
+    The other system keeps the bills, and the runs stay in the list.
 
     Example: `meterlake integrations delete ID`
 
     Args:
         id: The integration's id, as in `meterlake integrations list`.
-        mappings: Whether it stays written down what bills became there, for every integration of the
-            system. Without that, another integration sends these bills a second time.
+        mappings: Keep or delete the names of the bills in the other system, for every integration
+            of that system. If you delete them, another integration sends these bills a second time.
     """
     from meterlake.pipeline.integrations.life_cycle import MappingChoice, delete_integration
 
@@ -107,7 +109,7 @@ def list_runs(
         entity: Only runs of this entity: the id of a notification; or a bill's id, the first eight
             digits of it, or its invoice number.
         integration: Only runs of the configuration with this id.
-        limit: The most that are listed.
+        limit: The largest number that you want to see.
     """
     from meterlake.stores.state.integrations.runs import RunFilters
 
@@ -125,7 +127,7 @@ def list_runs(
 
 
 def show_run(id: str, /, *, options: Options = NO_OPTIONS) -> None:
-    """Show one run with all its tries: what was sent, and what was answered.
+    """Show one run with all its tries: each request and its answer.
 
     Example: `meterlake integrations show ID`
 
@@ -151,14 +153,14 @@ def deleted_bills(
 ) -> None:
     """List the deleted bills that other systems still have by a name, perhaps as open invoices.
 
-    Such bills were deleted before deletions were handed over, or the other system refused to take
-    them back. Whether it still counts what it has, only that system knows.
+    You deleted such bills before meterlake sent deletions, or the other system refused to take them
+    back. Only that system knows whether it still counts them.
 
     Example: `meterlake integrations deleted-bills`
 
     Args:
-        take_back: Have each of them taken back now, as if it were deleted now. `status` then says how
-            its run stands.
+        take_back: Ask the other system to take each of them back now, as if you deleted it now.
+            `status` then shows the state of the run.
     """
     from meterlake.pipeline.integrations import left_behind
 
@@ -196,10 +198,10 @@ def _why_not(bill: "BillLeftBehind") -> str | None:
 
 
 def deliver(*, options: Options = NO_OPTIONS) -> None:
-    """Hand over what is due now, as the worker does all the time.
+    """Send the runs that are due now, as the worker does all the time.
 
-    What happened in the organization makes its runs; then those of all organizations are sent. One
-    that fails is due again later.
+    Events of the organization make its runs; then the command sends those of all organizations. If
+    one fails, it is due again later.
 
     Example: `meterlake integrations deliver`
     """

@@ -49,12 +49,12 @@ def late(
     apply: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """List what came late for closed periods, and what was done about it.
+    """List late usage of closed periods, and the decision about each.
 
-    The first table has the late usage of bills: what brought it, by how much the bill differs, and
-    what was done by the organization's policy for late usage. Scheduled billing finds it and
-    applies the policy; --apply does that now. The second table has the closed periods that are
-    still to be aggregated or billed again.
+    The first table has the late usage of bills: its sources, the difference of the bill, and the
+    decision by your policy for late usage. Scheduled billing finds it and applies the policy; with
+    --apply you do that now. The second table has the closed periods that you have still to
+    aggregate or bill again.
 
     With --json, the lines of the first table have the `type` lateUsage.
 
@@ -65,7 +65,7 @@ def late(
     Args:
         month: Only bills whose last day is in this month, such as 2026-09, and its periods.
         account: Only these accounts, by code.
-        apply: Look for late usage now, and do what the policy says.
+        apply: Look for late usage now, and apply your policy.
     """
     from meterlake.model.period import Month
 

@@ -31,16 +31,17 @@ def load(
 ) -> None:
     """Load a CSV or JSONL file into a draft of a lookup table: all of its rows, or none.
 
-    What the draft held before is replaced. If there is no draft, a new one is made with the
-    columns of the published one. Configuration files make the table and its first revision.
+    The rows replace those of the draft. If you have no draft, the command makes one with the
+    columns of the published revision. You make the table and its first revision with configuration
+    files.
 
     Example: `meterlake lookup load regions regions.csv --publish`
 
     Args:
         code: The code of the table.
         file: Ends in .csv, .jsonl or .ndjson; the columns are the fields of the revision.
-        publish: Publish the draft then; calculations read it from now on.
-        revision: The name of the draft, if there are several.
+        publish: Publish the draft afterwards; calculations read it from now on.
+        revision: The name of the draft, if you have several.
     """
     from meterlake.pipeline.ingest.lookup_load import LookupLoad, load_lookup
 
@@ -54,13 +55,13 @@ def load(
 
 
 def publish(code: str, /, *, revision: Text = None, options: Options = NO_OPTIONS) -> None:
-    """Publish a draft of a lookup table; the revision published before is archived.
+    """Publish a draft of a lookup table, and archive the revision before it.
 
     Example: `meterlake lookup publish regions`
 
     Args:
         code: The code of the table.
-        revision: The name of the draft, if there are several.
+        revision: The name of the draft, if you have several.
     """
     from meterlake.pipeline.ingest.lookup_load import publish_lookup
 

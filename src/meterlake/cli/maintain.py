@@ -11,11 +11,11 @@ def register(app: App) -> None:
 
 
 def maintain(*, options: Options = NO_OPTIONS) -> None:
-    """Merge the lake's small files, and remove what nobody needs any more.
+    """Merge the lake's small files, and remove old snapshots, events and orphans.
 
     Snapshots that no bill and no running job pins expire after METERLAKE_SNAPSHOT_DAYS, and events
-    go after METERLAKE_EVENT_DAYS. Safe beside ingest and beside readers, at any time and as often as
-    you like.
+    go after METERLAKE_EVENT_DAYS. You may run it beside ingest and beside readers, at any time and
+    as often as you like.
 
     Example: `meterlake maintain`
     """

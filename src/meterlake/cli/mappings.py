@@ -12,7 +12,7 @@ from meterlake.cli.output import error_line
 
 def register(app: App) -> None:
     """Add the commands."""
-    mapping = App(name="mapping", help="How files that were not made for us become measurements.")
+    mapping = App(name="mapping", help="Mappings: read files of other programs as measurements.")
     mapping.command(check)
     app.command(mapping)
 
@@ -23,10 +23,10 @@ def check(
     *paths: Annotated[Path, Parameter(name="PATH")],
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Check a mapping against the meters, and against files that it is for; nothing is stored.
+    """Check a mapping against the meters and against your files, and store nothing.
 
-    Each rule needs a meter that exists, fields that the meter has, and a column for each of them.
-    Of the files it is told what would become of their rows. Problems end the command with 1.
+    Each rule needs an existing meter, fields that the meter has, and a column for each of them. If
+    you give files, you see the result of their rows. If it finds problems, the command ends with 1.
 
     Example: `meterlake mapping check flights.yaml flights.csv.gz`
 

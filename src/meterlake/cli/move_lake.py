@@ -29,17 +29,19 @@ def move_lake(
 ) -> None:
     """Move the lakes of the home to a bucket and PostgreSQL, or back, with their whole history.
 
-    Every file is read back, every row of the catalogs compared; then the settings of the home say
-    where the lakes are. What is killed goes on when it is run again. Start the home's processes
-    again after it.
+    The command reads every file back, and compares every row of the catalogs; then it writes the
+    new place into the settings of the home. If you kill it, run it again, and it goes on. Start the
+    home's processes again after it.
 
     Example: `meterlake move-lake --lake s3://usage/lakes --catalog postgresql://db.example/lakes`
 
     Args:
-        lake: Where their files go: an s3:// or a gs:// URL, or `home`; they stay when absent.
-        catalog: Where their catalogs go: a postgresql:// URL, or `sqlite`.
-        dry_run: Only say what would be moved.
-        remove_source: Remove the lakes where they were. Alone: those that the last move left.
+        lake: The new place of their files: an s3:// or a gs:// URL, or `home`; if you leave it out,
+            they stay.
+        catalog: The new place of their catalogs: a postgresql:// URL, or `sqlite`.
+        dry_run: Show what it would move, and move nothing.
+        remove_source: Remove the lakes at their former place. If you give it alone: those that the
+            last move left.
     """
     from meterlake.cli.garbage import resume_collection
     from meterlake.pipeline.home.move_lake import move_lakes, plan_move, remove_former

@@ -81,9 +81,10 @@ class Options(HomeOptions):
     """Options of commands that work on one organization.
 
     Attributes:
-        org: Code or id of the organization; not needed when the home has only one.
-        as_: Who of the organization gives the command: a person by e-mail address, id, or first and
-            last name, or a service user by id or name. Approvals, versions and backfills are theirs.
+        org: Code or id of the organization; you need it only if the home has several.
+        as_: Who you are in the organization: a person by e-mail address, id, or first and last
+            name, or a service user by id or name. Approvals, versions and backfills carry this
+            author.
     """
 
     org: Annotated[str | None, Parameter(show_default=False)] = None
@@ -151,8 +152,8 @@ class FanOutOptions(Options):
     """Options of commands whose work has parts that can be done at once.
 
     Attributes:
-        runner: What carries the parts: threads, processes, dask, or dask://host:port. What
-            METERLAKE_RUNNER says when absent.
+        runner: The runner of the parts: threads, processes, dask, or dask://host:port. If you leave
+            it out, METERLAKE_RUNNER decides.
     """
 
     runner: Annotated[str | None, Parameter(show_default=False)] = None
@@ -178,7 +179,7 @@ class OrganizationOptions(FanOutOptions):
     """Options of commands that work on one organization, or on all of them.
 
     Attributes:
-        all_orgs: Work on all organizations of the home; one that fails does not stop the others.
+        all_orgs: Work on all organizations of the home; if one fails, the others go on.
     """
 
     all_orgs: Annotated[bool, Parameter(name="--all-orgs", negative="", show_default=False)] = False

@@ -28,9 +28,10 @@ def publish(
 ) -> None:
     """Write one self-contained DuckDB file for analysts, in place of the last one.
 
-    Who has the old file open keeps reading it. Only months that have changed are made anew. Tables,
-    views and columns carry comments. Beside it: live.sql opens the live lake by the same names, and
-    sources.yml declares the tables to dbt. Also prints the line that attaches the live lake.
+    If you have the old file open, you keep reading it. The command makes only changed months anew.
+    Tables, views and columns carry comments. Beside the file you find live.sql, which opens the
+    live lake by the same names, and sources.yml, which declares the tables to dbt. The command also
+    prints the line with which you attach the live lake.
 
     Example: `meterlake publish --parquet`
 
@@ -77,14 +78,15 @@ def report(
 ) -> None:
     """Write the usage report: one HTML page that works offline.
 
-    Usage over time and the largest accounts per meter, quantities, rejected rows, what arrived, and
-    how fresh the meters are.
+    You see usage over time and the largest accounts per meter, quantities, rejected rows, arrived
+    files, and how fresh the meters are.
 
     Example: `meterlake report --month 2026-10 --out october.html`
 
     Args:
-        month: Only a month, such as 2026-10, or `current` or `last`; everything when absent.
-        out: The file; by default it is put beside the published file.
+        month: Only a month, such as 2026-10, or `current` or `last`; if you leave it out,
+            everything.
+        out: The file; by default you find it beside the published file.
     """
     from meterlake.pipeline.config.months import month_named
     from meterlake.pipeline.publish.report import report as write

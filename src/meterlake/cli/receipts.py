@@ -17,7 +17,9 @@ _PAGE: Final = 50
 
 def register(app: App) -> None:
     """Add the commands."""
-    receipts = App(name="receipts", help="What became of files, jobs and single measurements.")
+    receipts = App(
+        name="receipts", help="Receipts: the outcome of files, jobs and single measurements."
+    )
     receipts.command(list_, name="list")
     receipts.command(show)
     receipts.command(uid)
@@ -39,10 +41,10 @@ def list_(
 
     Args:
         name: The name of the file.
-        status: `failed` are those that could not be read at all.
-        since: Received at this instant or later, ISO 8601.
-        until: Received before this instant.
-        limit: How many at most.
+        status: `failed` are the unreadable ones.
+        since: Only those that came at this instant or later, ISO 8601.
+        until: Only those that came before this instant.
+        limit: The largest number that you want to see.
     """
     from meterlake.pipeline.rejected.receipts import check_source, list_receipts
     from meterlake.stores.lake.receipts import ReceiptFilters
@@ -75,7 +77,7 @@ def show(source: str, /, *, options: Options = NO_OPTIONS) -> None:
 def uid(
     *uids: Annotated[str, Parameter(name="UID", required=True)], options: Options = NO_OPTIONS
 ) -> None:
-    """Show where measurements were first seen, and whether later rows contradicted them.
+    """Show the source that first brought a measurement, and the later rows that contradict it.
 
     Example: `meterlake receipts uid 9f0c4b1e`
 

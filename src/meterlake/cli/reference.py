@@ -15,27 +15,30 @@ _HEAD: Final = """<!-- Made by `python -m meterlake.cli.reference docs/cli.md`; 
 
 # The command line
 
-Every command takes `--home` (or `METERLAKE_HOME`) and `--json`; without `--json` results are tables.
+This page is for you if you use meterlake on the command line: it lists every command with its options and an example.
+
+You can give every command `--home` (or `METERLAKE_HOME`) and `--json`; without `--json` you get tables.
 A table is as wide as your terminal, or as `COLUMNS` says; in a pipe it is as wide as it needs.
-Ids, codes and numbers are never broken. If the terminal is narrow, a table leaves out what matters least; `--wide` shows every column.
-A command that is suggested names `--home` and `--org` where it needs them.
-`--as` (or `METERLAKE_USER`) names who gives a command: a person by e-mail address, id, or first and last name, or a service user by id or name.
-What they do has the author that it would have over the API. It is no sign-in: whoever may read the home may name anybody.
-Without it the author is `cli`, whoever is logged in on the machine.
+A table never breaks ids, codes and numbers.
+If your terminal is narrow, a table leaves out the least important columns; with `--wide` you see every column.
+If a command suggests another one, it names `--home` and `--org` where you need them.
+With `--as` (or `METERLAKE_USER`) you say who you are: a person by e-mail address, id, or first and last name, or a service user by id or name.
+Your work then has the same author as over the API. It is no sign-in: if you can read the home, you can name any person.
+Without it the author is `cli`, whichever user of the machine you are.
 You name a bill by its id or the first eight digits of it, by its invoice number, or by the code of its account and the month of its last day:
-`meterlake bill show acme 2026-10`. `meterlake bill list` shows the bills that there are.
-Errors are one line on stderr, broken between words on a terminal, and with `--json` one object `{"error": {"code", "message"}}`.
+`meterlake bill show acme 2026-10`. With `meterlake bill list` you see the existing bills.
+You get an error as one line on stderr, broken between words on a terminal, and with `--json` as one object `{"error": {"code", "message"}}`.
 
 | exit code | meaning |
 |---|---|
-| 0 | done; rows may have been rejected, the report says which |
+| 0 | done; if it rejected rows, you see them in the report |
 | 1 | an error, or a part of the work failed |
 | 2 | the command line is wrong |
-| 130 | stopped by Ctrl-C |
-| 143 | stopped by SIGTERM; the same command goes on where it stopped, or begins anew |
+| 130 | you stopped it with Ctrl-C |
+| 143 | you stopped it with SIGTERM; if you run the same command again, it goes on where it stopped, or begins anew |
 
-`meterlake --install-completion` lets the shell complete commands and options.
-If a meter, an account, a source or a schedule does not exist, the error names the nearest one that does: `no Meter 'egres'; did you mean 'egress'?`.
+With `meterlake --install-completion` your shell completes commands and options.
+If you name a meter, an account, a source or a schedule that does not exist, the error names the nearest one that does: `no Meter 'egres'; did you mean 'egress'?`.
 
 """
 

@@ -30,13 +30,13 @@ class Which:
     """Which rejected rows are meant.
 
     Attributes:
-        source: The name of the file, or the beginning of the source's identity.
-        delivery: The id of the delivery or of the upload job.
-        reason: Why they were rejected, such as UndefinedMeter.
-        meter: The meter's code as it stands in the row.
-        uid: The row's uid.
-        since: Received at this instant or later, ISO 8601.
-        until: Received before this instant.
+        source: Only rows of this source: the name of its file, or the beginning of its identity.
+        delivery: Only rows of this delivery: its id, or that of the upload job.
+        reason: Only rows with this reason, such as UndefinedMeter.
+        meter: Only rows of this meter: its code as you see it in the row.
+        uid: Only the rows with this uid.
+        since: Only those that came at this instant or later, ISO 8601.
+        until: Only those that came before this instant.
     """
 
     source: Text = None
@@ -68,9 +68,7 @@ StatusName = Literal["open", "dismissed", "withdrawn", "requeued", "all"]
 
 def register(app: App) -> None:
     """Add the commands."""
-    rejected = App(
-        name="rejected", help="Rows that were not accepted: find, mend, give in again or dismiss."
-    )
+    rejected = App(name="rejected", help="Rejected rows: find, edit, requeue or dismiss them.")
     rejected.command(list_, name="list")
     rejected.command(show)
     rejected.command(export)
@@ -107,15 +105,15 @@ def list_(
 ) -> None:
     """Show rejected rows, in the order of their sources and rows.
 
-    Each row has an id, such as 3f61a9b20c44:17, that the other commands understand.
+    Each row has an id, such as 3f61a9b20c44:17, which you give to the other commands.
 
     Example: `meterlake rejected list --reason UndefinedMeter`
 
     Args:
         status: `requeued` are those that came in since by `rejected requeue`, `withdrawn` those of
-            a file that a backfill withdrew, `dismissed` those that somebody gave up.
-        limit: How many rows at most.
-        after: Go on behind the row with this id.
+            a file that a backfill withdrew, `dismissed` those that you gave up.
+        limit: The largest number of rows that you want to see.
+        after: Begin after the row with this id.
     """
     from meterlake.pipeline.ingest.rejected_rows import (
         check_named,
@@ -140,7 +138,7 @@ def list_(
 
 
 def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
-    """Show one rejected row: its text, what was wrong, where it came from, what became of it.
+    """Show one rejected row: its text, its error, its origin, and the outcome of each try.
 
     Example: `meterlake rejected show 3f61a9b20c44:17`
 
@@ -179,16 +177,16 @@ def export(
     status: StatusName = "open",
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Write rejected rows to a file that can be edited and given to `rejected requeue --from`.
+    """Write rejected rows to a file that you edit and give to `rejected requeue --from`.
 
-    NDJSON or CSV, by the name's end. `measurement`, or the columns of the measurement, is what
-    may be edited; lines that are deleted stay rejected.
+    It is NDJSON or CSV, by the end of its name. You may edit `measurement`, or the columns of the
+    measurement. If you delete a line, its row stays rejected.
 
     Example: `meterlake rejected export mend.csv --reason InvalidNumber`
 
     Args:
-        file: The file, ending in .ndjson, .jsonl or .csv; it is replaced if it exists.
-        status: Withdrawn and dismissed rows are given in again only from such a file, or by id.
+        file: The file, ending in .ndjson, .jsonl or .csv; the command replaces an existing one.
+        status: You can requeue withdrawn and dismissed rows only from such a file, or by id.
     """
     from meterlake.pipeline.ingest.rejected_rows import check_named, every_rejected
     from meterlake.pipeline.rejected.rejected_files import write_rejected
@@ -209,13 +207,14 @@ def requeue(
     which: Which = NO_FILTERS,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Give rejected rows in again: as they are, or as a file has them that somebody edited.
+    """Ingest rejected rows again: as they are, or as you edited them in a file.
 
-    Without ids, a file or a filter it is all open rows. Rows that are withdrawn or dismissed come
-    in only if you name them: by id, or in the file.
+    Without ids, a file or a filter you requeue all open rows. Withdrawn and dismissed rows come in
+    only if you name them: by id, or in the file.
 
-    Repeating it is safe: a row that came in is never given in again, nor counted twice when its
-    file is delivered again. A row that is rejected again stays where it was, with its new text.
+    You can repeat it safely: a row that came in never comes in again, nor counts twice if you
+    deliver its file again. A row that meterlake rejects again stays where it was, with its new
+    text.
 
     Example: `meterlake rejected requeue --reason UndefinedMeter`
 
@@ -279,16 +278,16 @@ def _explain_nothing(stores: "Stores", org_id: str, which: Which) -> list[str]:
 def dismiss(
     *ids: Ids, because: Because = None, which: Which = NO_FILTERS, options: Options = NO_OPTIONS
 ) -> None:
-    """Give open rejected rows up: nobody waits for them any more.
+    """Give open rejected rows up: they wait for no repair any more.
 
-    `status`, `bill review` and the report no longer count them. Who did it, when and why stays
-    with the row: `rejected show` has it. `rejected reopen` takes it back.
+    `status`, `bill review` and the report no longer count them. The row keeps your name, the
+    instant and the reason: see `rejected show`. With `rejected reopen` you take it back.
 
     Example: `meterlake rejected dismiss --source trial.csv --because "a file of a trial"`
 
     Args:
-        ids: The ids of rows, as `rejected list` shows them; or a filter says which.
-        because: Why. It is required, and stays with the rows.
+        ids: The ids of rows, as `rejected list` shows them; or you give a filter.
+        because: Your reason. You must give it, and the rows keep it.
     """
     from meterlake.model.errors import Required
     from meterlake.pipeline.rejected.dismiss import dismiss
@@ -304,12 +303,12 @@ def dismiss(
 
 
 def reopen(*ids: Ids, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) -> None:
-    """Take dismissed rows up again: they wait to be mended as before.
+    """Take dismissed rows up again: they wait for a repair as before.
 
     Example: `meterlake rejected reopen --source trial.csv`
 
     Args:
-        ids: The ids of rows; or a filter says which.
+        ids: The ids of rows; or you give a filter.
     """
     from meterlake.pipeline.rejected.dismiss import reopen
 

@@ -40,10 +40,10 @@ class ServedParts:
 
     Attributes:
         no_flows: Leave out Prefect: its server, its schedules, and the runs of jobs.
-        api_only: Answer requests and do nothing else; `meterlake worker` does what waits.
-        without: Leave these out of what it does by itself; it prints their names when it starts.
-        prefect_port: The port of Prefect on 127.0.0.1. The default moves, and says so, if it is
-            taken.
+        api_only: Answer requests and do nothing else; `meterlake worker` does the other work.
+        without: Leave this work out; you see the names when you start it.
+        prefect_port: The port of Prefect on 127.0.0.1. If another program has the default,
+            meterlake takes another port, and says so.
     """
 
     no_flows: Annotated[bool, Parameter(negative="")] = False
@@ -70,16 +70,16 @@ def serve(
     parts: ServedParts = _ALL_PARTS,
     options: HomeOptions = NO_HOME_OPTIONS,
 ) -> int:
-    """Serve the API, work the drop folders, and run a Prefect server, until stopped.
+    """Serve the API, work the drop folders, and run a Prefect server, until you stop it.
 
-    Ctrl-C and SIGTERM stop everything; what was begun is finished first.
+    With Ctrl-C or SIGTERM you stop everything; it first finishes the work that it has begun.
 
     Example: `meterlake serve --home ./meterlake-home`
 
     Args:
-        host: The address to listen on; other machines reach only what is not 127.0.0.1.
+        host: The address to listen on; other machines do not reach 127.0.0.1.
         port: The port of the API.
-        workers: How many processes answer requests.
+        workers: The number of processes that answer requests.
     """
     from meterlake.stores.prefect_access import announce
 

@@ -10,16 +10,16 @@ from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
 def register(app: App) -> None:
     """Add the command."""
     app.command(init)
-    keys = App(name="keys", help="The keys that access tokens are signed with.")
+    keys = App(name="keys", help="The keys that sign access tokens.")
     keys.command(rotate)
     app.command(keys)
 
 
 def init(*, name: str, options: HomeOptions = NO_HOME_OPTIONS) -> None:
-    """Create an organization with its lake, and the home around it if there is none yet.
+    """Create an organization with its lake, and the home around it if you have none yet.
 
-    It gets a service user with the Administrator policy and an access key. The secret is shown
-    now and never again; only its hash is stored.
+    It gets a service user with the Administrator policy and an access key. You see the secret now
+    and never again; meterlake stores only its hash.
 
     Example: `meterlake init --name "Halvorsen Cloud"`
 
@@ -48,7 +48,7 @@ def rotate(
     withdraw: Annotated[bool, Parameter(negative="")] = False,
     options: HomeOptions = NO_HOME_OPTIONS,
 ) -> None:
-    """Sign tokens with a new key from now on; those of the old one stay good until they expire.
+    """Sign tokens with a new key from now on; tokens of the old one stay valid until they expire.
 
     Example: `meterlake keys rotate`
 

@@ -13,10 +13,10 @@ def register(app: App) -> None:
 def shard_lake(*, shards: Integer, options: Options = NO_OPTIONS) -> None:
     """Divide the uids of an organization's lake into shards: an index, a lock and a worker each.
 
-    New measurements are then compared with the history in all shards side by side, and before the
-    lake's lock is taken. For lakes of hundreds of millions of measurements; small ones gain nothing.
-    Nothing that is stored changes. Safe beside ingest and readers; what is killed goes on when it is
-    run again.
+    meterlake then compares new measurements with the history in all shards side by side, before it
+    takes the lake's lock. It is for lakes of hundreds of millions of measurements; small ones gain
+    nothing. Stored data does not change. You may run it beside ingest and readers. If you kill it,
+    run it again, and it goes on.
 
     Example: `meterlake shard-lake --shards 8`
 

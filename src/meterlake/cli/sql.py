@@ -65,7 +65,7 @@ def sql(
 ) -> None:
     """Run one read-only query on the live lake, or one after the other.
 
-    There are the tables and views of the published file, under the same names: one for every meter,
+    You have the tables and views of the published file, under the same names: one for every meter,
     named by its code, quantities, rejected rows, sources and all configuration.
 
     Example: `meterlake sql "SELECT account, count(*) FROM llm_tokens GROUP BY ALL ORDER BY 2 DESC"`

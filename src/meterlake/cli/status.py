@@ -20,7 +20,7 @@ def register(app: App) -> None:
 
 
 def status(*, options: Options = NO_OPTIONS) -> None:
-    """Show what is in the lake, how fresh it is, and what was done last.
+    """Show the contents of the lake, how fresh they are, and the last work.
 
     Example: `meterlake status`
     """

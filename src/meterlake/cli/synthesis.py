@@ -35,13 +35,13 @@ def generate(  # noqa: PLR0913 - a command has as many options as it has
     Example: `meterlake generate --rows 1000000 --seed 7 --out usage.csv.gz`
 
     Args:
-        rows: How many.
+        rows: The number of rows.
         out: The file; .gz or .zst at its end compresses it.
         seed: Another seed gives other measurements.
-        format: By the name of the file when absent.
-        accounts: How many accounts use it, the first one most.
+        format: The format; if you leave it out, the name of the file decides.
+        accounts: The number of accounts that use it, the first one most.
         first_day: The first day, in UTC.
-        days: How many days they spread over.
+        days: The number of days of the measurements.
         bad: The share of rows that ingest must reject, such as 0.01.
         repeats: The share of rows that repeat an earlier one, uid and all.
     """

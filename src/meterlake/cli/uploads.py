@@ -20,8 +20,8 @@ def register(app: App) -> None:
 def ingest(*, options: Options = NO_OPTIONS) -> int:
     """Ingest the uploaded files that wait now, also those of lookup tables.
 
-    `meterlake serve` does so all the time. Several processes share the work: a file is taken by
-    one of them. One that cannot be read is reported after all the others.
+    `meterlake serve` does so all the time. If you run several processes, they share the work: one
+    of them takes a file. The command reports an unreadable file after all the others.
 
     Example: `meterlake uploads ingest`
     """

@@ -31,7 +31,7 @@ Day = Annotated[str | None, Parameter(show_default=False)]
 def register(app: App) -> None:
     """Add the commands."""
     app.command(aggregate)
-    explain = App(name="explain", help="Where a number comes from.")
+    explain = App(name="explain", help="Explain a number by the data that it comes from.")
     explain.command(quantity)
     app.command(explain)
 
@@ -45,12 +45,13 @@ def aggregate(
     to: Day = None,
     options: OrganizationOptions = NO_ORGANIZATION_OPTIONS,
 ) -> int:
-    """Fold the measurements of a period into quantities, and keep them in the lake.
+    """Aggregate the measurements of a period to quantities, and keep them in the lake.
 
-    Per account, aggregation and segment, in the organization's time zone. An account with an epoch
-    or a plan of its own has the periods of its own that begin in the organization's period. Doing
-    it again keeps nothing new unless measurements, plans or aggregations changed. The table sums
-    up; --json gives every quantity, and so does meterlake sql "FROM quantity_current".
+    You get a quantity per account, aggregation and segment, in the organization's time zone. An
+    account with an epoch or a plan of its own has the periods of its own that begin in the
+    organization's period. If you run it again, it keeps nothing new unless measurements, plans or
+    aggregations changed. The table sums up; with --json you get every quantity, and also with
+    meterlake sql "FROM quantity_current".
 
     Example: `meterlake aggregate 2026-10`
 
@@ -137,9 +138,9 @@ class Only:
     """Options that choose among quantities of one name.
 
     Attributes:
-        frequency: Where a day and a week begin alike.
-        segment: `field=value`; can be given several times.
-        limit: How many measurements at most.
+        frequency: You need it if a day and a week begin alike.
+        segment: `field=value`; you can give it several times.
+        limit: The largest number of measurements that you want to see.
     """
 
     frequency: Annotated[Frequency | None, Parameter(show_default=False)] = None
@@ -161,7 +162,7 @@ def quantity(
 ) -> None:
     """Show a quantity, the SQL that gave it, and the measurements behind it with file and row.
 
-    Of a compound aggregation: its calculation, and the quantities that it was calculated from.
+    For a compound aggregation you see its calculation, and the quantities in it.
 
     Example: `meterlake explain quantity acme tokens 2026-10`
 

@@ -16,7 +16,7 @@ _WAITING: Final = frozenset({"WAITING", "STARTED"})
 
 def register(app: App) -> None:
     """Add the commands."""
-    webhooks = App(name="webhooks", help="Webhooks: try one, and send once more what it missed.")
+    webhooks = App(name="webhooks", help="Webhooks: test one, and send missed runs once more.")
     webhooks.command(ping)
     webhooks.command(replay)
     app.command(webhooks)
@@ -29,9 +29,9 @@ def ping(
     wait: Annotated[float, Parameter(show_default=True)] = 20,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Have the worker send a signed test to a webhook, and show what it answered.
+    """Let the worker send a signed test to a webhook, and show the answer.
 
-    The exit code is 1 if it did not take it.
+    The exit code is 1 if the webhook did not take it.
 
     Example: `meterlake webhooks ping chat`
 
@@ -63,7 +63,7 @@ def replay(
     run: Annotated[str | None, Parameter(show_default=False)] = None,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Send runs once more: one, or all to a webhook that were made since a time.
+    """Send runs once more: one, or all runs of a webhook since an instant.
 
     Each is a new run with an id of its own, so that receivers take it.
 
@@ -71,8 +71,9 @@ def replay(
 
     Args:
         webhook: Its code, its name or its id.
-        since: Runs that were made then or later.
-        status: Only runs that ended so: ERROR, TIMEOUT_LIMIT_EXCEEDED, DISABLED, COMPLETE.
+        since: Runs of this instant or later.
+        status: Only runs that ended with this status: ERROR, TIMEOUT_LIMIT_EXCEEDED, DISABLED,
+            COMPLETE.
         run: Instead: the id of one run.
     """
     from meterlake.model.errors import Invalid, Required

@@ -34,17 +34,17 @@ def worker(
     no_flows: Annotated[bool, Parameter(negative="")] = False,
     options: HomeOptions = NO_HOME_OPTIONS,
 ) -> None:
-    """Do what waits, for all organizations, without an API, until stopped.
+    """Do all waiting work, for all organizations, without an API, until you stop it.
 
-    Any number may run, on one machine or on several. Ctrl-C and SIGTERM stop it: what was begun is
-    finished, or given back for the next worker.
+    You may run any number, on one machine or on several. If you stop it with Ctrl-C or SIGTERM, it
+    finishes the work that it has begun, or gives it back for the next worker.
 
     Example: `meterlake worker --port 8001`
 
     Args:
-        host: The address on which it says how it is.
-        port: The port of /healthz, /readyz and /metrics; none when absent.
-        grace: Seconds that what was begun may take when it is stopped; then it is given back.
+        host: The address on which it answers about its health.
+        port: The port of /healthz, /readyz and /metrics; if you leave it out, none.
+        grace: Seconds that work in progress may take when you stop it; then it gives the work back.
         no_flows: Run jobs here, also if METERLAKE_PREFECT_URL names a Prefect server.
     """
     log_to_stderr()
@@ -71,7 +71,7 @@ def health(
     Example: `meterlake health --url http://127.0.0.1:8001`
 
     Args:
-        url: Where it answers, without a path.
+        url: Its address, without a path.
         timeout: Seconds after which no answer is a bad answer.
         json: Print one JSON object per line instead of a table.
     """

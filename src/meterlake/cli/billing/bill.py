@@ -86,7 +86,7 @@ class BillChoice:
     Attributes:
         month: Such as 2026-10.
         date: A bill date, the day after the last one of the periods, such as 2026-11-01.
-        frequency: Only bills of plans that are billed so often.
+        frequency: Only bills of plans with this frequency.
         account: Only these accounts, by code.
         recalculate: Make these bills again, and no others: each by its id or the first eight digits
             of it, by its invoice number, or by the code of its account and the month.
@@ -111,24 +111,25 @@ def bill(
 ) -> int:
     """Make bills, and report usage that no bill charges for.
 
-    With a month, these are the bills whose last day is in it: a plan whose bills are of the 15th
-    is billed until the 15th, one of quarters in the last month of a quarter. A month that has not
-    begun is refused. With a date, the bills of that date, also of one to come. With a frequency alone, the bills that end the periods which are open today.
+    With a month, you make the bills whose last day is in it: for bills of the 15th those until the
+    15th, for quarters those that end with the month. The command refuses a month that has not
+    begun. With a date, you make the bills of that date, also of one to come. With a frequency
+    alone, you make the bills that end the periods which are open today.
 
-    Doing it again changes nothing. A PENDING bill that comes out differently is at its next version;
-    an approved or a locked one is left as it is, and listed with what it would be and what differs.
-    With --json every line has a `type`: bill, unpriced, failure, noBill; and with --month and
-    --approve, open.
+    If you run it again, nothing changes. If a PENDING bill has another result, it gets its next
+    version. An approved or a locked bill stays as it is, and you see its new result and the
+    differences. With --json every line has a `type`: bill, unpriced, failure, noBill; and with
+    --month and --approve, open.
 
-    With --approve nothing is calculated: the bills of the month or the date are approved that this
-    command has shown as they are. One that was changed since, or never shown, waits.
+    With --approve you calculate nothing: you approve the bills of the month or the date that this
+    command has shown to you as they are. A bill that changed since, or that it never showed, waits.
 
     Example: `meterlake bill --month 2026-10`
 
     Example: `meterlake bill --month 2026-10 --approve`
 
     Args:
-        approve: Approve the bills that were shown, and calculate none.
+        approve: Approve the bills that you have seen, and calculate none.
         change_approved: Change approved bills, too; they are PENDING again. Locked ones never change.
     """
     from meterlake.cli.option_names import as_options

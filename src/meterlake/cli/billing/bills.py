@@ -76,16 +76,16 @@ def list_bills(
 ) -> None:
     """List bills, those with the latest date first.
 
-    Other commands take a bill by its id or the first eight digits of it, by its invoice number, or
-    by the code of its account and the month of its last day.
+    In other commands you name a bill by its id or the first eight digits of it, by its invoice
+    number, or by the code of its account and the month of its last day.
 
     Example: `meterlake bill list --month 2026-10`
 
     Args:
         month: Only bills whose last day is in this month, such as 2026-10; or `last` or `current`.
         account: Only bills of these accounts, by code.
-        status: Only bills that wait for approval, or that are approved.
-        limit: How many at most.
+        status: Only bills that wait for your approval, or only approved ones.
+        limit: The largest number that you want to see.
     """
     from meterlake.pipeline.billing.bills import list_bills_by_date
     from meterlake.pipeline.billing.jobs import account_ids_of
@@ -111,8 +111,9 @@ def show(bill: BillName, month: BillMonth = None, /, *, options: Options = NO_OP
     Example: `meterlake bill show acme 2026-10`
 
     Args:
-        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
-        month: With the code of an account: the month of the bill's last day, such as 2026-10.
+        bill: The bill: its id or the first eight digits of it, its invoice number, or its account's
+            code.
+        month: If you name the bill by an account: the month of its last day, such as 2026-10.
     """
     with options.open() as (stores, organization):
         id_ = bill_named(stores, organization.id, bill, month)

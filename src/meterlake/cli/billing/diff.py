@@ -47,25 +47,26 @@ def diff(  # noqa: PLR0913 - a command has as many options as it has
     lines: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Say why two contents of a bill differ, cause by cause.
+    """Show why two contents of a bill differ, cause by cause.
 
-    The causes are applied to the former content one after the other: late usage by source, changed
-    entities, rates, corrections, other bills, credits spent elsewhere, and lines of people. So
-    their parts add up to the whole exactly. "if undone" is what goes if this cause alone is undone:
-    it is another amount if later causes build on it.
+    The command applies the causes to the former content one after the other: late usage by source,
+    changed entities, rates, corrections, other bills, credits spent elsewhere, and lines of people.
+    So their parts add up to the whole exactly. "if undone" is the amount that goes if you undo this
+    cause alone: it is another amount if later causes build on it.
 
-    Without versions, the last two contents are compared; or, if the bill had only one, that one with
-    what the bill would be now. Nothing is stored. A difference without a known cause ends the
-    command with 1.
+    Without versions, you compare the last two contents; or, if the bill had only one, that one with
+    the present result. The command stores nothing. If a difference has no known cause, it ends with
+    1.
 
     Example: `meterlake bill diff acme 2026-10 --against now`
 
     Args:
-        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
-        month: With the code of an account: the month of the bill's last day, such as 2026-10.
+        bill: The bill: its id or the first eight digits of it, its invoice number, or its account's
+            code.
+        month: If you name the bill by an account: the month of its last day, such as 2026-10.
         from_: The version of the former content.
         to: The version of the later content.
-        against: Compare with what the bill would be now.
+        against: Compare with the present result of the bill.
         lines: Show what each cause does to each line.
     """
     from meterlake.pipeline.access.named_people import names_of_authors
@@ -88,16 +89,17 @@ def diff(  # noqa: PLR0913 - a command has as many options as it has
 
 
 def versions(bill: BillName, month: BillMonth = None, /, *, options: Options = NO_OPTIONS) -> None:
-    """List what a bill said since it was made: each content with its total, and who made it.
+    """List the contents that a bill has had: each with its total and its author.
 
-    An approval or a lock is a version with the content of the one before it, and is not listed.
+    An approval or a lock is a version with the content of the one before it, so the list leaves it
+    out.
 
     Example: `meterlake bill versions 5d9d4a3e`
 
     Args:
-        bill: Its id or the first eight digits of it, its invoice number, or its account's code; of a
-            bill that was deleted, its whole id.
-        month: With the code of an account: the month of the bill's last day, such as 2026-10.
+        bill: The bill: its id or the first eight digits of it, its invoice number, or its account's
+            code; for a deleted bill, its whole id.
+        month: If you name the bill by an account: the month of its last day, such as 2026-10.
     """
     from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.pipeline.billing.differences.ends import list_bill_versions

@@ -29,8 +29,9 @@ class DocumentChoice:
     """How a document is made.
 
     Attributes:
-        format: How it is written; else as the ending of --to says, else as a PDF.
-        to: The file to write, ending in .pdf, .html or .json; without it, the document is printed.
+        format: The format; if you leave it out, the ending of --to decides, else PDF.
+        to: The file to write, ending in .pdf, .html or .json; without it, the command prints the
+            document.
         template: A template of your own, or a folder with bill.html and bill.typ.
         fonts: A folder with fonts, beside those of packages.
         usage: How finely the appendix shows usage; auto: none in long bills.
@@ -55,16 +56,17 @@ def document(
     choice: DocumentChoice = _NO_CHOICE,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Write a bill as people get it: a PDF, a page, or as JSON what templates are given.
+    """Write a bill for its receiver: a PDF, a page, or the data of templates as JSON.
 
-    The same bill gives the same bytes. A bill whose numbers do not add up is refused. One that is
-    not approved is a draft and says so.
+    The same bill gives the same bytes. The command refuses a bill whose numbers do not add up. If
+    you have not approved the bill, the document is a draft and says so.
 
     Example: `meterlake bill document acme 2026-10 --to bill.pdf`
 
     Args:
-        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
-        month: With the code of an account: the month of the bill's last day, such as 2026-10.
+        bill: The bill: its id or the first eight digits of it, its invoice number, or its account's
+            code.
+        month: If you name the bill by an account: the month of its last day, such as 2026-10.
     """
     from meterlake.model.bill_document import AppendixDetail, DocumentFormat
     from meterlake.pipeline.documents.bill import make_document, options_of
@@ -90,14 +92,14 @@ def document(
 
 
 def template(folder: Path, /, *, options: Options = NO_OPTIONS) -> int:
-    """Write meterlake's own templates into a folder, to be changed there.
+    """Write meterlake's own templates into a folder, where you change them.
 
     Then `meterlake bill document BILL --template FOLDER` uses them.
 
     Example: `meterlake bill template ./templates`
 
     Args:
-        folder: The folder; it is made if there is none. A file that is there stays as it is.
+        folder: The folder; the command makes it if you have none. An existing file stays as it is.
     """
     from meterlake.pipeline.documents.render import own_templates
     from meterlake.stores.files.durable import disk

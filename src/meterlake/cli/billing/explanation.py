@@ -42,9 +42,10 @@ class Depth:
     """How much of a bill is explained.
 
     Attributes:
-        rows: How many measurements of each quantity, at most 1000; 20 where a line is explained.
+        rows: The number of measurements that you want to see of each quantity, at most 1000; 20 if
+            you explain a line.
         all_: All measurements of the line, after its tree; as JSON lines with --json.
-        version: A version of the bill that is not its newest one.
+        version: A version of the bill, if you do not want the newest one.
         html: Write a page to this file instead.
     """
 
@@ -66,23 +67,24 @@ def explain(
     depth: Depth = _DEPTH,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Show what the total of a bill follows from, number by number.
+    """Show how the total of a bill comes about, number by number.
 
-    From the total down to lines, bands, units and quantities, and of a line to the SQL of its
-    quantity, its snapshot, and the measurements with file and row. Each number says how it follows
-    from those below it. The bill is calculated again from what it pins, so that later usage and
-    later prices change nothing; if something else comes out than what is stored, it is named and
-    the command ends with 1. Nothing is stored.
+    You see the way from the total down to lines, bands, units and quantities, and for a line to the
+    SQL of its quantity, its snapshot, and the measurements with file and row. Each number says how
+    it follows from those below it. The command calculates the bill again from its pinned inputs, so
+    that later usage and later prices change nothing. If the result differs from the stored bill, it
+    names the difference and ends with 1. It stores nothing.
 
     Example: `meterlake bill explain acme 2026-10`
 
     Example: `meterlake bill explain 2054cfc5 1 --rows 100`
 
     Args:
-        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
-        line: The number of a line on the bill, its id, or its description; behind the code of an
+        bill: The bill: its id or the first eight digits of it, its invoice number, or its account's
+            code.
+        line: The number of a line on the bill, its id, or its description; after the code of an
             account, the month of the bill's last day.
-        line_of_month: Behind a month: the line.
+        line_of_month: After a month: the line.
     """
     words = [each for each in (bill, line, line_of_month) if each is not None]
     differences = _explain(words, depth, options).differences

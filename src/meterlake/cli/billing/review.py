@@ -26,14 +26,13 @@ def review(
     month: Annotated[str, Parameter(name="--month")],
     options: Options = NO_OPTIONS,
 ) -> int:
-    """List what is open before the bills of a month are approved, one line each.
+    """List the open points before you approve the bills of a month, one line each.
 
-    These are: files that are expected and have not come, rejected rows of the month, usage that
-    came after its bill, usage without a price, accounts that cannot be billed, bills that are
-    missing, and totals that are far from the median of earlier ones. The organization's
-    configuration says which of them count. The month is billed once more, and nothing is stored.
-
-    It ends with 1 if anything is open.
+    These are: expected files that have not come, rejected rows of the month, usage that came after
+    its bill, usage without a price, accounts that failed, missing bills, and totals that are far
+    from the median of earlier ones. You choose in the organization's configuration which of them
+    count. The command bills the month once more, and stores nothing. It ends with 1 if anything is
+    open.
 
     Example: `meterlake bill review --month 2026-10`
 

@@ -27,16 +27,18 @@ def statement(
 ) -> int:
     """Print the statement of a bill: its lines, and the usage behind each by time and dimensions.
 
-    It is made unless the bill has it as it is now. The statement definition of the account, else
-    that of the organization, says how it is made up.
+    The command makes it unless the bill has a current one. With the statement definition of the
+    account, else that of the organization, you choose its contents.
 
     Example: `meterlake bill statement acme 2026-10 --format csv`
 
     Args:
-        bill: Its id or the first eight digits of it, its invoice number, or its account's code.
-        month: With the code of an account: the month of the bill's last day, such as 2026-10.
-        format: How it is written; else as the ending of --to says, else as JSON.
-        to: The file to write, ending in .json or .csv; without it, the statement is printed.
+        bill: The bill: its id or the first eight digits of it, its invoice number, or its account's
+            code.
+        month: If you name the bill by an account: the month of its last day, such as 2026-10.
+        format: The format; if you leave it out, the ending of --to decides, else JSON.
+        to: The file to write, ending in .json or .csv; without it, you see the statement on the
+            screen.
     """
     from meterlake.model.bill_statements import StatementFormat, StatementOrder
     from meterlake.pipeline.statements.files import read_file

@@ -28,14 +28,14 @@ def verify(
     former: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Calculate bills again from what they were made from, and compare every byte.
+    """Calculate bills again from their pinned inputs, and compare every byte.
 
-    The configuration, the ledger, locked bills and measurements are read as they were. A line that
-    somebody changed, a file that is gone, a rate or a posting that is another one is named with
-    what is stored and what comes out; it ends the command with 1. Nothing is stored.
+    The command reads the configuration, the ledger, locked bills and measurements as they were. It
+    names a changed line, a missing file, another rate or another posting, with the stored value and
+    the new result. If it finds a difference, it ends with 1. It stores nothing.
 
-    Bills that other code made are compared by their values. Bills that a version without these pins
-    made cannot be verified until they are made again; they are counted.
+    It compares bills of other code by their values. It counts bills of a version without these
+    pins, which you cannot verify until you make them again.
 
     Example: `meterlake bill verify --month 2026-10`
 
@@ -44,8 +44,8 @@ def verify(
             by the code of its account and the month.
         month: The bills whose last day is in this month, such as 2026-10.
         all_: All bills.
-        former: Also what they said before, at former versions, and what deleted bills of the month
-            said, where the snapshot of the lake that they were made from is still there.
+        former: Also their former contents, and those of deleted bills of the month, if the lake
+            still has the snapshot that they came from.
     """
     from meterlake.pipeline.billing.named_bills import find_bills
     from meterlake.pipeline.billing.verify import verify_bills

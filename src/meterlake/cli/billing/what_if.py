@@ -36,9 +36,9 @@ class WhatIfInput:
     Attributes:
         with_: Files, and folders of files, of configuration.
         months: A month such as 2026-10, or the first and the last one such as 2026-01..2026-10.
-        backfill: The id of a staged backfill that is compared, instead of files.
+        backfill: The id of a staged backfill to compare, instead of files.
         accounts: Only these accounts, by code or id, and the parents above them.
-        allow_unknown: Ignore names within entities that mean nothing, instead of refusing them.
+        allow_unknown: Ignore unknown names within entities, instead of refusing them.
     """
 
     with_: Annotated[tuple[Path, ...], Several, Parameter(name="--with")] = ()
@@ -74,16 +74,17 @@ def what_if(
     form: WhatIfForm = TABLE,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Price months anew as if files had been applied, and show what differs. Nothing is stored.
+    """Price months anew with other configuration files, and show the differences. Nothing changes.
 
-    The files are those of `meterlake config apply`. What they do not mention stays as it is. The
-    dates in them count: a price that starts in the past holds from then on. All bills whose last
-    day is in one of the months are calculated twice, locked or not: before, with the configuration
-    as it is, and after, as it would be. Each side has its own balances and commitments, which the
-    bills of one month after the other draw from. Differences do not change the exit status.
+    You give files as for `meterlake config apply`. Entities that they do not mention stay as they
+    are. The dates in them count: a price that starts in the past holds from then on. The command
+    calculates all bills whose last day is in one of the months twice, locked or not: before, with
+    the present configuration, and after, with your files. Each side has its own balances and
+    commitments, from which the bills of one month after the other draw. Differences do not change
+    the exit status.
 
-    With --backfill instead of files, after is what a staged backfill makes of the measurements, in
-    the months and for the accounts that it touches.
+    If you give --backfill instead of files, after has the measurements of a staged backfill, in the
+    months and for the accounts that it touches.
 
     Example: `meterlake bill what-if --with prices.yaml --months 2026-01..2026-10`
     """

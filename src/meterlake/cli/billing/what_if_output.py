@@ -37,8 +37,8 @@ class WhatIfForm:
 
     Attributes:
         format: The table has the largest changes; csv, parquet and json have all.
-        output: The file to write; without it, they are printed.
-        picture: Draw who pays more and who pays less into this SVG file.
+        output: The file to write; without it, you see them on the screen.
+        picture: Draw the accounts that pay more and those that pay less into this SVG file.
         by_month: Add amounts up by month, too.
     """
 
