@@ -54,17 +54,21 @@ class Settings(BaseSettings):
     home: Path = Field(Path("meterlake-home"), description="The folder that holds everything.")
     state: _Optional = Field(
         None,
-        description="State database: a postgresql:// URL; SQLite in the home folder when absent.",
+        description="State database: a postgresql:// URL; if you leave it out, SQLite in the home folder.",
     )
     lake: _Optional = Field(
         None,
-        description="Where the files of lakes lie: a folder, an s3:// or a gs:// URL; lakes in the"
-        " home folder when absent.",
+        description=(
+            "The place of the files of lakes: a folder, an s3:// or a gs:// URL; if you leave it "
+            "out, lakes in the home folder."
+        ),
     )
     catalog: _Optional = Field(
         None,
-        description="Where the catalogs of lakes are: a postgresql:// URL, a schema for each lake;"
-        " SQLite in each lake's folder when absent.",
+        description=(
+            "The place of the catalogs of lakes: a postgresql:// URL, a schema for each lake; if "
+            "you leave it out, SQLite in each lake's folder."
+        ),
     )
     duckdb_memory: str = Field(
         "700MB", pattern=r"^\d+(MB|GB)$", description="Memory that one DuckDB connection may use."
@@ -79,8 +83,10 @@ class Settings(BaseSettings):
     )
     runner: _Optional = Field(
         None,
-        description="What carries fan-outs: threads, processes, dask, or dask://host:port;"
-        " each as without a runner when absent.",
+        description=(
+            "The runner of fan-outs: threads, processes, dask, or dask://host:port; if you leave "
+            "it out, each works without a runner."
+        ),
     )
     runner_workers: int = Field(
         2,
@@ -93,14 +99,22 @@ class Settings(BaseSettings):
         3,
         ge=1,
         le=64,
-        description="Worker: organizations whose dropped files, segments, uploads, inboxes or"
-        " exports are worked on at the same time, of each kind; each takes memory.",
+        description=(
+            "Worker: organizations for which it works on dropped files, segments, uploads, "
+            "inboxes or exports at the same time, of each kind; each takes memory."
+        ),
     )
     block_bytes: int = Field(
-        8 << 20, ge=1 << 10, le=1 << 28, description="Bytes of a file that are decoded at once."
+        8 << 20,
+        ge=1 << 10,
+        le=1 << 28,
+        description="Bytes of a file that meterlake decodes at once.",
     )
     line_bytes: int = Field(
-        1 << 20, ge=1 << 10, le=1 << 24, description="Longest line or record that is accepted."
+        1 << 20,
+        ge=1 << 10,
+        le=1 << 24,
+        description="Longest line or record that meterlake accepts.",
     )
     source_bytes: int = Field(
         64 << 30, ge=1 << 10, description="The most that one file may hold, decompressed."
@@ -114,7 +128,10 @@ class Settings(BaseSettings):
         2, ge=1, description="How many rows a byte of a file may stand for, beyond 100,000."
     )
     settle_seconds: int = Field(
-        2, ge=0, le=3600, description="A dropped file is taken when it has rested this long."
+        2,
+        ge=0,
+        le=3600,
+        description="Seconds that a dropped file has to rest before the worker takes it.",
     )
     segment_bytes: int = Field(
         16 << 20, ge=1, le=1 << 30, description="Submitted measurements: bytes of one segment."
@@ -123,7 +140,10 @@ class Settings(BaseSettings):
         1,
         ge=0,
         le=3600,
-        description="Submitted measurements: seconds after which a segment is closed and ingested.",
+        description=(
+            "Submitted measurements: seconds after which the server closes a segment, and the "
+            "worker ingests it."
+        ),
     )
     segment_backlog: int = Field(
         1 << 30,
@@ -139,8 +159,10 @@ class Settings(BaseSettings):
         60,
         ge=1,
         le=86_400,
-        description="Submitted measurements: copies that do not change for so long are taken over"
-        " by another machine's worker.",
+        description=(
+            "Submitted measurements: if copies do not change for so many seconds, another "
+            "machine's worker takes them over."
+        ),
     )
     group_read: bool = Field(
         False,
@@ -149,17 +171,24 @@ class Settings(BaseSettings):
     )
     objects: _Optional = Field(
         None,
-        description="Where uploaded files and files that people fetch lie: a folder, an s3:// or a"
-        " gs:// URL;"
-        " objects in the home folder when absent.",
+        description=(
+            "The place of uploaded files and of files for download: a folder, an s3:// or a gs:// "
+            "URL; if you leave it out, objects in the home folder."
+        ),
     )
     download_seconds: int = Field(
-        300, ge=1, le=86_400, description="How long the link to a file of failed rows works."
+        300,
+        ge=1,
+        le=86_400,
+        description="Seconds for which the link to a file of failed rows works.",
     )
     document_templates: Path | None = Field(
         None,
-        description="Documents of bills: the folder of the templates `bill.html` and `bill.typ`, or of"
-        " folders with them that are called as organizations' codes; meterlake's own when absent.",
+        description=(
+            "Documents of bills: the folder of the templates `bill.html` and `bill.typ`, or of "
+            "folders with them whose names are codes of organizations; if you leave it out, "
+            "meterlake's own."
+        ),
     )
     document_fonts: Path | None = Field(
         None, description="Documents of bills: a folder with fonts beside those of packages."
@@ -174,7 +203,10 @@ class Settings(BaseSettings):
         1_000_000, ge=1, description="The most rejected rows that one such file lists."
     )
     upload_seconds: int = Field(
-        60, ge=1, le=86_400, description="Uploads: how long a URL works; the PUT begins in time."
+        60,
+        ge=1,
+        le=86_400,
+        description="Uploads: seconds for which a URL works; begin the PUT by then.",
     )
     upload_arrival_seconds: int = Field(
         3600,
@@ -187,8 +219,10 @@ class Settings(BaseSettings):
     upload_waiting_bytes: int = Field(
         32 << 30,
         ge=1,
-        description="Uploads: bytes of an organization's files that are announced or wait to be"
-        " ingested; callers who announce more get 429.",
+        description=(
+            "Uploads: bytes of an organization's files that are announced or wait for their "
+            "ingest; callers who announce more get 429."
+        ),
     )
     inbox_seconds: float = Field(
         30, ge=1, le=86_400, description="Bucket inboxes: seconds between two looks of the worker."
@@ -197,7 +231,7 @@ class Settings(BaseSettings):
         6,
         ge=1,
         le=100,
-        description="Exports: how often reading the lake, or a put, is tried while the world fails.",
+        description="Exports: tries of a read of the lake, or of a put, while the world fails.",
     )
     export_retry_seconds: float = Field(
         1, gt=0, le=3600, description="Exports: the first pause between two tries; then it doubles."
@@ -205,61 +239,73 @@ class Settings(BaseSettings):
     export_file_bytes: int = Field(
         1 << 30,
         ge=1 << 10,
-        description="Exports: bytes of a file, before gzip, behind which another one begins.",
+        description="Exports: bytes of a file, before gzip, after which another one begins.",
     )
     export_memory: str = Field(
         "500MB",
         pattern=r"^\d+(MB|GB)$",
-        description="Exports: what DuckDB may use for sorting measurements before it spills to disk.",
+        description="Exports: memory in which DuckDB sorts measurements before it spills to disk.",
     )
     export_folder: Path | None = Field(
         None,
-        description="Exports: the folder below which LOCAL destinations lie; there are none when"
-        " absent.",
+        description="Exports: the folder of LOCAL destinations; if you leave it out, you have none.",
     )
     export_credentials: Literal["federated", "own"] = Field(
         "federated",
-        description="Exports: `federated` assumes the role of an S3 destination and has the pool of"
-        " a GCS destination exchange this machine's token; `own` is what this machine itself may.",
+        description=(
+            "Exports: with `federated` the server assumes the role of an S3 destination, and lets "
+            "the pool of a GCS destination exchange this machine's token; with `own` it uses the "
+            "rights of this machine itself."
+        ),
     )
     federation_token_file: Path | None = Field(
         None,
-        description="File of the OIDC token that workload identity pools of Google know this"
-        " machine by; its AWS credentials when absent.",
+        description=(
+            "File of the OIDC token by which workload identity pools of Google know this machine; "
+            "if you leave it out, its AWS credentials."
+        ),
     )
     sts_endpoint: str | None = Field(
         None,
         pattern=_ENDPOINT,
-        description="URL of the service that gives the credentials of roles; METERLAKE_S3_ENDPOINT"
-        " when absent, and AWS when that is absent, too.",
+        description=(
+            "URL of the service that gives the credentials of roles; if you leave it out, "
+            "METERLAKE_S3_ENDPOINT, and without that AWS."
+        ),
     )
     gcs_sts_endpoint: str | None = Field(
         None,
         pattern=_ENDPOINT,
-        description="URL of a service that exchanges tokens as Google's do; Google when absent.",
+        description=(
+            "URL of a service that exchanges tokens as Google's does; if you leave it out, Google."
+        ),
     )
     export_missed: Literal["catch_up", "skip"] = Field(
         "catch_up",
-        description="Exports: what becomes of the runs of schedules that fell due while no worker"
-        " ran or exports were switched off: all are made up for, or only the newest.",
+        description=(
+            "Exports: runs of schedules that fell due while no worker ran or while you had "
+            "exports switched off: `catch_up` makes up for all, `skip` only for the newest."
+        ),
     )
     snapshot_days: int = Field(
         30,
         ge=1,
         le=36_500,
-        description="Lakes: days that a snapshot stays which no bill and no job pins.",
+        description="Lakes: days for which a snapshot stays that no bill and no job pins.",
     )
     event_days: int = Field(
         28,
         ge=1,
         le=36_500,
-        description="Days that events are listed; `maintain` removes older ones.",
+        description="Days for which you can list events; `maintain` removes older ones.",
     )
     prefect_url: str | None = Field(
         None,
         pattern=_ENDPOINT,
-        description="API of the Prefect server that the worker's jobs are flow runs of;"
-        " `serve` starts one when absent.",
+        description=(
+            "API of the Prefect server on which the worker's jobs are flow runs; if you leave it "
+            "out, `serve` starts one."
+        ),
     )
     alert_freshness_hours: float = Field(
         24,
@@ -270,29 +316,36 @@ class Settings(BaseSettings):
         0.05, ge=0, le=1, description="More rejected measurements than this part raise an alert."
     )
     alert_reject_hours: float = Field(
-        24, gt=0, description="Hours up to now of which the rejected part is taken."
+        24, gt=0, description="Hours up to now of which meterlake takes the rejected part."
     )
     alert_reject_least: int = Field(
         100, ge=1, description="Fewer measurements within these hours raise no such alert."
     )
     s3_endpoint: str | None = Field(
-        None, pattern=_ENDPOINT, description="URL of an S3-compatible store; AWS when absent."
+        None,
+        pattern=_ENDPOINT,
+        description="URL of an S3-compatible store; if you leave it out, AWS.",
     )
     gcs_endpoint: str | None = Field(
-        None, pattern=_ENDPOINT, description="URL of a GCS-compatible store; Google when absent."
+        None,
+        pattern=_ENDPOINT,
+        description="URL of a GCS-compatible store; if you leave it out, Google.",
     )
     secret_key: SecretStr | None = Field(
         None,
-        description="Key of stored secrets: 32 random bytes in URL-safe Base64;"
-        " the file secret.key in the home folder when absent.",
+        description=(
+            "Key of stored secrets: 32 random bytes in URL-safe Base64; if you leave it out, the "
+            "file secret.key in the home folder."
+        ),
     )
     public_url: str | None = Field(
         None,
         pattern=r"^https?://[^/?#\s]+$",
-        description="Where people reach the server: links in letters start with it.",
+        description="The URL at which people reach the server: links in letters start with it.",
     )
     redirect_urls: tuple[str, ...] = Field(
-        (), description="Where a sign-in may lead besides /console/callback of the same server."
+        (),
+        description="URLs to which a sign-in may lead besides /console/callback of the same server.",
     )
     costly_at_once: int = Field(
         3,
@@ -314,21 +367,27 @@ class Settings(BaseSettings):
         description="API: seconds within which the head of a request has to come, and then its"
         " body; uploads may take longer.",
     )
-    limit_config: bool = Field(False, description="Whether the Config API is limited.")
+    limit_config: bool = Field(
+        False, description="Whether the server limits requests to the Config API."
+    )
     config_per_second: int = Field(
         50, ge=1, description="Config API: requests of an organization per second."
     )
     config_per_address: int = Field(
         20_000, ge=1, description="Config API: requests from one address in 5 minutes."
     )
-    limit_ingest: bool = Field(False, description="Whether the Ingest API is limited.")
+    limit_ingest: bool = Field(
+        False, description="Whether the server limits requests to the Ingest API."
+    )
     ingest_per_second: int = Field(
         50, ge=1, description="Ingest API: requests of an organization per second."
     )
     ingest_per_address: int = Field(
         5_000, ge=1, description="Ingest API: requests from one address in 5 minutes."
     )
-    limit_explorer: bool = Field(True, description="Whether the Data Explorer is limited.")
+    limit_explorer: bool = Field(
+        True, description="Whether the server limits queries of the Data Explorer."
+    )
     explorer_per_second: int = Field(
         1, ge=1, description="Data Explorer: queries of an organization per second."
     )
@@ -338,7 +397,7 @@ class Settings(BaseSettings):
     )
     explorer_v2_burst: int = Field(20, ge=1, description="Data Explorer v2: queries at once.")
     explorer_seconds: float = Field(
-        60, gt=0, le=3600, description="Data Explorer: seconds after which a query is ended."
+        60, gt=0, le=3600, description="Data Explorer: seconds after which the server ends a query."
     )
     custom_sql_memory: str = Field(
         "256MB",
@@ -349,7 +408,7 @@ class Settings(BaseSettings):
         10,
         gt=0,
         le=3600,
-        description="Seconds after which the SQL of an aggregation is ended for one account.",
+        description="Seconds after which meterlake ends the SQL of an aggregation for one account.",
     )
     custom_sql_run_seconds: float = Field(
         3600,
@@ -358,28 +417,32 @@ class Settings(BaseSettings):
     )
     approve_held_bills: bool = Field(
         False,
-        description="Bills: whether those approve themselves, too, whose account has usage without"
-        " a price or could not be billed the last time.",
+        description=(
+            "Bills: whether a bill approves itself even if its account has usage without a price, "
+            "or failed the last time."
+        ),
     )
     marketplace_endpoint: str | None = Field(
         None,
         pattern=_ENDPOINT,
-        description="URL of a service that meters as the AWS Marketplace does; AWS when absent.",
+        description="URL of a service that meters as the AWS Marketplace does; if you leave it out, AWS.",
     )
     stripe_url: str | None = Field(
         None,
         pattern=r"^https?://[^/?#\s]+$",
-        description="URL of a service that answers as Stripe does; Stripe when absent.",
+        description="URL of a service that answers as Stripe does; if you leave it out, Stripe.",
     )
     smtp_url: SecretStr | None = Field(
         None,
-        description="Mail server that letters are handed to: smtp://, smtp+starttls:// or smtps://,"
-        " with user:password@ if needed; letters stay in the folder outbox when absent.",
+        description=(
+            "Mail server for letters: smtp://, smtp+starttls:// or smtps://, with user:password@ "
+            "if you need it; if you leave it out, letters stay in the folder outbox."
+        ),
     )
     smtp_from: str | None = Field(
         None,
         pattern=r"^[^\s<>]+@[^\s<>]+$",
-        description="The address that letters are from; needed with smtp_url.",
+        description="The sender of letters; you need it with smtp_url.",
     )
     webhook_loopback: bool = Field(
         False, description="Whether webhooks may lead to this machine, also by plain http."
@@ -393,18 +456,20 @@ class Settings(BaseSettings):
         " plain http: names and networks such as 10.1.0.0/16, with commas between them.",
     )
     webhook_must_resolve: bool = Field(
-        True, description="Whether the host of a webhook must have an address when it is saved."
+        True, description="Whether the host of a webhook must have an address when you save it."
     )
     without: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
         (),
-        description="What `serve` and the worker leave out of what they do by themselves: names such as"
-        " publish, with commas between them; `serve` prints them when it starts.",
+        description=(
+            "Work that `serve` and the worker leave out: names such as publish, with commas "
+            "between them; you see the names when you start `serve`."
+        ),
     )
     webhook_secret_hours: float = Field(
         24,
         ge=0,
         le=8760,
-        description="Webhooks: how many hours a secret that was replaced signs beside the new one.",
+        description="Webhooks: hours for which a replaced secret signs beside the new one.",
     )
 
 

@@ -68,24 +68,26 @@ def _kind(resource: Resource) -> Iterator[str]:
 def _identity(resource: Resource) -> str:
     if resource.singleton:
         return (
-            "An organization has exactly one: a map, not a list.\n"
-            "A file changes the keys that it has. `null` gives a key its default."
+            "An organization has exactly one: you write a map, not a list.\n"
+            "A file changes the keys that it has. With `null` you give a key its default."
         )
     fields = resource.entity.model_fields
     key = " and ".join(f"`{wire_name(name)}`" for name in resource.key or resource.label_key)
+    several = len(resource.key or resource.label_key) > 1
+    identifies = f"{key} {'together identify' if several else 'identifies'} it"
     if "code" in fields and fields["code"].is_required():
-        return "An entity is found again by its `code`."
+        return "You name an entity by its `code`."
     if "code" in fields and resource.key:
-        return f"An entity is found again by its `code`;\none without a code by {key} together."
+        return f"You name an entity by its `code`. If it has none,\n{identifies}."
     if "code" in fields:
-        return f"An entity is found again by its `code`. One without a code needs an `id`, and is found again by {key}."
-    return f"An entity is found again by {key}{' together' if len(resource.key) > 1 else ''}."
+        return f"You name an entity by its `code`. If it has none, give it an `id`; {identifies}."
+    return f"An entity has no code: {identifies}."
 
 
 def _stage(resource: Resource) -> str:
     if resource.feature is None:
         return ""
-    return f" Over the API it is in {resource.feature}: [features](#features) enable it."
+    return f" Over the API it is in {resource.feature}: you enable it with [features](#features)."
 
 
 def _rows(schema: Schema, prefix: str) -> Iterator[str]:
