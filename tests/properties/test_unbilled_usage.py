@@ -1,5 +1,9 @@
-"""Published usage is usage on bills and usage on no bill, in whichever order accounts are billed."""
+"""Published usage is usage on bills and usage on no bill, in whichever order accounts are billed.
 
+Deleted bills are made again by whoever bills their accounts, and by nobody else.
+"""
+
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,6 +13,7 @@ from hypothesis import strategies as st
 from meterlake.model.bill_jobs import BillJobRequest, BillOrder
 from meterlake.model.errors import NotFound
 from meterlake.model.period import Month
+from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs import bill, bill_order
 from meterlake.pipeline.billing.named_bills import find_bills
 from meterlake.pipeline.publish.query import query
@@ -40,7 +45,7 @@ CHANGES = st.one_of(
 )
 RUNS = st.one_of(
     st.tuples(st.just("whole"), st.none(), MONTH),
-    st.tuples(st.sampled_from(["alone", "again", "job"]), ACCOUNT, MONTH),
+    st.tuples(st.sampled_from(["alone", "again", "job", "delete"]), ACCOUNT, MONTH),
 )
 
 
@@ -85,6 +90,12 @@ class World:
         else:
             bill_order(stores, org_id, BillOrder(bill_ids=(id_,)))
 
+    def delete(self, account: str, month: Month) -> None:
+        """The account's bill of the month is deleted, if there is one."""
+        with suppress(NotFound):
+            [id_] = find_bills(self.home.stores, self.home.org_id, [account, str(month)])
+            delete_bill(self.home.stores, self.home.org_id, "finance", id_)
+
     def _ids(self) -> dict[str, str]:
         with self.home.stores.state.reading(self.home.org_id) as reader:
             ids = account_names.ids_of(reader, ACCOUNTS)
@@ -95,8 +106,11 @@ class World:
             return list(answer.rows)
 
 
-def check(folder, steps, last):
-    """Nothing is left over once every account was billed somehow after what was changed last."""
+def check(folder, steps, last, deleted=()):
+    """Nothing is left over once every account was billed somehow after what was changed last.
+
+    Nor is anything after bills were deleted then.
+    """
     with a_home_to_bill(folder) as home:
         world = World(home)
         for step, *of in steps:
@@ -105,6 +119,9 @@ def check(folder, steps, last):
             for month in MONTHS:
                 getattr(world, run)(account, month)
         assert world.left_over() == []
+        for account, month in deleted:
+            world.delete(account, month)
+        assert not deleted or world.left_over() == []
 
 
 # The usage of a child comes off the bill of its parent, and onto it.
@@ -130,6 +147,18 @@ def test_usage_is_on_a_bill_or_on_none(tmp_path, steps, run):
     check(tmp_path, steps, {"acme": run, "bolt": "alone"})
 
 
+@pytest.mark.parametrize("steps", [PLAN_ENDS, PLAN_GOES_ON])
+@pytest.mark.parametrize("deleted", [["acme"], ["bolt"], ["acme", "bolt"]])
+def test_usage_of_deleted_bills_is_on_none(tmp_path, steps, deleted):
+    places = [(account, month) for account in deleted for month in MONTHS]
+    check(tmp_path, steps, {"acme": "alone", "bolt": "alone"}, places)
+
+
+def test_a_child_that_is_billed_alone_leaves_the_deleted_bill_of_its_parent_missing(tmp_path):
+    steps = [("use", "child", MONTHS[1]), ("whole", None, MONTHS[1]), ("delete", "acme", MONTHS[1])]
+    check(tmp_path, [*steps, ("job", "child", MONTHS[1])], {})
+
+
 @pytest.mark.slow
 @settings(
     max_examples=25,
@@ -141,6 +170,7 @@ def test_usage_is_on_a_bill_or_on_none(tmp_path, steps, run):
     last=st.fixed_dictionaries(
         dict.fromkeys(ACCOUNTS, st.sampled_from(["whole", "alone", "again", "job"]))
     ),
+    deleted=st.lists(st.tuples(ACCOUNT, MONTH), max_size=3),
 )
-def test_usage_is_on_a_bill_or_on_none_whatever_the_order(tmp_path_factory, steps, last):
-    check(tmp_path_factory.mktemp("unbilled"), steps, last)
+def test_usage_is_on_a_bill_or_on_none_whatever_the_order(tmp_path_factory, steps, last, deleted):
+    check(tmp_path_factory.mktemp("unbilled"), steps, last, deleted)

@@ -30,6 +30,8 @@ class Uncovered(StrEnum):
     METER_NOT_PRICED = "MeterNotPriced"
     NO_BILLING_PERIODS = "NoBillingPeriods"
     NO_ACCOUNT = "NoAccount"
+    # There would be a price: the bill was deleted.
+    MISSING_BILL = "MissingBill"
 
 
 @dataclass(frozen=True, slots=True)

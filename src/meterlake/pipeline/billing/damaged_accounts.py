@@ -1,7 +1,8 @@
 """Accounts of which State has a damaged row: they are not billed, by name, and all others are."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from sqlalchemy import select
 
@@ -15,6 +16,8 @@ from meterlake.stores.state.billing.bill_versions import keys_of
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class DamagedAccounts:
@@ -27,6 +30,30 @@ class DamagedAccounts:
     stores: Stores
     org_id: str
     failures: dict[str, Failure] = field(default_factory=dict)
+
+    def work_without(
+        self, selection: BillSelection, work: Callable[[BillSelection], T]
+    ) -> tuple[BillSelection, T]:
+        """Do work for a selection, and again without the accounts of each damaged row that it meets.
+
+        Args:
+            selection: Which bills.
+            work: What is done, which stores nothing before it has read all.
+
+        Returns:
+            The selection that was left, and what the work came to.
+
+        Raises:
+            DamagedRow: A row belongs to no account of the selection.
+        """
+        while True:
+            try:
+                return selection, work(selection)
+            except DamagedRow as error:
+                rest = self.leave_out(selection, error)
+                if rest is None:
+                    raise
+                selection = rest
 
     def leave_out(self, selection: BillSelection, error: DamagedRow) -> BillSelection | None:
         """A selection without the accounts of a damaged row, and without their relatives.

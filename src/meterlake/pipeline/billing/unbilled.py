@@ -19,7 +19,6 @@ from meterlake.stores.state import Job, Reader
 from meterlake.stores.state.billing.account_families import read_relatives
 from meterlake.stores.state.billing.bill_batch import BillOutcome
 from meterlake.stores.state.billing.unbilled_usage import read_first_days, replace_unbilled_usage
-from meterlake.stores.state.core.reader import DamagedRow
 
 _ONE_DAY: Final = timedelta(days=1)
 _MOMENT: Final = timedelta(microseconds=1)
@@ -113,19 +112,13 @@ def _look_again(
     """Write down what is on no bill of a month, of some accounts and all that are related to them."""
     with stores.state.reading(job.org_id) as reader:
         selection = BillSelection(month, account_ids=frozenset(read_relatives(reader, account_ids)))
-    damaged = DamagedAccounts(stores, job.org_id)
-    while True:
-        try:
-            reading = read_bills(stores, job.org_id, selection, snapshot)
-            found = [row for each in reading.calculations() for row in each.unpriced()]
-        except DamagedRow as error:
-            rest = damaged.leave_out(selection, error)
-            if rest is None:
-                raise
-            selection = rest
-        else:
-            _replace(stores, job, month, found, snapshot, selection.account_ids)
-            return
+
+    def find(selection: BillSelection) -> list[Unpriced]:
+        reading = read_bills(stores, job.org_id, selection, snapshot)
+        return [row for each in reading.calculations() for row in each.unpriced()]
+
+    selection, found = DamagedAccounts(stores, job.org_id).work_without(selection, find)
+    _replace(stores, job, month, found, snapshot, selection.account_ids)
 
 
 def _replace(

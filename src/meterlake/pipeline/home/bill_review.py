@@ -18,7 +18,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, format_instant, zone
 from meterlake.model.sql import quote
 from meterlake.model.unbilled import Uncovered, Unpriced
-from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
+from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.differences.causes import count_measurements
 from meterlake.pipeline.billing.late_usage.findings import read_unnoted
@@ -28,7 +28,7 @@ from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.shown_bills import Approval
 from meterlake.pipeline.home.expected_files import missing_files
 from meterlake.pipeline.usage.late import BILLS, Late, late
-from meterlake.stages.bill import BillIdentity, selections_of
+from meterlake.stages.bill import selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Stores
@@ -167,7 +167,7 @@ class _BillReview:
             # Those that would come out as they are stored are not made.
             for account in calculation.made(BillStatus.PENDING, isolated=True):
                 found.failures.extend(account.refused)
-                found.missing.extend(_not_stored(reading, account.made))
+                found.missing.extend(reading.not_stored(account.made))
         found.unpriced.extend(reading.unknown_usage())
         return found
 
@@ -277,14 +277,6 @@ class _BillReview:
             command=f"meterlake bill explain {bill.bill_id}",
             bill_id=bill.bill_id,
         )
-
-
-def _not_stored(reading: BillReading, made: Iterable[Bill | Failure]) -> Iterator[Bill]:
-    for each in made:
-        if isinstance(each, Failure):
-            continue
-        if BillIdentity.of_bill(each) not in reading.billed.get(each.account_id, ()):
-            yield each
 
 
 def _describe_missing(bill: Bill, total: str) -> ReviewFinding:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple, Self
 
 from meterlake.model.balances import Balance
 from meterlake.model.catalog import Meter
@@ -15,6 +16,8 @@ from meterlake.model.money import ZERO
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.version import code_version
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
+from meterlake.pipeline.billing.late_usage.findings import read_unnoted
+from meterlake.pipeline.billing.unbilled_now import read_unbilled
 from meterlake.stages.export.documents import Document, entity_documents
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.tables import (
@@ -31,7 +34,6 @@ from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.balances import amounts
 from meterlake.stores.state.billing.late_usage.lists import all_late_usage
 from meterlake.stores.state.billing.ledger import all_postings
-from meterlake.stores.state.billing.unbilled_usage import read_unbilled_usage
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.postings import amounts_spent
 from meterlake.stores.state.core.reader import Reader
@@ -40,12 +42,34 @@ from meterlake.stores.state.core.versions import versions
 ColumnRequest = Callable[[str], bool]
 
 
+class Findings(NamedTuple):
+    """Reads what State does not have, or not all of it, and what is found out without writing.
+
+    Attributes:
+        late: Late usage that no run has looked at.
+        unbilled: Usage that no bill charges for.
+    """
+
+    late: Callable[[], Sequence[LateUsage]]
+    unbilled: Callable[[], Sequence[Document]]
+
+    @classmethod
+    def of(cls, stores: Stores, org_id: str) -> Self:
+        """Those of an organization, which are found out when they are read."""
+        return cls(partial(read_unnoted, stores, org_id), partial(read_unbilled, stores, org_id))
+
+    def read(self) -> "Findings":
+        """The same, found out now."""
+        late, unbilled = self.late(), self.unbilled()
+        return Findings(lambda: late, lambda: unbilled)
+
+
 def documents_of(
     reader: Reader,
     configuration: Configuration,
     table_names: Mapping[str, str],
     at: datetime,
-    unnoted: Callable[[], Sequence[LateUsage]],
+    findings: Findings,
     needs: ColumnRequest = lambda _: True,
 ) -> Iterator[tuple[Table, Sequence[Document]]]:
     """Every table that is filled from State, with its documents.
@@ -55,7 +79,7 @@ def documents_of(
         configuration: Those of now.
         table_names: The table of every meter by the meter's id.
         at: The moment of which balances show what they hold.
-        unnoted: Reads late usage that State does not have yet.
+        findings: Reads what State does not have.
         needs: Whether a table or macro is needed, by its name; what is not is left empty.
     """
     for each in ENTITY_TABLES:
@@ -69,9 +93,9 @@ def documents_of(
     yield BILL, [bill_document(bill) for bill in stored]
     yield BILL_LINE, [line for bill in stored for line in line_documents(bill)]
     yield POSTING, list(_postings(reader)) if needs(POSTING.name) else ()
-    yield UNBILLED_USAGE, list(read_unbilled_usage(reader)) if needs(UNBILLED_USAGE.name) else ()
+    yield UNBILLED_USAGE, findings.unbilled() if needs(UNBILLED_USAGE.name) else ()
     is_late = needs(LATE_USAGE.name) or needs(LATE_USAGE_LINE.name)
-    known = [*all_late_usage(reader), *unnoted()] if is_late else []
+    known = [*all_late_usage(reader), *findings.late()] if is_late else []
     late = [each.to_wire() for each in known]
     yield LATE_USAGE, late
     yield (

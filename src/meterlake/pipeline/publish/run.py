@@ -19,14 +19,12 @@ from meterlake.model import wire
 from meterlake.model.catalog import Meter
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.failpoint import mark_step
-from meterlake.model.late_usage import LateUsage
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
 from meterlake.model.sql import identifier, quote
-from meterlake.pipeline.billing.late_usage.findings import read_unnoted
 from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.contents import PublishedContent, fill_file
-from meterlake.pipeline.publish.documents import about_document, documents_of
+from meterlake.pipeline.publish.documents import Findings, about_document, documents_of
 from meterlake.pipeline.publish.parquet import publish_parquet
 from meterlake.stages.publish.companion_files import dbt_sources, live_script
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
@@ -204,23 +202,23 @@ def _build(
     stores: Stores, organization: Organization, building: Path, target: _Target, *, whole: bool
 ) -> _Built:
     path = building / FILE_NAME
-    unnoted = read_unnoted(stores, organization.id)
+    findings = Findings.of(stores, organization.id).read()
     if not whole and _copy_last(target, path):
         try:
-            return _fill(stores, organization, path, unnoted, again=True)
+            return _fill(stores, organization, path, findings, again=True)
         except (duckdb.Error, Unavailable):
             # Damaged, or of another version of DuckDB: nothing of it is trusted. If it is the disk
             # that fails, it fails again.
             path.unlink()
             Path(f"{path}.wal").unlink(missing_ok=True)
-    return _fill(stores, organization, path, unnoted, again=False)
+    return _fill(stores, organization, path, findings, again=False)
 
 
 def _fill(
     stores: Stores,
     organization: Organization,
     path: Path,
-    unnoted: Sequence[LateUsage],
+    findings: Findings,
     *,
     again: bool,
 ) -> _Built:
@@ -234,7 +232,7 @@ def _fill(
         connection.execute("BEGIN")  # everything is of one snapshot
         # State is read after it: the lake never has an account that State does not have yet.
         snapshot = newest_snapshot(connection)
-        meters, timezone, state = _state(stores, organization.id, unnoted)
+        meters, timezone, state = _state(stores, organization.id, findings)
         publication = new_id()
         about = about_document(stores, organization.id, timezone, snapshot)
         about |= {"publication": publication}
@@ -257,7 +255,7 @@ def _open_file(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _state(
-    stores: Stores, org_id: str, unnoted: Sequence[LateUsage]
+    stores: Stores, org_id: str, findings: Findings
 ) -> tuple[tuple[PublishedMeter, ...], str, dict[Table, pa.Table]]:
     """The meters, the organization's time zone, and the rows of all tables of State."""
     with stores.state.reading(org_id) as reader:
@@ -265,7 +263,7 @@ def _state(
         timezone = configuration.single(OrganizationConfig).entity.timezone
         meters = tuple(measured_meters(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
-        documents = documents_of(reader, configuration, names, stores.now(), lambda: unnoted)
+        documents = documents_of(reader, configuration, names, stores.now(), findings)
         return (
             meters,
             timezone,

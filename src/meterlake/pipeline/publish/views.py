@@ -1,7 +1,6 @@
 """The live lake by the names that people know: those of the published file."""
 
 from datetime import tzinfo
-from functools import partial
 from typing import Final
 
 import duckdb
@@ -9,9 +8,13 @@ import duckdb
 from meterlake.model.catalog import Meter
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
-from meterlake.pipeline.billing.late_usage.findings import read_unnoted
 from meterlake.pipeline.publish import tables as published_schema
-from meterlake.pipeline.publish.documents import ColumnRequest, about_document, documents_of
+from meterlake.pipeline.publish.documents import (
+    ColumnRequest,
+    Findings,
+    about_document,
+    documents_of,
+)
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.tables import ABOUT_TABLE
 from meterlake.stores import Stores
@@ -76,7 +79,7 @@ def _fill(
             configuration,
             names,
             stores.now(),
-            partial(read_unnoted, stores, org_id),
+            Findings.of(stores, org_id),
             lambda name: name in needed or needs(name),
         ):
             published_schema.fill_few(connection, table, documents)

@@ -134,21 +134,24 @@ POSTING: Final = Table(
 )
 UNBILLED_USAGE: Final = Table(
     "unbilled_usage",
-    "Usage that no bill charges for, as the last run that billed the account in the month found it."
-    " One row for each account, meter, aggregation and time.",
+    "Usage that no bill charges for, as the last run that billed the account in the month found it,"
+    " and that of deleted bills, as it is now. One row for each account, meter, aggregation and time.",
     (
         Column("month", TEXT, "The billed month, such as 2026-10.", "month"),
         Column("account", TEXT, "The account's code when it was billed.", "accountCode"),
         Column("account_id", TEXT, "account.id; there may be no such account.", "accountId"),
-        Column("meter", TEXT, "The meter's code when it was billed.", "meterCode"),
-        Column("meter_id", TEXT, "meter.id.", "meterId"),
+        Column("meter", TEXT, "The meter's code; NULL of a compound aggregation.", "meterCode"),
+        Column("meter_id", TEXT, "meter.id; NULL of a compound aggregation.", "meterId"),
         Column(
             "aggregation",
             TEXT,
-            "aggregation.code; NULL if nothing that the meter is aggregated to has a price.",
+            "aggregation.code, or compound_aggregation.code of a deleted bill; NULL if nothing that"
+            " the meter is aggregated to has a price.",
             "aggregationCode",
         ),
-        Column("aggregation_id", TEXT, "aggregation.id.", "aggregationId"),
+        Column(
+            "aggregation_id", TEXT, "aggregation.id or compound_aggregation.id.", "aggregationId"
+        ),
         Column("reason", TEXT, f"Why: {_listed(Uncovered)}.", "reason"),
         Column("detail", TEXT, "More about the reason.", "detail"),
         Column("start", INSTANT, "The usage begins, UTC.", "startDateTimeUTC"),
@@ -159,7 +162,7 @@ UNBILLED_USAGE: Final = Table(
         Column("units", NUMBER, "What a price would be for.", "units"),
         Column("unit", TEXT, "What one unit is called.", "unit"),
         Column("snapshot", INTEGER, "The snapshot of the lake that was billed.", "snapshot"),
-        Column("found", INSTANT, "When it was billed, UTC.", "found"),
+        Column("found", INSTANT, "When it was billed, or looked at, UTC.", "found"),
     ),
 )
 LATE_USAGE: Final = Table(

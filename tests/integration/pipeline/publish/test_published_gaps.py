@@ -7,15 +7,19 @@ import duckdb
 import pytest
 
 from meterlake.model.bill_requests import BillStatus
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.organization import BillConfig, OrganizationConfig
 from meterlake.model.period import Month
-from meterlake.pipeline.billing.bills import set_status
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline.billing.bills import delete_bill, set_status
 from meterlake.pipeline.billing.jobs import bill, run_bill_job, submit_order
+from meterlake.pipeline.billing.named_bills import find_bills
 from meterlake.pipeline.billing.schedule import order_of_run
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.publish.query import query
 from meterlake.pipeline.publish.run import publish
 from meterlake.stores.state.billing import bills
-from tests.bills import a_home_to_bill, price_egress, subscribe, use
+from tests.bills import a_home_to_bill, price_egress, refuse_bills, subscribe, use
 from tests.homes import HEADER, a_home, configure, csv_row
 
 SEPTEMBER = Month(2026, 9)
@@ -52,6 +56,87 @@ def test_usage_on_no_bill_is_a_table(tmp_path):
     row = ("2026-09", "new", "egress", "sent", "NoAccountPlan", 2, Decimal(8))
     assert first == same == [row]
     assert priced == []
+
+
+GAPS = """SELECT month, account, meter, aggregation, reason, detail, measurements, quantity, unit
+    FROM unbilled_usage ORDER BY ALL"""
+MISSING = ("2026-09", "acme", "egress", "sent", "MissingBill", "no bill of 2026-10-01")
+
+
+def delete_bill_of(home, account, month=SEPTEMBER):
+    [id_] = find_bills(home.stores, home.org_id, [account, str(month)])
+    delete_bill(home.stores, home.org_id, "finance", id_)
+
+
+def test_usage_of_a_deleted_bill_is_on_no_bill_until_it_is_made_again(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        bill(home.stores, home.org_id, SEPTEMBER)
+        before = read_both(home, GAPS)
+        delete_bill_of(home, "acme")
+        deleted = read_both(home, GAPS)
+        # Nobody has to bill for what came after the deletion, either.
+        use(home, ("more", "acme", 1))
+        more = read_both(home, GAPS)
+        bill(home.stores, home.org_id, SEPTEMBER, accounts=["bolt"])
+        other = read_both(home, GAPS)
+        bill(home.stores, home.org_id, SEPTEMBER, accounts=["acme"])
+        again = read_both(home, GAPS)
+
+    assert before == again == []
+    assert deleted == [(*MISSING, 2, Decimal("42.5"), "GB")]
+    assert more == other == [(*MISSING, 3, Decimal("43.5"), "GB")]
+
+
+def test_usage_of_a_deleted_bill_stays_in_a_closed_month(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        bill(home.stores, home.org_id, SEPTEMBER, approve=True)
+        delete_bill_of(home, "acme")
+        place, document = ResourceRef(BY_ENTITY[BillConfig], {}), {"billLockDate": "2026-10-01"}
+        entities.update(home.stores, home.org_id, "finance", place, {"version": 1, **document})
+        assert bill(home.stores, home.org_id, SEPTEMBER, accounts=["acme"]).bills == []
+        closed = read_both(home, GAPS)
+
+    assert closed == [(*MISSING, 2, Decimal("42.5"), "GB")]
+
+
+def test_usage_of_a_deleted_bill_without_a_plan_since_has_no_price(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        bill(home.stores, home.org_id, SEPTEMBER)
+        delete_bill_of(home, "acme")
+        ends = {"endDate": "2026-02-01T00:00:00Z", "startDate": "2026-01-01T00:00:00Z"}
+        plan = {"code": "acme-basic", "accountId": "acme", "planId": "basic", **ends}
+        configure(home.stores, home.org_id, accountPlans=[plan])
+        found = read_both(home, GAPS)
+
+    acme = ("2026-09", "acme", "egress", "sent", "NoAccountPlan", None)
+    assert found == [(*acme, 2, Decimal("42.5"), "GB")]
+
+
+def test_usage_of_a_deleted_bill_that_cannot_be_made_is_what_it_was(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        bill(home.stores, home.org_id, SEPTEMBER)
+        delete_bill_of(home, "acme")
+        refuse_bills(home, "acme")
+        use(home, ("more", "acme", 1))
+        refused = read_both(home, GAPS)
+
+    assert refused == [(*MISSING, 2, Decimal("42.5"), "GB")]
+
+
+def test_usage_of_a_child_is_its_own_where_the_bill_of_its_parent_is_deleted(tmp_path):
+    with a_home_to_bill(tmp_path) as home:
+        child = {"code": "child", "name": "Child", "emailAddress": "child@example.com"}
+        configure(home.stores, home.org_id, accounts=[{**child, "parentAccountId": "acme"}])
+        use(home, ("child", "child", 3))
+        subscribe(home, "child")
+        bill(home.stores, home.org_id, SEPTEMBER)
+        delete_bill_of(home, "acme")
+        found = read_both(home, GAPS)
+
+    assert found == [
+        (*MISSING, 2, Decimal("42.5"), "GB"),
+        ("2026-09", "child", *MISSING[2:], 1, Decimal(3), "GB"),
+    ]
 
 
 def test_late_usage_that_no_run_has_looked_at_is_open(tmp_path):

@@ -9,6 +9,7 @@ from typing import Final
 from meterlake.model import wire
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billed_usage import BilledUsage
+from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.failpoint import mark_step
@@ -130,6 +131,13 @@ class BillReading:
     def count_accounts(self, first: int = 0) -> int:
         """How many accounts are in the buckets from one on: about as many bills are due there."""
         return sum(len(each.account_ids) for each in self.accounts.buckets[first:])
+
+    def not_stored(self, made: Iterable[Bill | Failure]) -> Iterator[Bill]:
+        """Those of the bills that were made that there are not."""
+        for each in made:
+            stored = self.billed.get(each.account_id, ())
+            if isinstance(each, Bill) and BillIdentity.of_bill(each) not in stored:
+                yield each
 
     def unknown_usage(self) -> list[Unpriced]:
         """What accounts used that there are not, where these belong to no bucket."""

@@ -154,6 +154,20 @@ def which_are_there(reader: Reader, bill_ids: Iterable[str]) -> set[str]:
     return found
 
 
+def deleted_bills(reader: Reader) -> dict[str, BillKey]:
+    """The keys of bills that were deleted and not made again, by the ids that the last of them had."""
+    past = BILL_VERSION.c
+    same = (BILL.c[name] == past[name] for name in BillKey.COLUMNS)
+    there = select(BILL.c.id).where(BILL.c.org == reader.org_id, *same)
+    query = (
+        select(past.bill_id, *(past[name] for name in BillKey.COLUMNS))
+        .where(past.org == reader.org_id, ~there.exists())
+        .order_by(past.ended)
+    )
+    last = {BillKey.of_row(row): row.bill_id for row in reader.connection.execute(query)}
+    return {bill_id: key for key, bill_id in last.items()}
+
+
 def keys_of(reader: Reader, bill_ids: Iterable[str]) -> dict[str, BillKey]:
     """The keys of bills, also of deleted ones, by id."""
     found: dict[str, BillKey] = {}
