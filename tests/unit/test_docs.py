@@ -106,7 +106,9 @@ def anchors(document: Path) -> set[str]:
 
 def titled_blocks(document: Path) -> dict[str, str]:
     """The files that a page has its reader save: blocks with a title."""
-    found = re.findall(r'^```\w+ title="(.+?)"\n(.*?)^```$', document.read_text(), re.S | re.M)
+    found = re.findall(
+        r'^```\w+ title="(.+?)"\n(.*?)^```$', document.read_text(), re.DOTALL | re.MULTILINE
+    )
     return dict(found)
 
 
@@ -195,9 +197,13 @@ def test_lines_of_a_page_are_short(document):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_code_hosts_and_makers_of_sites_read_lists_and_code_alike(document):
-    """Python-Markdown nests a list by four spaces, and knows a block's language and title."""
+    """Python-Markdown wants a blank line before a list, and four spaces for what is within it."""
     text = document.read_text()
-    assert re.findall(r"^ {1,3}(?:[-*+]|\d+\.) .*$", outside_code(text), re.MULTILINE) == []
+    prose = outside_code(text)
+    assert re.findall(r"^ {1,3}(?:[-*+]|\d+\.) .*$", prose, re.MULTILINE) == []
+    assert re.findall(r"\n\n {1,3}\S.*", prose) == []
+    paragraphs = re.findall(r"(?:^|\n\n)(?: {4})?(?![-*+|#><\s]|\d+\. )(.+(?:\n.+)*)", prose)
+    assert [each for each in paragraphs if re.search(r"\n(?:[-*+]|\d+\.|\|) ", each)] == []
     opened = re.findall(r"^```.*$", text, re.MULTILINE)[::2]
     assert [each for each in opened if not re.fullmatch(r'```\w*( title="[^"]+")?', each)] == []
 
