@@ -1,18 +1,13 @@
 """A link to an operation of `/docs` opens it and scrolls to it, in a browser."""
 
 import json
-import re
-import subprocess
 import time
-from contextlib import contextmanager
-from itertools import count
-from shutil import which
 from urllib.parse import quote
 
 import httpx
 import pytest
-from websockets.sync.client import connect
 
+from tests.browser import opened
 from tests.served import served
 
 # What people see of an operation: whether it is open, and where it is in the window.
@@ -32,43 +27,6 @@ WAIT_S = 120
 def url(tmp_path_factory):
     with served(tmp_path_factory.mktemp("links") / "home") as found:
         yield found.url
-
-
-@contextmanager
-def opened(page, profile):
-    """Evaluates expressions in a page that a browser shows."""
-    browser = which("chromium")
-    if browser is None:
-        pytest.skip("needs chromium in PATH")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--no-proxy-server"]
-    command = [browser, *options, "--window-size=1200,800", "--remote-debugging-port=0"]
-    with subprocess.Popen(
-        [*command, f"--user-data-dir={profile}", page], stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stderr is not None
-            port = next(
-                found[1]
-                for line in process.stderr
-                if (found := re.search(r"DevTools listening on ws://[\d.]+:(\d+)/", line))
-            )
-            pages = httpx.get(f"http://127.0.0.1:{port}/json/list").json()
-            [debugger] = [each for each in pages if each["type"] == "page"]
-            numbers = count(1)
-            with connect(debugger["webSocketDebuggerUrl"], max_size=None) as socket:
-
-                def evaluate(expression):
-                    number = next(numbers)
-                    call = {"expression": expression, "returnByValue": True}
-                    method = {"id": number, "method": "Runtime.evaluate", "params": call}
-                    socket.send(json.dumps(method))
-                    while (answer := json.loads(socket.recv())).get("id") != number:
-                        pass
-                    return answer["result"]["result"].get("value")
-
-                yield evaluate
-        finally:
-            process.terminate()
 
 
 def look(evaluate, is_done):
