@@ -3,20 +3,41 @@
 A machine is a home of its own: only PostgreSQL and the bucket are shared.
 """
 
+import os
 import signal
+import subprocess
+import sys
 from contextlib import ExitStack
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from meterlake.cli import run
 from meterlake.model import wire
 from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads
+from meterlake.pipeline.jobs.file_jobs import key
 from meterlake.settings import as_environment
+from meterlake.stores.state.ingest import uploads as jobs
+from meterlake.stores.state.jobs import JOB
 from tests.commands import api_server, drain, wait_until, worker
 from tests.e2e.remote_homes import Client, installation, stored_uids
 from tests.homes import HEADER, csv_row, open_home
 
+# A worker that is killed while it reads an upload.
+KILLED = """
+import sys
+from meterlake.model import failpoint
+from meterlake.pipeline.ingest.uploads import ingest_uploads
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from tests.killing import die_at
+
+with open_stores(Settings()) as stores:
+    failpoint.hook = die_at("ingest.staged")
+    list(ingest_uploads(stores, sys.argv[1]))
+"""
 BATCHES = 15
 WAIT_S = 240
 
@@ -79,3 +100,30 @@ def test_a_worker_of_a_lake_in_a_bucket_says_only_what_it_ingested(several):
 
     [line] = said.splitlines()
     assert (process.returncode, wire.loads(line.encode())["accepted"]) == (0, 1)
+
+
+@pytest.mark.slow
+def test_an_upload_that_kills_a_worker_on_each_machine_fails_by_name(several):
+    made = several.initialize()
+    first, second = (several.machine(name) for name in ("first", "second"))
+    data = (HEADER + csv_row("a")).encode()
+    with open_home(first.home, made.org_id, **several.options) as home:
+        body = {"fileName": "a.csv", "contentType": "text/csv", "contentLength": len(data)}
+        job_id = announce(home.stores, made.org_id, "test", body, "")["jobId"]
+        with home.stores.state.reading_home() as connection:
+            upload = jobs.find(connection, made.org_id, job_id)
+        home.stores.objects.put_bytes(key(upload), data)
+        for machine in (first, second):
+            command = [sys.executable, "-c", KILLED, made.org_id]
+            environment = {**os.environ, **as_environment(machine)}
+            died = subprocess.run(command, check=False, env=environment)
+            assert died.returncode == -signal.SIGKILL
+            with home.stores.state.writing_home() as connection:
+                # Its lease runs out.
+                now = home.stores.state.now()
+                connection.execute(update(JOB).where(JOB.c.id == job_id).values(lease_until=now))
+        [receipt] = ingest_uploads(home.stores, made.org_id)
+        found = get_job(home.stores, made.org_id, job_id)
+
+    assert (receipt.status, found["status"]) == ("failed", "failed")
+    assert "the process that read it died 2 times" in found["failureReason"]

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 
 import pytest
 
@@ -86,10 +85,7 @@ def test_a_command_that_is_terminated_ends_and_the_next_one_does_the_work(
     with open_home(path, org_id) as again:
         # Nothing waits for a lease to run out, and nothing is left half done.
         jobs = again.stores.state.jobs.recent(org_id)
-        now = datetime.now(UTC)
-        assert [
-            job for job in jobs if job.status is JobStatus.RUNNING and job.lease_until > now
-        ] == []
+        assert [job for job in jobs if job.status is JobStatus.RUNNING and job.lease_until] == []
         again.check()
     assert run([*line, "--home", str(path), "--json"]) == 0
 

@@ -52,6 +52,8 @@ class Delivery:
         own: Written by ourselves out of what arrived: then equal bytes of another arrival are not
             the same measurements once more.
         origins: Where its rows come from, one by one, if all of them were rejected before.
+        deaths: How many processes died at its job; None if it has none, such as a file that was
+            dropped into a folder.
     """
 
     id: str
@@ -59,6 +61,7 @@ class Delivery:
     received_at: datetime
     own: bool = False
     origins: tuple[Requeued, ...] = ()
+    deaths: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

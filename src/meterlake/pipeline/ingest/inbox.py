@@ -16,11 +16,19 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model import wire
-from meterlake.model.errors import Invalid, MeterlakeError, NotFound, StaleVersion, Unavailable
+from meterlake.model.errors import (
+    Busy,
+    Invalid,
+    MeterlakeError,
+    NotFound,
+    StaleVersion,
+    Unavailable,
+)
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
+from meterlake.pipeline.ingest.deaths import reading_alone
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox_place import InboxPlace
 from meterlake.pipeline.ingest.mappings import claiming, folder_mappings
@@ -160,10 +168,15 @@ class Poll:
 
     def _claims(self) -> Iterator[Claim]:
         for left in self._inboxes.due(self.inbox):
-            claim = self._inboxes.take_over(left)
-            if claim is not None:
-                mark_step("inbox.taken_over")
-                yield claim
+            died = left.job.has_died(self.stores.now())
+            try:
+                with reading_alone(self.stores.home, left.key, died=died):
+                    claim = self._inboxes.take_over(left)
+                    if claim is not None:
+                        mark_step("inbox.taken_over")
+                        yield claim
+            except Busy as error:
+                self.problems.append(f"{left.key}: {error}")
         for info, known in self._list_objects():
             try:
                 claim = self._claim(info, known)
@@ -230,7 +243,7 @@ class Poll:
             return None
         mark_step("inbox.fetched")
         name = _name(claim)
-        delivery = Delivery(claim.id, name, claim.received)
+        delivery = Delivery(claim.id, name, claim.received, deaths=claim.job.deaths)
         mapping = claiming(self._mappings, name)
         receipt = ingest_file(
             self.stores, self.inbox.org_id, path, delivery, mapping, self.progress

@@ -28,7 +28,7 @@ from meterlake.model.uploads import UploadRequest
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import report_no_file
-from meterlake.pipeline.ingest.deaths import counting_deaths
+from meterlake.pipeline.ingest.deaths import reading_alone, refuse_killer
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.file_jobs import (
@@ -221,7 +221,7 @@ def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:
         StaleVersion: Another attempt took it over meanwhile; the end of this one does not count.
         Unavailable: The disk, State, the lake or the object store failed; worth another try.
     """
-    with _alone(stores, org_id, job_id) as folder:
+    with _alone(stores, org_id, job_id) as folder, _alone_if_it_kills(stores, org_id, job_id):
         with stores.state.writing_home() as connection:
             upload = jobs.take(connection, org_id, job_id, stores.now())
         if upload is None:
@@ -255,6 +255,15 @@ def _alone(stores: Stores, org_id: str, job_id: str) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def _alone_if_it_kills(stores: Stores, org_id: str, job_id: str) -> Iterator[None]:
+    """Run a job alone among those whose process died; before its lease, so that none dies of another."""
+    with stores.state.reading_home() as connection:
+        upload = jobs.find(connection, org_id, job_id)
+    with reading_alone(stores.home, upload.name, died=upload.job.has_died(stores.now())):
+        yield
+
+
 def _workplaces(stores: Stores, org_id: str) -> Path:
     return stores.home / "uploads" / org_id
 
@@ -276,8 +285,8 @@ def _ingest_file(work: Work) -> Receipt | None:
         upload = work.upload
         delivery = Delivery(upload.id, upload.name, upload.arrived or upload.job.created)
         try:
-            with counting_deaths(work.stores.home, work.upload.org_id, delivery):
-                run_lookup_job(work)
+            refuse_killer(delivery, upload.job.deaths)
+            run_lookup_job(work)
         except UnreadableSource as error:
             work.finish(JobStatus.FAILED, failure(error.reason, error.detail))
         return None
@@ -289,7 +298,8 @@ def _ingest(work: Work) -> Receipt | None:
     if path is None:
         return None
     assert upload.arrived is not None
-    delivery = Delivery(upload.id, upload.name, upload.arrived)
+    deaths = upload.job.deaths
+    delivery = Delivery(upload.id, upload.name, upload.arrived, deaths=deaths)
     receipt = ingest_file(work.stores, upload.org_id, path, delivery, progress=work.go_on)
     mark_step("uploads.ingested")
     if receipt.status != "done":

@@ -22,10 +22,8 @@ T = TypeVar("T")
 _RENEWALS: Final = 6
 # So often does a process that does a part of an attempt look whether it still goes on.
 _FOLLOWED_S: Final = 2.0
-# A job whose process died so often in a row kills it.
+# A job at which so many processes died kills them.
 DEATHS_MAX: Final = 10
-# The member of the progress that counts attempts, but those that were left in order.
-_BEGUN: Final = "attempts"
 # What this process has at hand.
 _AT_HAND: Final[set["Attempt"]] = set()
 
@@ -68,23 +66,20 @@ class Attempt:
         self._stop: MeterlakeError | None = None
         self._interrupts: list[Callable[[], None]] = []
         self._halted = threading.Event()
-        self._died = int(job.progress.get(_BEGUN, 0))
 
     def begin(self) -> None:
-        """Write down that the work begins; whoever dies now is counted.
+        """Begin the work, unless too many died at it.
 
         Raises:
             Cancelled: The job is to stop.
             GivenUp: Too many died.
         """
-        self.tell(**{_BEGUN: self._died + 1})
         self.go_on()
-        if self._died >= DEATHS_MAX:
-            raise GivenUp(self.job.kind, self.job.id, self._died)
+        if self.job.deaths >= DEATHS_MAX:
+            raise GivenUp(self.job.kind, self.job.id, self.job.deaths)
 
     def leave(self) -> None:
         """End the attempt without a result; the next one can begin at once."""
-        self.tell(**{_BEGUN: self._died})
         # A renewal that came later would take the job back, with what was known before.
         with self._writing:
             self._left = True

@@ -39,7 +39,7 @@ def cancel_job(
         if note_event is not None:
             with stores.state.transaction(org_id, job.author or SYSTEM) as transaction:
                 note_event(transaction, job, before)
-    elif job.lease_until is not None and job.lease_until <= stores.now():
+    elif job.lease_until is None or job.lease_until <= stores.now():
         # Nobody else hears of it. If this fails, whoever takes the job ends it.
         with suppress(MeterlakeError):
             run(stores, id)

@@ -307,6 +307,18 @@ def test_a_claim_is_left_alone_while_its_lease_lasts_and_taken_over_after_it(loc
     local.check("u1")
 
 
+def test_an_object_at_which_two_pollers_died_fails_by_name(local):
+    local.put("a.csv", "u1")
+    for _ in range(2):
+        assert len(list(Poll(local.home.stores, local.inbox)._claims())) == 1
+        local.home.clock.time += LEASES[JobKind.INBOX_OBJECT] + timedelta(seconds=1)
+    [receipt] = local.poll()
+
+    assert (receipt.status, receipt.reason) == ("failed", "TooLarge")
+    assert "died 2 times" in receipt.detail
+    assert local.claims()[0].status is ClaimStatus.FAILED
+
+
 def test_a_poller_that_slept_too_long_is_refused(local):
     local.put("a.csv", "u1")
     inboxes = Inboxes(local.home.stores.state)

@@ -15,6 +15,7 @@ from filelock import FileLock
 from meterlake.model.errors import Busy, Forbidden, Invalid, NotFound, StaleVersion, Unavailable
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import get_event
+from meterlake.pipeline.ingest.deaths import reading_alone
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.uploads import (
     announce,
@@ -144,6 +145,43 @@ def test_the_late_end_of_a_dead_attempt_is_refused(home):
     with pytest.raises(StaleVersion):
         finish(home, second, JobStatus.FAILED)
     assert job(home, id_)["status"] == "succeeded"
+
+
+def test_a_file_at_which_two_processes_died_fails_by_name(home):
+    id_ = uploaded(home)
+    for deaths in range(2):
+        assert taken(home, id_).job.deaths == deaths
+        home.clock.advance(minutes=1)
+    [receipt] = work(home)
+
+    assert (receipt.status, receipt.reason) == ("failed", "TooLarge")
+    assert job(home, id_)["status"] == "failed"
+    assert "the process that read it died 2 times" in job(home, id_)["failureReason"]
+
+
+def test_a_file_that_is_given_back_killed_nobody(home):
+    id_ = uploaded(home)
+    for _ in range(3):
+        home.stores.state.jobs.release(taken(home, id_).job)
+    [receipt] = work(home)
+
+    assert (receipt.status, job(home, id_)["status"]) == ("done", "succeeded")
+
+
+def test_files_at_which_somebody_died_are_read_one_at_a_time_and_no_other_waits(home):
+    killers, modest = [uploaded(home) for _ in range(2)], uploaded(home)
+    for id_ in killers:
+        taken(home, id_)
+    home.clock.advance(minutes=1)
+    with reading_alone(home.stores.home, "another", died=True):
+        for id_ in killers:
+            with pytest.raises(Busy, match="read alone"):
+                run_upload(home.stores, home.org_id, id_)
+        assert run_upload(home.stores, home.org_id, modest).status == "done"
+    # Who waited for its turn had no lease of the job, and could not die at it.
+    found = [home.stores.state.jobs.get(id_) for id_ in killers]
+    assert [(each.attempt, each.deaths) for each in found] == [(1, 0), (1, 0)]
+    assert {each.status for each in work(home)} == {"done"}
 
 
 def test_a_renewed_lease_lasts_longer(home):

@@ -129,6 +129,22 @@ def test_an_attempt_that_gives_up_leaves_the_job_to_the_next(state, org, clock):
     assert state.jobs.take(id_, snapshot=8).attempt == 2
 
 
+def test_who_dies_at_a_job_is_counted_and_who_gives_it_back_is_not(state, org, clock):
+    id_ = submitted(state, org, clock)
+    for deaths in range(3):
+        state.jobs.release(state.jobs.take(id_, snapshot=7))
+        assert state.jobs.get(id_).has_died(clock()) is (deaths > 0)
+        taken = state.jobs.take(id_, snapshot=7)
+        assert (taken.deaths, taken.has_died(clock())) == (deaths, deaths > 0)
+        clock.advance(seconds=int(SHORT_LEASE.total_seconds()))
+        assert taken.has_died(clock())
+    job = state.jobs.take(id_, snapshot=7)
+    assert (job.deaths, job.attempt) == (3, 7)
+    state.jobs.finish(job, error="no")
+
+    assert not state.jobs.retry(org, id_, "export").has_died(clock())
+
+
 def test_a_job_that_its_maker_works_on_never_waits(state, org, clock):
     id_ = submitted(state, org, clock, begun=7)
     job = state.jobs.get(id_)

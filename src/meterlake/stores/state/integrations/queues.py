@@ -33,7 +33,7 @@ from meterlake.model.jobs import JobKind
 from meterlake.stores.state.core.tables import InstantText
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN, INTEGRATION_TRY
 from meterlake.stores.state.integrations.runs import RunContent
-from meterlake.stores.state.jobs import JOB, LEASES, JobStatus, in_status, takeable
+from meterlake.stores.state.jobs import JOB, LEASES, JobStatus, begun, in_status, takeable
 
 _CHUNK: Final = 400
 _LEASE: Final = LEASES[JobKind.INTEGRATION_RUN]
@@ -218,14 +218,7 @@ def _postpone(connection: Connection, queue: str, now: datetime) -> None:
 
 
 def _begin_attempts(connection: Connection, ids: list[str], now: datetime) -> dict[str, int]:
-    begun = {
-        "status": JobStatus.RUNNING.value,
-        "attempt": JOB.c.attempt + 1,
-        "lease_until": now + _LEASE,
-        "not_before": None,
-        "started": func.coalesce(JOB.c.started, literal(now, InstantText())),
-    }
-    query = update(JOB).where(JOB.c.id.in_(ids), takeable(now)).values(begun)
+    query = update(JOB).where(JOB.c.id.in_(ids), takeable(now)).values(begun(now, _LEASE))
     rows: CursorResult[Any] = connection.execute(query.returning(JOB.c.id, JOB.c.attempt))
     found = {row.id: row.attempt for row in rows}
     # The database returns them in any order.

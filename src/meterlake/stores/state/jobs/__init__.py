@@ -12,7 +12,7 @@ from meterlake.stores.state.jobs.jobs import (
     submit,
     unfinished_jobs,
 )
-from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
+from meterlake.stores.state.jobs.lease import LEASES, Lease, begun, takeable
 from meterlake.stores.state.jobs.status import AGAIN, JobStatus
 from meterlake.stores.state.jobs.table import JOB
 
@@ -25,6 +25,7 @@ __all__ = [
     "JobStatus",
     "Jobs",
     "Lease",
+    "begun",
     "count_jobs",
     "finish_job",
     "in_status",

@@ -19,6 +19,7 @@ class Job:
     Attributes:
         parameters: What is to be done.
         attempt: The fencing token: only the latest attempt may finish the job.
+        deaths: How many processes died that worked on it, on whichever machine.
         snapshot: The lake snapshot that it reads.
         author: Who asked for it; None if nobody in particular.
         schedule_id: The schedule that made it.
@@ -35,6 +36,7 @@ class Job:
     status: JobStatus = JobStatus.PENDING
     lease_until: datetime | None = None
     attempt: int = 0
+    deaths: int = 0
     started: datetime | None = None
     snapshot: int | None = None
     result: dict[str, Any] = field(default_factory=dict)
@@ -51,6 +53,11 @@ class Job:
     def lease(self) -> Lease:
         """The lease of the attempt that this is the job of."""
         return Lease(self.id, self.kind, self.attempt)
+
+    def has_died(self, now: datetime) -> bool:
+        """Whether a process died that worked on it, counting the one whose lease is over."""
+        is_over = self.lease_until is not None and self.lease_until <= now
+        return self.deaths > 0 or (self.status is JobStatus.RUNNING and is_over)
 
     def begin(self, snapshot: int | None = None) -> "Job":
         """Itself as its maker takes it while it is made: nobody else ever sees it waiting."""
@@ -92,6 +99,7 @@ def job_of(row: Row[Any]) -> Job:
         status=JobStatus(row.status),
         lease_until=row.lease_until,
         attempt=row.attempt,
+        deaths=row.deaths,
         started=row.started,
         snapshot=row.snapshot,
         result=wire.loads(row.result) if row.result else {},

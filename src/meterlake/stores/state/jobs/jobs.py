@@ -98,6 +98,7 @@ def requeue(*jobs: Any) -> Update:
         "finished": None,
         "progress": None,
         "cancel_asked": False,
+        "deaths": 0,
         "version": JOB.c.version + 1,
     }
     return update(JOB).where(*jobs, in_status(*AGAIN)).values(values)
@@ -252,6 +253,7 @@ class Jobs:
             "result": None,
             "progress": None,
             "snapshot": None,
+            "deaths": 0,
             "version": JOB.c.version + 1,
         }
         complete = (one_job(org_id, id, kind), in_status(JobStatus.COMPLETE))

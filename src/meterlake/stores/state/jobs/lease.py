@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
-from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, or_, select, update
 
 from meterlake.model.errors import NotFound, StaleVersion
 from meterlake.model.jobs import JobKind
@@ -64,14 +64,8 @@ class Lease:
         kind = connection.scalar(select(JOB.c.kind).where(JOB.c.id == job_id))
         if kind is None:
             raise NotFound("job", job_id)
-        begun = {
-            "status": JobStatus.RUNNING.value,
-            "attempt": JOB.c.attempt + 1,
-            "lease_until": now + LEASES[kind],
-            "not_before": None,
-            "started": func.coalesce(JOB.c.started, literal(now, InstantText())),
-        }
-        query = update(JOB).where(JOB.c.id == job_id, takeable(now)).values(**begun, **values)
+        query = update(JOB).where(JOB.c.id == job_id, takeable(now))
+        query = query.values(**begun(now, LEASES[kind]), **values)
         attempt = connection.scalar(query.returning(JOB.c.attempt))
         return None if attempt is None else cls(job_id, kind, attempt)
 
@@ -100,7 +94,7 @@ class Lease:
         """
         until = None if pause is None else now + pause
         with suppress(StaleVersion):
-            self._write(connection, {"lease_until": now, "not_before": until, **values})
+            self._write(connection, {"lease_until": None, "not_before": until, **values})
 
     def finish(
         self, connection: Connection, now: datetime, status: JobStatus, **values: Any
@@ -130,10 +124,32 @@ class Lease:
         return bool(row.cancel_asked)
 
 
+def begun(now: datetime, duration: timedelta) -> dict[str, Any]:
+    """What is written to a job that is taken; a lease that ran out is the death of who had it.
+
+    Args:
+        now: Where the lease begins.
+        duration: How long it lasts.
+    """
+    ran_out = and_(JOB.c.status == JobStatus.RUNNING.value, JOB.c.lease_until.is_not(None))
+    return {
+        "status": JobStatus.RUNNING.value,
+        "attempt": JOB.c.attempt + 1,
+        "deaths": JOB.c.deaths + case((ran_out, 1), else_=0),
+        "lease_until": now + duration,
+        "not_before": None,
+        "started": func.coalesce(JOB.c.started, literal(now, InstantText())),
+    }
+
+
 def takeable(now: datetime | ColumnElement[datetime]) -> ColumnElement[bool]:
-    """Jobs that somebody may take: they wait, or their executor is dead; and no pause is left."""
+    """Jobs that somebody may take: they wait, were given back, or their executor is dead.
+
+    And no pause is left.
+    """
     # As a list of statuses, which the index has: of those that have ended there may be millions.
     unfinished = in_status(JobStatus.PENDING, JobStatus.RUNNING)
-    free = or_(JOB.c.status == JobStatus.PENDING.value, JOB.c.lease_until <= now)
+    waits = JOB.c.status == JobStatus.PENDING.value
+    free = or_(waits, JOB.c.lease_until.is_(None), JOB.c.lease_until <= now)
     rested = or_(JOB.c.not_before.is_(None), JOB.c.not_before <= now)
     return and_(unfinished, free, rested)

@@ -31,6 +31,8 @@ JOB: Final = Table(
     # Nobody takes it before.
     Column("not_before", InstantText),
     Column("attempt", Integer, nullable=False),
+    # How often its lease ran out: who gives it back, or ends it, leaves none.
+    Column("deaths", Integer, nullable=False, server_default="0"),
     Column("snapshot", BigInteger),
     Column("result", StorableText),
     Column("error", UntrustedText),

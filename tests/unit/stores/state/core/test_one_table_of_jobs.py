@@ -226,8 +226,8 @@ def test_jobs_that_were_there_are_the_ones_that_people_see(migrated_state, clock
 
 def test_nothing_is_lost_on_the_way_there_and_back(stored):
     # What the job of a file says of itself was how it began; the truth was the file's.
-    # Whose an inbox is, a later revision says.
-    own = {"lookup_job": "status", "inbox": "author"}
+    # Whose an inbox is, and how many died at a job, later revisions say.
+    own = {"lookup_job": "status", "inbox": "author", "job": "deaths"}
     with changing(stored) as connection:
         before = dump(connection, **own)
     State.at(stored).close()
