@@ -143,7 +143,7 @@ def statement_documents(statements: Iterable[PermissionStatement]) -> list[dict[
 
 
 class PermissionPolicy(Entity):
-    """Named permissions that are granted to users."""
+    """Named permissions that you grant to users."""
 
     name: Annotated[Text, Field(min_length=1, max_length=100)]
     permission_policy: Annotated[
@@ -158,7 +158,7 @@ class ServiceUser(Entity):
 
 
 class ResourceGroup(Entity):
-    """Entities of one type under one name, so that policies can speak of them together."""
+    """Entities of one type under one name, so that one policy can name them together."""
 
     type: Annotated[Text, Field(min_length=1, max_length=80, pattern=r"^[a-z][a-z0-9]*$")]
     name: Annotated[Text, Field(min_length=1, max_length=100)]
@@ -218,7 +218,7 @@ class KeyChange(Value):
 
 
 class SupportAccess(Entity):
-    """Until when people of the support may look into the organization, and what they may do."""
+    """The support's access to the organization: its end, and the permitted actions."""
 
     dt_end_support_users_access: Instant
     support_users_permission_policy: Annotated[

@@ -100,10 +100,16 @@ _BANDS = tuple[BillLineItemPricingBandUsage, ...]
 def _envelope(instants: ShownIn) -> tuple[BillMember, ...]:
     return (
         BillMember("createdBy", Text, _EXPORT, "Who created it."),
-        BillMember("dtCreated", Instant, instants, "When it was created, UTC.", column="created"),
+        BillMember(
+            "dtCreated", Instant, instants, "The instant of its creation, UTC.", column="created"
+        ),
         BillMember("lastModifiedBy", Text, _EXPORT, "Who changed it last."),
         BillMember(
-            "dtLastModified", Instant, instants, "When it was last changed, UTC.", column="modified"
+            "dtLastModified",
+            Instant,
+            instants,
+            "The instant of the last change, UTC.",
+            column="modified",
         ),
     )
 
@@ -118,39 +124,35 @@ LINE_MEMBERS: Final = (
     ),
     BillMember("billId", Id, _LINE | _TABLES, "bill.id."),
     BillMember("accountId", Id, _TABLES, "account.id."),
-    BillMember(
-        "accountCode", Text, _TABLES, "The account's code when it was billed.", column="account"
-    ),
+    BillMember("accountCode", Text, _TABLES, "The account's code on the bill.", column="account"),
     BillMember("billDate", Day, _EXPORT, "The date of its bill."),
     BillMember("period", Text, _TABLES, "The billed month, such as 2026-10.", column="month"),
     BillMember("sequenceNumber", Integer, _ALL, "Its place on the bill, from 1."),
     BillMember(
-        *("lineItemType", LineItemType, _ALL, f"What it is for: {', '.join(LineItemType)}."),
+        *("lineItemType", LineItemType, _ALL, f"The type of charge: {', '.join(LineItemType)}."),
         column="type",
         focus="x_LineItemType",
         required=True,
     ),
-    BillMember("description", Text, _ALL, "What people read.", required=True),
+    BillMember("description", Text, _ALL, "A text for people.", required=True),
     BillMember("productId", Id, _BUT_CSV | _MEMO, "product.id.", sku=9),
     BillMember(
-        *("productCode", Text, _ALL | _MEMO, "The product's code when it was billed."),
+        *("productCode", Text, _ALL | _MEMO, "The product's code on the bill."),
         column="product",
     ),
-    BillMember(
-        "productName", Text, _BUT_PUBLISHED | _MEMO, "The product's name when it was billed."
-    ),
+    BillMember("productName", Text, _BUT_PUBLISHED | _MEMO, "The product's name on the bill."),
     BillMember("accountingProductId", Id, _API | _TABLES | _MEMO, "product.id, for accounting."),
     BillMember(
         "accountingProductCode",
         Text,
         _BUT_PUBLISHED | _MEMO,
-        "The code of the product for accounting when it was billed.",
+        "The code of the product for accounting on the bill.",
     ),
     BillMember(
         "accountingProductName",
         Text,
         _API | _EXPORT | _MEMO,
-        "The name of the product for accounting when it was billed.",
+        "The name of the product for accounting on the bill.",
     ),
     BillMember("planId", Id, _ALL | _MEMO, "plan.id.", focus="x_PlanId", sku=8),
     BillMember("planGroupId", Id, _ALL | _MEMO, "plan_group.id, if a group charges it.", sku=7),
@@ -158,7 +160,7 @@ LINE_MEMBERS: Final = (
     BillMember("childAccountId", Id, _BUT_CSV | _MEMO, "account.id of the child it is for."),
     BillMember(
         *("childAccountCode", Text, _BUT_PUBLISHED | _MEMO),
-        "The code of the child account when it was billed.",
+        "The code of the child account on the bill.",
     ),
     BillMember("meterId", Id, _BUT_CSV, "meter.id; NULL if it charges no usage."),
     BillMember("aggregationId", Id, _BUT_CSV, "aggregation.id; NULL if no usage.", sku=1),
@@ -179,31 +181,36 @@ LINE_MEMBERS: Final = (
     BillMember("segment", dict[str, Text], _ALL, "The segment by field; NULL without segments."),
     BillMember("group", dict[str, Text], _API | _EXPORT, "Kept for the contract; no line has it."),
     BillMember(
-        *("referencedBillId", Id, _ALL, "bill.id of what it corrects."),
+        *("referencedBillId", Id, _ALL, "bill.id of the bill that it corrects."),
         focus="x_ReferencedBillId",
     ),
     BillMember(
-        *("referencedLineItemId", Id, _ALL, "bill_line.id of what it corrects."),
+        *("referencedLineItemId", Id, _ALL, "bill_line.id of the line that it corrects."),
         column="referenced_line_id",
         focus="x_ReferencedLineItemId",
     ),
     BillMember("reasonId", Id, _ALL, "credit_reason.id or debit_reason.id."),
     BillMember("creditTypeId", Id, _API | _EXPORT, "Kept for the contract; no line has it."),
     BillMember(
-        *("servicePeriodStartDate", Instant, _ALL | _MEMO, "What it is for begins, UTC."),
+        *(
+            "servicePeriodStartDate",
+            Instant,
+            _ALL | _MEMO,
+            "The beginning of its service period, UTC.",
+        ),
         column="service_start",
     ),
     BillMember(
-        *("servicePeriodEndDate", Instant, _ALL | _MEMO, "What it is for ends, UTC."),
+        *("servicePeriodEndDate", Instant, _ALL | _MEMO, "The end of its service period, UTC."),
         column="service_end",
     ),
     BillMember(
-        *("quantity", Number, _ALL, "What was used, to 12 decimals."),
+        *("quantity", Number, _ALL, "The quantity, to 12 decimals."),
         focus="x_Quantity",
         required=True,
     ),
-    BillMember("units", Number, _ALL, "What is priced, to 12 decimals.", required=True),
-    BillMember("unit", Text, _ALL, "What one unit is called.", required=True),
+    BillMember("units", Number, _ALL, "The priced units, to 12 decimals.", required=True),
+    BillMember("unit", Text, _ALL, "The name of one unit.", required=True),
     BillMember(
         *("averageUnitPrice", Number, _ALL, "`subtotal` per unit, to 12 decimals."),
         statement="pricePerUnit",
@@ -223,22 +230,22 @@ LINE_MEMBERS: Final = (
         required=True,
     ),
     BillMember(
-        *("convertedSubtotal", Number, _ALL, "What is paid, in `bill_currency`."),
+        *("convertedSubtotal", Number, _ALL, "The amount to pay, in `bill_currency`."),
         column="amount",
         required=True,
         currency="billCurrency",
         rounded=True,
     ),
     BillMember("billCurrency", Text, _TABLES, "The currency of the bill."),
-    BillMember("usagePerPricingBand", _BANDS, _BILL, "What each band of the pricing charges."),
+    BillMember("usagePerPricingBand", _BANDS, _BILL, "The charge of each band of the pricing."),
     BillMember(
-        *("bandUsage", _BANDS, _LINE | _TABLES, "What each band of the pricing charges."),
+        *("bandUsage", _BANDS, _LINE | _TABLES, "The charge of each band of the pricing."),
         column="bands",
     ),
     BillMember(
         "additional", dict[str, Any], _API | _EXPORT, "Kept for the contract; no line has it."
     ),
-    BillMember("madeFrom", dict[str, Any], _TABLES, "Snapshot and versions that it was made from."),
+    BillMember("madeFrom", dict[str, Any], _TABLES, "The snapshot and the versions behind it."),
     BillMember("jsonUsageGenerated", Flag, _LINE, "Deprecated, and always false."),
     BillMember("version", Integer, _EXPORT, "The version of its bill."),
     *_envelope(_EXPORT),
@@ -250,17 +257,15 @@ _BILL_TABLES = _BILL | _EVENT | _TABLES
 # envelope of all answers and events.
 BILL_MEMBERS: Final = (
     BillMember("id", Id, _FILES, "Its id, for ever.", csv="billId"),
-    BillMember("version", Integer, _TABLES, "How often it was written; 1 when new."),
+    BillMember("version", Integer, _TABLES, "The number of its writes; 1 when new."),
     BillMember(
         *("sequentialInvoiceNumber", Text, _BILL_ALL, "Its sequential number, if it has one."),
         column="invoice_number",
     ),
     BillMember("accountId", Id, _BILL_ALL, "account.id."),
-    BillMember(
-        "accountCode", Text, _BILL_ALL, "The account's code when it was billed.", column="account"
-    ),
+    BillMember("accountCode", Text, _BILL_ALL, "The account's code on the bill.", column="account"),
     BillMember("billDate", Day, _BILL_ALL, "The first day after the period."),
-    BillMember("dueDate", Day, _BILL_ALL, "When it is to be paid."),
+    BillMember("dueDate", Day, _BILL_ALL, "The last day to pay it."),
     BillMember(
         "externalInvoiceDate", Day, _BILL_ALL, "The date of its invoice.", column="invoice_date"
     ),
@@ -289,7 +294,7 @@ BILL_MEMBERS: Final = (
     BillMember(
         "period", Text, _EVENT | _TABLES, "The billed month, such as 2026-10.", column="month"
     ),
-    BillMember("timezone", Text, _BILL_ALL & ~ShownIn.CSV, "Where its days begin and end."),
+    BillMember("timezone", Text, _BILL_ALL & ~ShownIn.CSV, "The time zone of its days."),
     BillMember(
         *("purchaseOrderNumber", Text, _BILL_ALL, "The number of the account's."),
         column="purchase_order",
@@ -301,20 +306,20 @@ BILL_MEMBERS: Final = (
         currency="currency",
         rounded=True,
     ),
-    BillMember("currency", Text, _BILL_ALL, "What it is billed in.", csv="billCurrency"),
+    BillMember("currency", Text, _BILL_ALL, "The currency of its total.", csv="billCurrency"),
     BillMember(
         "currencyConversions",
         tuple[CurrencyConversion, ...],
         _BILL | _EVENT | _EXPORT,
-        "The rates that its lines were converted with.",
+        "The rates that converted its lines.",
     ),
     BillMember("status", BillStatus, _BILL_TABLES | ShownIn.CSV, "PENDING or APPROVED."),
-    BillMember("approvedBy", Text, _BILL_TABLES, "By whom it was approved last."),
+    BillMember("approvedBy", Text, _BILL_TABLES, "The person who approved it last."),
     BillMember(
         "dtApproved", Instant, _BILL_TABLES, "When it was approved last, UTC.", column="approved"
     ),
     BillMember("locked", Flag, _BILL_TABLES | ShownIn.CSV, "Whether it can never change again."),
-    BillMember("lockedBy", Text, _BILL_TABLES, "By whom it was locked."),
+    BillMember("lockedBy", Text, _BILL_TABLES, "The person who locked it."),
     BillMember("dtLocked", Instant, _BILL_TABLES, "When it was locked, UTC.", column="locked_at"),
     BillMember("billJobId", Id, _BILL | _EVENT, "The job that calculated it last."),
     BillMember("lastCalculatedDate", Instant, _BILL | _EVENT, "When it was calculated last."),
@@ -324,11 +329,13 @@ BILL_MEMBERS: Final = (
         "statementStale", Flag, _BILL, "Whether the bill changed since one of its statements."
     ),
     BillMember(
-        *("pins.snapshot", Integer, _PUBLISHED, "The snapshot of the lake it was made from."),
+        *("pins.snapshot", Integer, _PUBLISHED, "The snapshot of the lake behind it."),
         column="snapshot",
     ),
-    BillMember("pins", dict[str, Any], _TABLES, "Everything that it was made from, with versions."),
-    BillMember("createdDate", Instant, _BILL | _EVENT | _EXPORT, "When it was created, UTC."),
+    BillMember("pins", dict[str, Any], _TABLES, "All its inputs, with versions."),
+    BillMember(
+        "createdDate", Instant, _BILL | _EVENT | _EXPORT, "The instant of its creation, UTC."
+    ),
     *_envelope(_TABLES),
 )
 

@@ -48,7 +48,7 @@ class Reduce(StrEnum):
 
 
 class Product(Entity):
-    """What a customer buys: the container of meters, aggregations and plans."""
+    """A product that a customer buys: the container of meters, aggregations and plans."""
 
     name: Name
     code: Code
@@ -56,7 +56,7 @@ class Product(Entity):
 
 
 class MeterGroup(Entity):
-    """Meters that belong together for whoever looks at usage; it changes no number."""
+    """Meters that belong together when you look at usage; a group changes no number."""
 
     name: Name
 
@@ -110,7 +110,7 @@ class Meter(Entity):
 
 
 class Aggregation(Entity):
-    """How one field of a meter becomes a quantity, and a quantity the units that are priced.
+    """The way from one field of a meter to a quantity, and to the priced units.
 
     `percentile`, of an aggregation PERCENTILE, is the share of the values, in percent, that are
     not larger than the quantity.
@@ -134,7 +134,7 @@ class Aggregation(Entity):
 
 
 class CompoundAggregation(Entity):
-    """A quantity that is calculated from those of aggregations; without a product it is global."""
+    """A calculation with the quantities of aggregations; without a product it is global."""
 
     name: Name
     rounding: Rounding

@@ -41,7 +41,7 @@ class CommitmentFee(Value):
 
 
 class Commitment(Entity):
-    """What an account agreed to pay: start inclusive, end exclusive, days of the organization."""
+    """An amount that an account agreed to pay: start inclusive, end exclusive, days of the organization."""
 
     account_id: Id
     start_date: Day

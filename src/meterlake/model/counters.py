@@ -19,7 +19,7 @@ class Counter(Entity):
 
 
 class CounterPricing(Entity):
-    """What the number of a counter costs on a plan, or on all plans of a template."""
+    """The price of the number of a counter on a plan, or on all plans of a template."""
 
     start_date: Instant
     pricing_bands: Annotated[Bands, Field(min_length=1)]
@@ -38,7 +38,7 @@ class CounterPricing(Entity):
 
 
 class CounterAdjustment(Entity):
-    """How many of a counter an account has from a day on: the number itself, not a difference."""
+    """The number that an account has of a counter from a day on: the number itself, not a difference."""
 
     counter_id: Id
     account_id: Id

@@ -5,7 +5,7 @@ from meterlake.model.fields import Flag
 
 
 class Features(Entity):
-    """Resources in beta and preview are refused until their stage is enabled here."""
+    """The stages, beta and preview, of which you use resources; you cannot use them before."""
 
     beta: Flag = False
     preview: Flag = False

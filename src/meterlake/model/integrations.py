@@ -104,7 +104,7 @@ def _fields_alone(value: Any) -> Any:
 
 
 class WebhookDestination(Entity):
-    """An address that notifications are sent to."""
+    """An address to which meterlake sends notifications."""
 
     name: Label
     description: Label
@@ -197,7 +197,7 @@ ExternalName = Annotated[Label, Field(pattern=CODE_PATTERN), _in_json(CODE_PATTE
 
 
 class ExternalMapping(Entity):
-    """What an entity is called in another system."""
+    """The id of an entity in another system."""
 
     m3ter_entity: Annotated[ExternalName, Field(alias="m3terEntity")]
     m3ter_id: Annotated[ExternalName, Field(alias="m3terId")]

@@ -116,7 +116,7 @@ class LookupTableRevision(Entity):
 
 
 class LookupTableRevisionState(Entity):
-    """What meterlake itself keeps of a revision; without it, a revision is a draft without data.
+    """meterlake's own record of a revision; without it, a revision is a draft without data.
 
     An entity of its own, so that the history tells which revision was published when. Its version
     is the version of the revision's data.

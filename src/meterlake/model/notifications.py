@@ -13,7 +13,7 @@ OFFSET_MAX: Final = 3_660
 
 
 class NotificationConfiguration(Entity):
-    """Tells of events of one type, of all or of those for which a calculation holds."""
+    """Goes out for events of one type: for all, or for those for which a calculation holds."""
 
     name: Label
     description: Label

@@ -151,7 +151,7 @@ PERIOD_SETTINGS: Final = ("timezone", "year_epoch", "month_epoch", "week_epoch",
 
 
 class BillConfig(Entity):
-    """Up to which day bills are closed; every organization has exactly one."""
+    """The day up to which bills are closed; every organization has exactly one."""
 
     bill_lock_date: Annotated[
         Day | None,
@@ -162,7 +162,7 @@ class BillConfig(Entity):
 
 
 class Currency(Entity):
-    """A currency, real or invented, and how amounts in it are rounded."""
+    """A currency, real or invented, and the rounding of amounts in it."""
 
     name: Name
     code: Ident | None = None

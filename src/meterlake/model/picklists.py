@@ -13,18 +13,18 @@ class PicklistItem(Entity):
 
 
 class CreditReason(PicklistItem):
-    """Why a bill has a credit line that a person added."""
+    """The reason why a person added a credit line to a bill."""
 
 
 class DebitReason(PicklistItem):
-    """Why a bill has a debit line that a person added."""
+    """The reason why a person added a debit line to a bill."""
 
 
 class TransactionType(PicklistItem):
-    """What kind of money comes into a balance, or leaves it."""
+    """A kind of money that comes into a balance, or leaves it."""
 
 
 class BillGroupingKey(PicklistItem):
-    """What contracts have in common whose charges stand on one bill; an exclusive key has one user."""
+    """A key that puts the charges of several contracts on one bill; an exclusive key has one user."""
 
     exclusive: Flag

@@ -18,7 +18,7 @@ from meterlake.model.fields import (
 
 
 class PlanGroup(Entity):
-    """A bundle of plans with charges of its own; with an account it is made for that account."""
+    """A bundle of plans with charges of its own; with an account it is for that account only."""
 
     name: Name
     currency: Annotated[Text, Field(min_length=3, max_length=3)]

@@ -59,7 +59,7 @@ class PricingType(StrEnum):
 
 
 class PlanTemplate(Entity):
-    """What the plans of a product have in common: currency, frequency, standing charge."""
+    """The common settings of plans of a product: currency, frequency, standing charge."""
 
     product_id: Id
     name: Name
@@ -80,7 +80,7 @@ class PlanTemplate(Entity):
 
 
 class Plan(Entity):
-    """What a customer subscribes to; what it leaves open comes from its template."""
+    """A plan that a customer subscribes to; its template fills in the members that it lacks."""
 
     plan_template_id: Id
     name: Name
@@ -113,7 +113,7 @@ Bands = Annotated[tuple[PricingBand, ...], Field(max_length=1000)]
 
 
 class Pricing(Entity):
-    """What the units of one aggregation cost on a plan, or on all plans of a template."""
+    """The price of the units of one aggregation on a plan, or on all plans of a template."""
 
     start_date: Instant
     pricing_bands: Annotated[Bands, Field(min_length=1)]

@@ -168,7 +168,7 @@ class UsageQuery(UsageQueryRequest):
 
 
 class UsageSavedQuery(Entity):
-    """A question about usage that is asked again."""
+    """A question about usage that you keep, to ask it again."""
 
     name: Label
     usage_query: UsageQuery

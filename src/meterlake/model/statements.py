@@ -39,7 +39,7 @@ class Measure(Value):
 
 
 class StatementDefinition(Entity):
-    """How the statement of a bill is made up."""
+    """The layout of the statement of a bill."""
 
     aggregation_frequency: AggregationFrequency
     name: Text | None = None

@@ -21,15 +21,16 @@ DOCUMENT = ROOT / "docs" / "api-coverage.md"
 CONTRACT = ROOT.parent / "shared" / "contract" / "endpoints.tsv"
 INTRODUCTION = """# What the API can do
 
-Every operation of the Config API, with the method of the Python SDK `m3ter` {version} that calls it.
+This page is for people who write a client: it lists every operation of the Config API,
+with the method of the Python SDK `m3ter` {version} that calls it.
 The SDK has {methods} methods. {works} operations work, {idle} have always the same answer yet, {later} answer 501 until a later version.
-The served document (`/openapi.json`, to be read and tried at `/docs`) has the details.
+You find the details in the served document (`/openapi.json`), which you can read and try at `/docs`.
 
-- **works**: a test calls it with success and asserts what comes of it. The test suite checks both.
-- **not yet**: it answers as the contract says, always the same, since there is nothing to answer with.
-- **501**: it is refused, with the reason.
+- **works**: a test calls it with success and asserts its effect. The test suite checks both.
+- **not yet**: you get an answer as the contract describes it, but always the same one, since it has no data yet.
+- **501**: you get an error with the reason.
 
-What works may still concern fields that have no effect yet: saving them tells so.
+An operation that works may still take fields without an effect: when you save one, the answer tells you.
 
 Generated from the code: `python tests/integration/api/test_coverage.py` writes it anew.
 

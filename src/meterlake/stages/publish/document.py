@@ -23,12 +23,15 @@ def dictionary_document() -> str:
 def _lines() -> Iterator[str]:
     yield "# The data dictionary"
     yield ""
-    yield "What the published file and the live lake have; how to open them: [analyst.md](analyst.md)."
-    yield "The same texts are comments in the file, and rows of its table `dictionary`."
+    yield (
+        "This page is for analysts who read the published file or the live lake.\n"
+        "It has the meaning of each table and column; [analyst.md](analyst.md) shows you how to open them.\n"
+        "You find the same texts as comments in the file, and as rows of its table `dictionary`."
+    )
     yield ""
     yield "## Measurements"
     yield ""
-    yield "One view for each meter, named by the meter's code. Its fields stand between `ets` and"
+    yield "Each meter has a view with the meter's code as its name. You find its fields between `ets` and"
     yield "`received_at`, numbers as DECIMAL(38,12), texts as VARCHAR."
     yield from _columns(MEASUREMENT_DOCS)
     yield "## Quantities, sources, rejected rows"
@@ -40,9 +43,9 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Configuration"
     yield ""
-    yield "Beside each table stand `<table>_history`, with a row for each version that ever was and"
-    yield "its `valid_from` and `valid_to`, and the macro `<table>_at(instant)`, which gives the rows"
-    yield "that were true at an instant. Columns marked with * are calculated and only of now."
+    yield "Beside each table you find `<table>_history`, with a row for each version that ever was and"
+    yield "its `valid_from` and `valid_to`, and the macro `<table>_at(instant)`, which gives you the rows"
+    yield "that were true at an instant. Columns with * have calculated values, of now only."
     for entity in ENTITY_TABLES:
         past = {column.name for column in entity.history.columns}
         yield from _table(entity.current, past)

@@ -39,21 +39,31 @@ _MORE: Final[dict[type[Entity], tuple[Column, ...]]] = {
     Plan: (
         Column("product_id", TEXT, "product.id of its template.", "productId"),
         Column("plan_template_name", TEXT, "The name of its template.", "template.name"),
-        Column("currency", TEXT, "What its prices are in.", "template.currency"),
-        Column("bill_frequency", TEXT, "How often it is billed.", "template.billFrequency"),
+        Column("currency", TEXT, "The currency of its prices.", "template.currency"),
+        Column("bill_frequency", TEXT, "How often you bill it.", "template.billFrequency"),
         Column(
             "effective_standing_charge",
             NUMBER,
-            "What a full period costs before any usage, in `currency`; its own or its template's.",
+            "The price of a full period before any usage, in `currency`; its own or its template's.",
             "effectiveStandingCharge",
         ),
     ),
     AccountPlan: (Column("product_id", TEXT, "product.id of the plan.", "productId"),),
     Balance: (
-        Column("amount", NUMBER, "What it holds now, in `currency`; see `posting`.", "amount"),
+        Column(
+            "amount",
+            NUMBER,
+            "The amount that it holds now, in `currency`; see `posting`.",
+            "amount",
+        ),
     ),
     Commitment: (
-        Column("amount_spent", NUMBER, "What bills drew from it, in `currency`.", "amountSpent"),
+        Column(
+            "amount_spent",
+            NUMBER,
+            "The amount that bills drew from it, in `currency`.",
+            "amountSpent",
+        ),
     ),
     Pricing: (Column("aggregation_type", TEXT, "SIMPLE or COMPOUND.", "aggregationType"),),
 }

@@ -94,7 +94,7 @@ def _bill_columns(members: Iterable[BillMember], *starts: str) -> tuple[Column, 
 
 BILL: Final = Table(
     "bill",
-    "Bills: what an account owes for a period. One row each.",
+    "Bills: the debt of an account for a period. One row each.",
     _bill_columns(
         BILL_MEMBERS,
         *("id", "accountId", "period", "billDate", "sequentialInvoiceNumber", "billingFrequency"),
@@ -108,67 +108,72 @@ BILL_LINE: Final = Table(
 POSTING: Final = Table(
     "posting",
     "The ledger of balances and commitments: money goes from one account to another. One row each;"
-    " over all accounts, what comes and what goes add up to 0.",
+    " over all accounts, the amounts that come and go add up to 0.",
     (
-        Column("sequence", INTEGER, "The order in which they were made.", "sequence"),
+        Column("sequence", INTEGER, "The order of the postings.", "sequence"),
         _ID,
-        Column("kind", TEXT, f"Why: {_listed(PostingKind)}.", "kind"),
+        Column("kind", TEXT, f"The reason: {_listed(PostingKind)}.", "kind"),
         Column(
             "from_account",
             TEXT,
-            f"What it is taken from: {_listed(LedgerAccountType)}, and an id behind `:`.",
+            f"The account that pays: {_listed(LedgerAccountType)}, and an id after `:`.",
             "fromAccount",
         ),
-        Column("to_account", TEXT, "What gets it, in the same form.", "toAccount"),
-        Column("amount", NUMBER, "How much, never below 0, in `currency`.", "amount"),
+        Column("to_account", TEXT, "The account that gets it, in the same form.", "toAccount"),
+        Column("amount", NUMBER, "The amount, never below 0, in `currency`.", "amount"),
         Column("currency", TEXT, "The currency of the source.", "currency"),
-        Column("change", NUMBER, "What it adds to the source; below 0 it takes away.", "change"),
-        Column("source_id", TEXT, "balance.id or commitment.id that it is about.", "sourceId"),
-        Column("bill_id", TEXT, "bill.id that drew it.", "billId"),
+        Column(
+            "change",
+            NUMBER,
+            "The amount that it adds to the source; below 0 it takes away.",
+            "change",
+        ),
+        Column("source_id", TEXT, "balance.id or commitment.id of the source.", "sourceId"),
+        Column("bill_id", TEXT, "bill.id of the bill that drew it.", "billId"),
         Column("bill_version", INTEGER, "The version of that bill.", "billVersion"),
-        Column("reverses", TEXT, "posting.id that it takes back.", "reverses"),
-        Column("applied", INSTANT, "From when on it counts, UTC; NULL for always.", "applied"),
-        Column("created", INSTANT, "When it was made, UTC.", "created"),
-        Column("created_by", TEXT, "By whom.", "createdBy"),
+        Column("reverses", TEXT, "posting.id of the posting that it takes back.", "reverses"),
+        Column("applied", INSTANT, "It counts from then on, UTC; NULL for always.", "applied"),
+        Column("created", INSTANT, "The time of the posting, UTC.", "created"),
+        Column("created_by", TEXT, "Its author.", "createdBy"),
     ),
 )
 UNBILLED_USAGE: Final = Table(
     "unbilled_usage",
-    "Usage that no bill charges for, as the last run that billed the account in the month found it,"
+    "Usage that no bill charges for, as the last bill run of the account and month found it,"
     " and that of deleted bills, as it is now. One row for each account, meter, aggregation and time.",
     (
         Column("month", TEXT, "The billed month, such as 2026-10.", "month"),
-        Column("account", TEXT, "The account's code when it was billed.", "accountCode"),
-        Column("account_id", TEXT, "account.id; there may be no such account.", "accountId"),
+        Column("account", TEXT, "The account's code at the time of the run.", "accountCode"),
+        Column("account_id", TEXT, "account.id; the account may be gone.", "accountId"),
         Column("meter", TEXT, "The meter's code; NULL of a compound aggregation.", "meterCode"),
         Column("meter_id", TEXT, "meter.id; NULL of a compound aggregation.", "meterId"),
         Column(
             "aggregation",
             TEXT,
-            "aggregation.code, or compound_aggregation.code of a deleted bill; NULL if nothing that"
-            " the meter is aggregated to has a price.",
+            "aggregation.code, or compound_aggregation.code of a deleted bill; NULL if no"
+            " aggregation of the meter has a price.",
             "aggregationCode",
         ),
         Column(
             "aggregation_id", TEXT, "aggregation.id or compound_aggregation.id.", "aggregationId"
         ),
-        Column("reason", TEXT, f"Why: {_listed(Uncovered)}.", "reason"),
+        Column("reason", TEXT, f"The reason: {_listed(Uncovered)}.", "reason"),
         Column("detail", TEXT, "More about the reason.", "detail"),
         Column("start", INSTANT, "The usage begins, UTC.", "startDateTimeUTC"),
         Column("end", INSTANT, "The usage ends, UTC.", "endDateTimeUTC"),
-        Column("measurements", INTEGER, "How many measurements.", "measurements"),
-        Column("quantity", NUMBER, "What was used.", "quantity"),
-        Column("quantity_unit", TEXT, "What the quantity is a number of.", "quantityUnit"),
-        Column("units", NUMBER, "What a price would be for.", "units"),
-        Column("unit", TEXT, "What one unit is called.", "unit"),
-        Column("snapshot", INTEGER, "The snapshot of the lake that was billed.", "snapshot"),
-        Column("found", INSTANT, "When it was billed, or looked at, UTC.", "found"),
+        Column("measurements", INTEGER, "The number of measurements.", "measurements"),
+        Column("quantity", NUMBER, "The quantity of the usage.", "quantity"),
+        Column("quantity_unit", TEXT, "The unit of the quantity.", "quantityUnit"),
+        Column("units", NUMBER, "The units that a price would charge for.", "units"),
+        Column("unit", TEXT, "The name of one unit.", "unit"),
+        Column("snapshot", INTEGER, "The snapshot of the lake that the run read.", "snapshot"),
+        Column("found", INSTANT, "The time of the run, or of the query, UTC.", "found"),
     ),
 )
 LATE_USAGE: Final = Table(
     "late_usage",
-    "Usage that came, or went, after the bill of its period was made, and what was done about it."
-    " One row each time that something was found about a bill.",
+    "Usage that came, or went, after the bill of its period, and the action on it."
+    " One row for each finding about a bill.",
     (
         _ID,
         Column("account", TEXT, "account.code.", "accountCode"),
@@ -177,30 +182,35 @@ LATE_USAGE: Final = Table(
         Column("bill_id", TEXT, "bill.id of the bill that lacks it.", "billId"),
         Column("bill_date", DAY, "The date of that bill.", "billDate"),
         Column("bill_version", INTEGER, "The version of the bill that lacks it.", "billVersion"),
-        Column("status", TEXT, f"What was done: {_listed(LateUsageStatus)}.", "status"),
-        Column("reason", TEXT, "Why nothing, or nothing else, was done.", "reason"),
-        Column("difference", NUMBER, "What the bill would come to more.", "difference"),
+        Column("status", TEXT, f"The action: {_listed(LateUsageStatus)}.", "status"),
+        Column("reason", TEXT, "The reason for no action, or for this one.", "reason"),
+        Column("difference", NUMBER, "The amount that the bill would have more.", "difference"),
         Column("currency", TEXT, "The currency of the bill.", "currency"),
-        Column("measurements", INTEGER, "How many came; NULL if not counted.", "measurements"),
-        Column("sources", JSON, "What brought it: files, backfills, bills.", "sources"),
+        Column(
+            "measurements", INTEGER, "The number of measurements; NULL if unknown.", "measurements"
+        ),
+        Column("sources", JSON, "Its origin: files, backfills, bills.", "sources"),
         Column("new_bill_version", INTEGER, "The version that has it.", "newBillVersion"),
         Column(
-            "found", INSTANT, "When it was found, or came if no run has looked, UTC.", "dtFound"
+            "found",
+            INSTANT,
+            "When a run found it, or when it came if no run has looked, UTC.",
+            "dtFound",
         ),
-        Column("decided", INSTANT, "When it was decided, UTC.", "dtDecided"),
+        Column("decided", INSTANT, "The time of the decision, UTC.", "dtDecided"),
     ),
 )
 LATE_USAGE_LINE: Final = Table(
     "late_usage_line",
-    "By how much late usage changes the lines of a bill, and which memo carries it. One row each.",
+    "The change that late usage makes to lines of a bill, and its memos. One row each.",
     (
         Column("late_usage_id", TEXT, "late_usage.id.", "lateUsageId"),
         Column("line_id", TEXT, "bill_line.id; NULL if the bill has no such line.", "lineItemId"),
-        Column("description", TEXT, "What people read.", "description"),
+        Column("description", TEXT, "The text of the line.", "description"),
         Column("amount", NUMBER, "The difference, in the currency of the bill.", "amount"),
         Column("memo_bill_id", TEXT, "bill.id of the bill with the memo.", "memoBillId"),
         Column("memo_line_id", TEXT, "bill_line.id of the memo.", "memoLineItemId"),
-        Column("memo_amount", NUMBER, "What the memo carries, in `memo_currency`.", "memoAmount"),
+        Column("memo_amount", NUMBER, "The amount of the memo, in `memo_currency`.", "memoAmount"),
         Column("memo_currency", TEXT, "The currency of the memo.", "memoCurrency"),
     ),
 )
@@ -221,7 +231,7 @@ class LakeTable(NamedTuple):
 # `code`. Runs of older versions are all about months.
 QUANTITY: Final = LakeTable(
     "quantity",
-    "Quantities of all runs of the aggregation; `quantity_current` has those that count.",
+    "Quantities of all runs of the aggregation; `quantity_current` has the current ones.",
     """
     SELECT q.run_id, q.month, coalesce(q.frequency, 'MONTHLY') AS frequency,
         coalesce(q.period, q.month) AS period, a.code AS account, m.code AS meter,
@@ -239,26 +249,26 @@ QUANTITY: Final = LakeTable(
     LEFT JOIN compound_aggregation c ON c.id = q.aggregation_id""",
     {
         "run_id": "The run that computed it.",
-        "month": "The month, such as 2026-10, if the run is about one.",
+        "month": "The month of the run, such as 2026-10, if it has one.",
         "frequency": "DAILY, WEEKLY, MONTHLY, ANNUALLY or AD_HOC.",
-        "period": "The run's period by its first day in the organization's time zone.",
+        "period": "The run's period, named by its first day in the organization's time zone.",
         "account": "account.code.",
         "meter": "meter.code; NULL for compound aggregations.",
         "aggregation": "The code of the aggregation, simple or compound.",
         "kind": "aggregation or compound.",
         "segment": "The values of the segmented fields as JSON; NULL without segments.",
-        "pooled": "parent: with what its children used; child: for information only, it is in the"
-        " parent's; NULL otherwise.",
-        "quantity": "What was used, to 12 decimals; NULL beyond 26 digits before the point.",
-        "units": "The quantity per unit and rounded as the aggregation says, to 12 decimals.",
-        "unit": "What one unit is called.",
-        "measurements": "How many measurements of the account the period has; 0 for a default.",
+        "pooled": "parent: with the usage of its children; child: for information only, since the"
+        " parent's contains it; NULL otherwise.",
+        "quantity": "The quantity, to 12 decimals; NULL beyond 26 digits before the point.",
+        "units": "The units of the quantity, rounded by the rule of the aggregation, to 12 decimals.",
+        "unit": "The name of one unit.",
+        "measurements": "The number of the account's measurements in the period; 0 for a default.",
         "period_start": "The account's own period begins, UTC, inclusive.",
         "period_end": "The account's own period ends, UTC, exclusive.",
         "quantity_exact": "The quantity with all its digits.",
         "units_exact": "The units with all their digits.",
-        "snapshot": "The snapshot of the lake that was read.",
-        "computed_at": "When, UTC.",
+        "snapshot": "The snapshot of the lake that the run read.",
+        "computed_at": "The time of the run, UTC.",
         "account_id": "account.id.",
         "meter_id": "meter.id.",
         "aggregation_id": "aggregation.id, or compound_aggregation.id.",
@@ -268,11 +278,11 @@ QUANTITY: Final = LakeTable(
 )
 QUANTITY_STATEMENT: Final = LakeTable(
     "quantity_statement",
-    "What the runs asked the lake for their quantities, so that anyone can ask it again.",
+    "The queries of runs for their quantities, so that you can run them again.",
     "SELECT run_id, id, meter_id, sql, parameters, snapshot FROM lake.quantity_statement",
     {
-        "run_id": "The run that asked it.",
-        "id": "What rows of `quantity` of the run call it.",
+        "run_id": "The run of the query.",
+        "id": "Its name in the rows of `quantity` of the run.",
         "meter_id": "meter.id; NULL for the calculation of a compound aggregation.",
         "sql": "The query, or the calculation.",
         "parameters": "The values of its parameters as JSON.",
@@ -284,24 +294,24 @@ SOURCE: Final = LakeTable(
     "The ledger: every attempt to ingest a file. received = accepted + repeats + rejected.",
     "SELECT * FROM lake.source",
     {
-        "identity": "What makes it the same source: a digest of its bytes and constants.",
+        "identity": "A digest of its bytes and constants, by which meterlake knows the same source again.",
         "attempt": "From 1; the same bytes can be tried again.",
-        "delivery": "Which arrival of the file it was.",
+        "delivery": "The arrival of the file.",
         "name": "The name of the file.",
         "sha256": "The digest of its bytes.",
         "size_bytes": "Its size.",
-        "format": "csv, ndjson, json or parquet, and how it was compressed.",
-        "mapping": "The mapping it was read with.",
-        "status": "done, or failed if nothing of it could be read.",
-        "reason": "Why it failed.",
-        "detail": "What exactly was found.",
-        "received_at": "When it arrived, UTC.",
-        "finished_at": "When it was committed, UTC.",
-        "received": "Rows that it has.",
-        "accepted": "Rows that were stored.",
-        "repeats": "Rows that had been stored before.",
-        "rejected": "Rows that were not accepted.",
-        "rounded": "Accepted rows with a number that had more than 12 decimals.",
+        "format": "csv, ndjson, json or parquet, and its compression.",
+        "mapping": "The mapping that read it.",
+        "status": "done, or failed if no row is readable.",
+        "reason": "The reason of the failure.",
+        "detail": "The finding in detail.",
+        "received_at": "The time of its arrival, UTC.",
+        "finished_at": "The time of its commit, UTC.",
+        "received": "The number of its rows.",
+        "accepted": "Rows that the lake has stored.",
+        "repeats": "Rows that the lake had already.",
+        "rejected": "Rows that broke a rule.",
+        "rounded": "Accepted rows with a number of more than 12 decimals.",
         "reasons": "Rejected rows by reason, as JSON.",
         "versions": "The versions of the configuration, as JSON.",
         "incomplete": "Accepted rows that lack a derived value; see calculation_error.",
@@ -309,8 +319,8 @@ SOURCE: Final = LakeTable(
 )
 REJECTED: Final = LakeTable(
     "rejected",
-    "Rows that are rejected now: those of the last attempt at each source. A row that was given in"
-    " again and rejected again is still the same row, with the reason of its last try.",
+    "Rejected rows that wait now: those of the last attempt at each source. If you requeue a row and it"
+    " breaks a rule again, it is still the same row, with the reason of its last try.",
     # `item` stands before it: rejected rows as people mend them, each once.
     """
     SELECT identity, attempt, name, row, part, meter, uid, reason, field, detail, original,
@@ -321,19 +331,19 @@ REJECTED: Final = LakeTable(
         "attempt": "source.attempt.",
         "name": "The name of the file.",
         "row": "The row or line of the file, from 1.",
-        "part": "Which of several measurements of the row, from 0.",
+        "part": "The number of the measurement in the row, from 0.",
         "meter": "The meter that the row names.",
         "uid": "The uid that the row has.",
-        "reason": "Why, as one of few words.",
-        "field": "The field that it is about.",
-        "detail": "What exactly was found.",
-        "original": "The row as it was delivered.",
-        "measurement": "The row as a measurement of the wire, as JSON; NULL if it cannot be one.",
+        "reason": "The reason, one of a few words.",
+        "field": "The field that breaks the rule.",
+        "detail": "The finding in detail.",
+        "original": "The row as it arrived.",
+        "measurement": "The row as a measurement of the API, as JSON; NULL if it cannot be one.",
     },
 )
 CALCULATION_ERROR: Final = LakeTable(
     "calculation_error",
-    "Derived values that stored measurements lack, as they could not be calculated.",
+    "Derived values that stored measurements lack, because their calculation failed.",
     """
     SELECT identity, attempt, name, row, part, meter, uid, field, detail, original
     FROM lake.calculation_error""",
@@ -342,44 +352,44 @@ CALCULATION_ERROR: Final = LakeTable(
         "attempt": "source.attempt.",
         "name": "The name of the file.",
         "row": "The row or line of the file, from 1.",
-        "part": "Which of several measurements of the row, from 0.",
+        "part": "The number of the measurement in the row, from 0.",
         "meter": "The meter.",
         "uid": "The uid of the measurement.",
         "field": "The derived field.",
-        "detail": "Why it has no value.",
-        "original": "The row as it was delivered.",
+        "detail": "The reason why it has no value.",
+        "original": "The row as it arrived.",
     },
 )
 RETRACTION: Final = LakeTable(
     "retraction",
-    "Measurements that backfills withdrew; reverting a backfill takes its rows out.",
+    "Measurements that backfills withdrew; if you revert a backfill, its rows disappear.",
     "SELECT * FROM lake.retraction",
     {
         "backfill": "The id of the backfill.",
         "step": "backfill_step.step.",
-        "identity": "source.identity of the file that they came from.",
+        "identity": "source.identity of the file that brought them.",
         "row": "The row or line of that file, from 1.",
-        "part": "Which of several measurements of the row, from 0.",
+        "part": "The number of the measurement in the row, from 0.",
         "uid": "The uid, which is free since then.",
         "meter_id": "meter.id.",
-        "reason": "Why, as whoever withdrew it said.",
-        "retracted_at": "When, UTC.",
+        "reason": "The reason that its author gave.",
+        "retracted_at": "The time of the withdrawal, UTC.",
         "attempt": "source.attempt that had brought it; NULL if an older version withdrew it.",
     },
 )
 BACKFILL_STEP: Final = LakeTable(
     "backfill_step",
-    "What backfills did to the lake: each is applied, perhaps reverted, perhaps applied again.",
+    "Steps of backfills in the lake: you apply each, perhaps revert it, perhaps apply it again.",
     "SELECT * FROM lake.backfill_step",
     {
         "backfill": "The id of the backfill.",
-        "step": "From 1; reverting and applying again are further steps.",
+        "step": "From 1; to revert and to apply again are further steps.",
         "action": "apply or revert.",
         "mode": "retract, re-aggregate, re-derive or replace.",
-        "author": "Who did it.",
-        "reason": "Why, if that was said.",
+        "author": "Its author.",
+        "reason": "The reason, if its author gave one.",
         "snapshot": "The snapshot of the lake before it.",
-        "done_at": "When, UTC.",
+        "done_at": "The time of the step, UTC.",
     },
 )
 LAKE_TABLES: Final = (
@@ -390,36 +400,39 @@ LAKE_TABLES: Final = (
 # What stands before and behind the fields in the table of a meter.
 MEASUREMENT_DOCS: Final = {
     "uid": "Unique for ever within the organization.",
-    "account": "The account's code, or its id where it was deleted.",
+    "account": "The account's code, or its id if you have deleted it.",
     "account_id": "account.id.",
-    "ts": "When it was used, UTC; decides the period.",
-    "ets": "When the usage ended, UTC, if that was said.",
-    "received_at": "When the source arrived, UTC.",
-    "source": "source.identity of the file that it came from.",
+    "ts": "The instant of the usage, UTC; it decides the period.",
+    "ets": "The end of the usage, UTC, if the measurement has one.",
+    "received_at": "The time of the source's arrival, UTC.",
+    "source": "source.identity of the file that brought it.",
     "row": "The row or line of that file, from 1.",
-    "part": "Which of several measurements of the row, from 0.",
+    "part": "The number of the measurement in the row, from 0.",
 }
 
 ABOUT: Final = (
     Column("organization", TEXT, "The organization's name.", "organization"),
     Column("organization_code", TEXT, "The organization's code.", "organizationCode"),
-    Column("timezone", TEXT, "The organization's time zone; its days are those.", "timezone"),
+    Column("timezone", TEXT, "The organization's time zone, which decides its days.", "timezone"),
     Column(
-        "published_at", INSTANT, "When it was made, UTC; when it was asked, live.", "publishedAt"
+        "published_at",
+        INSTANT,
+        "The time of publication, UTC; live, the time of the query.",
+        "publishedAt",
     ),
-    Column("snapshot", INTEGER, "The snapshot of the lake that it was made from.", "snapshot"),
+    Column("snapshot", INTEGER, "The snapshot of the lake behind it.", "snapshot"),
     Column("meterlake", TEXT, "The version of meterlake that made it.", "meterlake"),
     Column("publication", TEXT, "The name of this publication; NULL live.", "publication"),
 )
-ABOUT_TABLE: Final = Table("about", "What this is, of whom and from when. One row.", ABOUT)
+ABOUT_TABLE: Final = Table("about", "The publication: whose it is, and its time. One row.", ABOUT)
 DICTIONARY: Final = Table(
     "dictionary",
     "Every table and view with its columns: start here.",
     (
         Column("name", TEXT, "The table or view.", "name"),
-        Column("column_name", TEXT, "The column; NULL where the table itself is meant.", "column"),
+        Column("column_name", TEXT, "The column; NULL for the table itself.", "column"),
         Column("type", TEXT, "table, view or macro, or the column's type.", "type"),
-        Column("meaning", TEXT, "What it means.", "meaning"),
+        Column("meaning", TEXT, "Its meaning.", "meaning"),
     ),
 )
 

@@ -31,7 +31,7 @@ class MeterTable(NamedTuple):
 
 QUANTITY_CURRENT: Final = View(
     "quantity_current",
-    "The quantities that count: those of the newest run of every period.",
+    "The current quantities: those of the newest run of every period.",
     """
     SELECT month, frequency, period, account, meter, aggregation, kind, segment, pooled,
         quantity, units, unit, measurements, period_start, period_end,
@@ -42,19 +42,19 @@ QUANTITY_CURRENT: Final = View(
     ) newest USING (run_id)
     WHERE account_id IS NOT NULL""",
     {
-        "month": "The month, such as 2026-10, if the run is about one.",
-        "frequency": "DAILY, WEEKLY, MONTHLY, ANNUALLY or AD_HOC; sum up one of them only.",
-        "period": "The run's period by its first day in the organization's time zone.",
+        "month": "The month of the run, such as 2026-10, if it has one.",
+        "frequency": "DAILY, WEEKLY, MONTHLY, ANNUALLY or AD_HOC; add up one of them only.",
+        "period": "The run's period, named by its first day in the organization's time zone.",
         "account": "account.code.",
         "meter": "meter.code; NULL for compound aggregations.",
         "aggregation": "The code of the aggregation, simple or compound.",
         "kind": "aggregation or compound.",
         "segment": "The values of the segmented fields as JSON; NULL without segments.",
-        "pooled": "parent, child or NULL; what a child used is in its parent's quantity already.",
-        "quantity": "What was used, to 12 decimals.",
-        "units": "What is priced, to 12 decimals.",
-        "unit": "What one unit is called.",
-        "measurements": "How many measurements of the account the period has.",
+        "pooled": "parent, child or NULL; the parent's quantity already contains the child's usage.",
+        "quantity": "The quantity, to 12 decimals.",
+        "units": "The priced units, to 12 decimals.",
+        "unit": "The name of one unit.",
+        "measurements": "The number of the account's measurements in the period.",
         "period_start": "The account's own period begins, UTC, inclusive.",
         "period_end": "The account's own period ends, UTC, exclusive.",
         "quantity_exact": "`quantity` as text, with all its digits.",
@@ -62,7 +62,7 @@ QUANTITY_CURRENT: Final = View(
         "account_id": "account.id.",
         "meter_id": "meter.id; NULL for compound aggregations.",
         "aggregation_id": "aggregation.id or compound_aggregation.id.",
-        "computed_at": "When the run was made, UTC.",
+        "computed_at": "The time of the run, UTC.",
     },
 )
 
@@ -86,22 +86,22 @@ class BillPart(NamedTuple):
 BILL_PARTS: Final = (
     BillPart(
         "usage",
-        "The part that is for usage, with what it costs beyond a commitment or balance.",
+        "The part for usage, with overage beyond a commitment or balance.",
         (LineItemType.USAGE, LineItemType.OVERAGE_USAGE, LineItemType.OVERAGE_SURCHARGE),
     ),
     BillPart(
         "counters",
-        "The part that is for counters.",
+        "The part for counters.",
         COUNTER_TYPES,
     ),
     BillPart(
         "standing_charge",
-        "The part that is paid whatever is used.",
+        "The part that does not depend on usage.",
         (LineItemType.STANDING_CHARGE,),
     ),
     BillPart(
         "minimum_spend",
-        "What is missing to minimum spends; below 0 what is given back of them.",
+        "The amounts up to minimum spends; below 0 refunds of them.",
         (LineItemType.MINIMUM_SPEND, LineItemType.MINIMUM_SPEND_REFUND),
     ),
     BillPart(
@@ -112,12 +112,12 @@ BILL_PARTS: Final = (
     BillPart("ad_hoc", "Charges of the account itself.", (LineItemType.AD_HOC,)),
     BillPart(
         "credits",
-        "What pricings that give credit take off, not above 0.",
+        "The amounts that credit pricings take off, not above 0.",
         (LineItemType.USAGE_CREDIT, LineItemType.CREDIT_DEDUCTION),
     ),
     BillPart(
         "consumed",
-        "What commitments and balances pay, not above 0.",
+        "The amounts that commitments and balances pay, not above 0.",
         (LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED),
     ),
     BillPart(
@@ -128,7 +128,7 @@ BILL_PARTS: Final = (
 )
 BILL_PER_ACCOUNT: Final = View(
     "bill_per_account",
-    "What every account pays per month, and for what: the parts add up to the total.",
+    "The payment of every account per month, in parts that add up to the total.",
     f"""
     SELECT b.month, b.account, b.currency, b.total,
         {", ".join(part.sql for part in BILL_PARTS)},
@@ -137,20 +137,20 @@ BILL_PER_ACCOUNT: Final = View(
     GROUP BY ALL ORDER BY b.month, b.total DESC, b.account""",
     {
         "month": "The billed month, such as 2026-10.",
-        "account": "The account's code when it was billed.",
+        "account": "The account's code on the bill.",
         "currency": "The currency of the amounts.",
-        "total": "What is to be paid.",
+        "total": "The amount to pay.",
         **{part.column: part.doc for part in BILL_PARTS},
-        "lines": "How many lines the bill has.",
+        "lines": "The number of lines of the bill.",
         "status": "PENDING or APPROVED.",
         "locked": "Whether the bill can never change again.",
-        "due_date": "When it is to be paid.",
+        "due_date": "The last day to pay.",
         "bill_id": "bill.id.",
     },
 )
 INGEST_HEALTH: Final = View(
     "ingest_health",
-    "What arrived per day (UTC), and what became of it. received = accepted + repeats + rejected.",
+    "The rows of each day (UTC) by outcome. received = accepted + repeats + rejected.",
     """
     SELECT finished_at::DATE AS day, count(*) AS sources,
         count(*) FILTER (status = 'failed') AS failed,
@@ -163,30 +163,30 @@ INGEST_HEALTH: Final = View(
     FROM source GROUP BY day ORDER BY day""",
     {
         "day": "The day, UTC.",
-        "sources": "Files that were ingested, all attempts.",
-        "failed": "Those that could not be read at all.",
-        "received": "Rows that they have.",
-        "accepted": "Rows that were stored.",
-        "repeats": "Rows that had been stored before.",
-        "rejected": "Rows that were not accepted.",
+        "sources": "Attempts to ingest a file.",
+        "failed": "Attempts of which no row is readable.",
+        "received": "The number of their rows.",
+        "accepted": "Rows that the lake has stored.",
+        "repeats": "Rows that the lake had already.",
+        "rejected": "Rows that broke a rule.",
         "incomplete": "Stored rows that lack a derived value.",
-        "last_finished": "When the last one was committed, UTC.",
+        "last_finished": "The time of the last commit, UTC.",
     },
 )
 REJECTED_PER_REASON: Final = View(
     "rejected_per_reason",
-    "Rows that are rejected now, by reason, and one of them as an example.",
+    "Rejected rows that wait now, by reason, with one of them as an example.",
     """
     SELECT reason, meter, field, count(*) AS rows, count(DISTINCT name) AS files,
         min(detail) AS example
     FROM rejected GROUP BY reason, meter, field ORDER BY rows DESC, reason""",
     {
-        "reason": "Why.",
+        "reason": "The reason.",
         "meter": "The meter that the rows name.",
-        "field": "The field that it is about.",
-        "rows": "How many rows.",
-        "files": "How many files they are in.",
-        "example": "What was found in one of them.",
+        "field": "The field that breaks the rule.",
+        "rows": "The number of rows.",
+        "files": "The number of their files.",
+        "example": "The finding in one of them.",
     },
 )
 _USAGE_PER_DAY: Final = "usage_per_day"
@@ -224,10 +224,10 @@ _MISSING: Final = """
 _USAGE_DOCS: Final = {
     "meter": "meter.code.",
     "account": "account.code.",
-    "field": "The column of the meter's table that is added up.",
+    "field": "The column of the meter's table.",
     "unit": "The unit of the field.",
     "total": "The sum of the field; NULL beyond 26 digits before the point.",
-    "measurements": "How many measurements.",
+    "measurements": "The number of measurements.",
 }
 # DuckDB ends a query, or is wrong in silence, where values sum up to more than 38 digits. Large ones
 # are added apart from the others, so that one of them spoils no other total, and small ones cost
@@ -312,15 +312,15 @@ def usage_views(meters: Sequence[MeterTable], timezone: tzinfo) -> tuple[View, V
         View(_USAGE_PER_UTC_DAY, doc.format(zone="UTC"), _query(meters, UTC), utc_days),
         View(
             _MISSING_USAGE,
-            "Where usage may be missing: months of an account and a meter without measurements"
-            " although it had some in an earlier month, or with rejected rows that wait.",
+            "Months in which usage may be missing: the account has no measurements of the meter"
+            " although it had some in an earlier month, or has rejected rows that wait.",
             _MISSING.format(local=local_time("ts", timezone)),
             {
-                "month": "Such as 2026-10, of the organization's time zone; NULL if no row says it.",
-                "account": "account.code, or what rejected rows say.",
-                "meter": "meter.code, or what rejected rows say.",
-                "measurements": "How many measurements it has in the month.",
-                "rejected": "How many rows of it were rejected and wait.",
+                "month": "Such as 2026-10, of the organization's time zone; NULL if no row has one.",
+                "account": "account.code, or the code in rejected rows.",
+                "meter": "meter.code, or the code in rejected rows.",
+                "measurements": "The number of its measurements in the month.",
+                "rejected": "The number of its rejected rows that wait.",
             },
         ),
     )

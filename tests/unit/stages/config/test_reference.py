@@ -82,9 +82,9 @@ def test_a_row_says_type_rule_default_and_meaning():
             " `METADATA`, `MEASURE`, `INCOME`, `COST` |  |"
         ),
         "| `planTemplateId` | text | **required** |  | The code or `id` of an entity of `planTemplates`. |",
-        '| `timezone` | text | 1 to 80 characters | `"UTC"` | Where its days and months begin and end. |',
+        '| `timezone` | text | 1 to 80 characters | `"UTC"` | The time zone of its days and months. |',
         "| `daysBeforeBillDue` | whole number | more than 0; at most 36525 |",
-        "| `endDate` | instant or date |  |  | Until when, exclusive; absent for ever. |",
+        "| `endDate` | instant or date |  |  | The end, exclusive; absent for ever. |",
     ):
         assert row in page, row
     assert "- A pricing belongs to a plan or to a template.\n" in page
