@@ -82,7 +82,7 @@ MEANINGS: Final = {
     "entity": "The kind of entity whose date counts.",
     "entity_id": "The id of the entity that it is about.",
     "entity_type": "The kind of entity that it is about.",
-    "evaluate_null_aggregations": "Whether the calculation gets null for a missing quantity, and still counts.",
+    "evaluate_null_aggregations": "Whether the calculation also runs if a quantity is missing (null).",
     "event_name": "The type of events.",
     "exclusive": "Whether only one account may use it.",
     "export_file_format": "The format of the files.",
