@@ -40,7 +40,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Let each link lead to its target's place on the site."""
     place = page.file.src_uri
-    page.meta.setdefault("description", first_sentence(markdown))
+    page.meta.setdefault("description", summary(markdown))
     here = posixpath.dirname(_REPOSITORY_PATHS.get(place, f"docs/{place}"))
 
     def relink(match: re.Match[str]) -> str:
@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
-    """Add `llms.txt`: the pages in the order of the navigation, each with its first sentence."""
+    """Add `llms.txt`: the pages in the order of the navigation, each with its summary."""
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
     lines += ["The links lead to the Markdown of the pages. The HTML lies beside it.", ""]
     lines += [_listed(item) for item in nav.items if isinstance(item, Page)]
@@ -85,11 +85,11 @@ def _pages(section: Section) -> Iterator[Page]:
 def _listed(page: Page) -> str:
     text = page.file.content_string
     [title] = re.findall(r"\A(?:<!--.*?-->\s*)?# (.+)$", text, re.MULTILINE)
-    return f"- [{title}]({page.file.src_uri}): {first_sentence(text)}"
+    return f"- [{title}]({page.file.src_uri}): {summary(text)}"
 
 
-def first_sentence(markdown: str) -> str:
-    """The first sentence of a page below its title."""
+def summary(markdown: str) -> str:
+    """The first two sentences of a page below its title: who it is for, and what it is about."""
     _, opening, *_ = _COMMENT.sub("", markdown).split("\n\n")
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(opening.split()))
-    return re.split(r"(?<=[.?]) (?=[A-Z])", text.replace("`", ""))[0]
+    return " ".join(re.split(r"(?<=[.?]) (?=[A-Z])", text.replace("`", ""))[:2])
