@@ -68,7 +68,7 @@ def run_due(home: Home, org: str) -> TaskOutcome:
     """Make the jobs that are due, run all that wait, and remove what was kept long enough."""
     with open_home(home) as stores:
         due, ran = whole_round(stores, stores.state.organization(org).id)
-    done = [told_of(each.exported) for each in ran if each.exported]
+    done = [told_of(each.result) for each in ran if each.result]
     failed = [f"export {each.job.id}: {each.error}" for each in ran if each.error is not None]
     tables = {
         title: [row for each in done for row in each.tables[title]] for title in (FILES, MANIFESTS)

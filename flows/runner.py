@@ -21,9 +21,10 @@ from flows.kinds import flow_of
 from flows.server import client_environment
 from flows.turn import OVER
 from meterlake.model.errors import MeterlakeError
+from meterlake.pipeline.home.job_kinds import JOB_KINDS
+from meterlake.pipeline.ingest.inbox import INBOX_FLOW
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.processes import answers, orders
-from meterlake.worker.job_kinds import JOBS
 from meterlake.worker.runners import FAILED, READY
 
 BROKEN: Final = 1
@@ -46,8 +47,8 @@ def serve_jobs(*, home: Path, api: str) -> int:
     environment = client_environment(home, api, {**_RETRIES, **os.environ})
     os.environ.clear()
     os.environ.update(environment)
-    for spec in JOBS.values():
-        flow_of(spec.flow)
+    for flow in {INBOX_FLOW, *(spec.flow for spec in JOB_KINDS.values() if spec.flow)}:
+        flow_of(flow)
     from prefect.context import SyncClientContext  # noqa: PLC0415
     from prefect.settings import (  # noqa: PLC0415
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,

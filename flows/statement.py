@@ -10,7 +10,8 @@ from flows.fan_out import label_run_of
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, open_home
 from flows.turn import is_over
-from meterlake.pipeline.statements.round import run_waiting
+from meterlake.pipeline.jobs.waiting import run_all_waiting
+from meterlake.pipeline.statements.jobs import STATEMENT_JOBS
 
 
 @task(task_run_name="make the statements that wait")
@@ -18,11 +19,14 @@ def run_jobs(home: Home, org: str) -> TaskOutcome:
     """Run the jobs that wait; what the world broke is run again by the worker."""
     outcome = TaskOutcome({"statements": 0})
     with open_home(home) as stores:
-        for job, error in run_waiting(stores, stores.state.organization(org).id, is_over):
-            if error is None:
-                outcome.summary["statements"] += 1
-            else:
-                outcome.problems.append(f"statement job {job.id}: {error}")
+        org_id = stores.state.organization(org).id
+        ran = list(run_all_waiting(stores, STATEMENT_JOBS, org_id, is_over))
+    outcome.summary["statements"] = sum(each.error is None for each in ran)
+    for each in ran:
+        if each.error is not None and each.waits:
+            raise each.error
+        if each.error is not None:
+            outcome.problems.append(f"statement job {each.job.id}: {each.error}")
     return outcome
 
 

@@ -18,7 +18,7 @@ from flows.parameters import Home, kept_open, open_home
 from flows.turn import is_over
 from flows.uploaded import COUNTS, SOURCE, add_row, count_text, row_of
 from meterlake.model.errors import Busy, StaleVersion
-from meterlake.pipeline.ingest.uploads import as_it_stands, each_waiting, run_upload
+from meterlake.pipeline.ingest.uploads import as_it_stands, run_each_upload, run_upload
 from meterlake.stores import Stores
 
 _ELSEWHERE: Final = "another process does it"
@@ -56,9 +56,12 @@ def ingest_waiting(
     tried = 0
     # Without tags, for which Prefect would ask its server about limits before every task.
     org_id = stores.state.organization(org).id
-    for each in each_waiting(stores, org_id, is_over):
-        state = run_job(home, org, each.id, each.name, return_state=True)
-        _note(outcome, broke, each.name, state.result(raise_on_failure=False))
+
+    def run(job: str, name: str) -> None:
+        state = run_job(home, org, job, name, return_state=True)
+        _note(outcome, broke, name, state.result(raise_on_failure=False))
+
+    for _ in run_each_upload(stores, org_id, run, is_over):
         tried += 1
     return with_measurements(stores, org_id, outcome), broke, tried
 

@@ -7,9 +7,9 @@ from meterlake.model.bill_statements import KIND, StatementFormat, StatementOrde
 from meterlake.model.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.events.events import EventFilters, list_events
+from meterlake.pipeline.jobs.waiting import run_all_waiting
 from meterlake.pipeline.statements.files import forget_files, read_file
-from meterlake.pipeline.statements.jobs import create, ensure_statement
-from meterlake.pipeline.statements.round import run_waiting
+from meterlake.pipeline.statements.jobs import STATEMENT_JOBS, create, ensure_statement
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_statements import statement_files
 from meterlake.stores.state.core.pages import Page
@@ -57,7 +57,7 @@ def made(home: Home) -> dict[str, Any]:
     if len(known) == 1:
         body = {"billId": _bill_id(home), "includeCsvFormat": True}
         create(stores, org_id, "test", body)
-    failed = [error for _, error in run_waiting(stores, org_id) if error]
+    failed = [each.error for each in run_all_waiting(stores, STATEMENT_JOBS, org_id) if each.error]
     lost = forget_files(stores, org_id)
     names = list_events(stores, org_id, EventFilters(), Page(100, None))["data"]
     return {

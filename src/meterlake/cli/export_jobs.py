@@ -105,11 +105,11 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.cli.export_output import show_exported
     from meterlake.pipeline.export.jobs import retry as again
-    from meterlake.pipeline.export.run import run_to_end
+    from meterlake.pipeline.export.run import run_to_end_here
 
     with options.open() as (stores, organization):
         again(stores, organization.id, job)
-        exported = run_to_end(stores, job)
+        exported = run_to_end_here(stores, job)
     show_exported(exported, options.output)
 
 

@@ -215,11 +215,11 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.cli.export_output import show_exported
     from meterlake.pipeline.export.control import run_schedule
-    from meterlake.pipeline.export.run import run_to_end
+    from meterlake.pipeline.export.run import run_to_end_here
 
     with options.open() as (stores, organization):
         job = run_schedule(stores, organization.id, options.author(stores, organization.id), code)
-        exported = run_to_end(stores, job)
+        exported = run_to_end_here(stores, job)
     show_exported(exported, options.output)
 
 

@@ -1,7 +1,8 @@
 """Jobs as flow runs: in a process that is kept warm while a Prefect server answers, here otherwise.
 
-A kind of job is a flow, which the registry names, and a verb that does the same. Which of the two ran makes no difference: the job's lease
-keeps them apart, and a runner that is killed leaves nothing but a lease that runs out.
+A kind of job is a flow, which the table of kinds names, and a verb that does the same. Which of
+the two ran makes no difference: the job's lease keeps them apart, and a runner that is killed
+leaves nothing but a lease that runs out.
 """
 
 import logging
@@ -14,7 +15,6 @@ from urllib.request import ProxyHandler, Request, build_opener
 from meterlake.model.errors import Unavailable
 from meterlake.model.receipt import Receipt
 from meterlake.settings import Settings
-from meterlake.worker.job_kinds import JOBS
 from meterlake.worker.runners import FAILED, Runners
 
 _ANSWER_S: Final = 2
@@ -30,19 +30,16 @@ class Executor:
         self,
         settings: Settings,
         stop: Callable[[], bool] = lambda: False,
-        flow_of: Callable[[str], str] = lambda kind: JOBS[kind].flow,
     ) -> None:
         """See to it that jobs of a home can be run.
 
         Args:
             settings: The home's.
             stop: Whether the process ends.
-            flow_of: The flow of a kind.
         """
         self._home = settings.home.absolute()
         self._api = (settings.prefect_url or "").rstrip("/")
         self._stop = stop
-        self._flow_of = flow_of
         self._runners = Runners(settings)
         self._warned: set[str] = set()
         # Why jobs run without Prefect at the moment; empty if they do not.
@@ -51,7 +48,7 @@ class Executor:
 
     def run(
         self,
-        kind: str,
+        flow: str,
         parameters: Mapping[str, Any],
         verb: Callable[[], Iterable[Receipt]],
         over: Callable[[], bool] | None = None,
@@ -59,7 +56,7 @@ class Executor:
         """Run one job, or all that waits of a kind, to its end.
 
         Args:
-            kind: What the job is for.
+            flow: The flow that does it, see `flows.kinds`.
             parameters: Those of the flow, besides the home.
             verb: Does the same without Prefect.
             over: Whether to begin nothing more, where the flow does one thing after the other.
@@ -80,14 +77,14 @@ class Executor:
                 self._say_alone(_COLD)
                 return verb()
             self._say_alone("")
-            code = runner.run(self._flow_of(kind), given, over, self._stop)
+            code = runner.run(flow, given, over, self._stop)
         if code == FAILED:
             raise Unavailable(
-                f"the flow run of {kind}", "it failed", "its page in Prefect says why"
+                f"the flow run of {flow}", "it failed", "its page in Prefect says why"
             )
         if code and not self._stop():
             # Prefect failed, or the process was killed: the job itself says what there is to do.
-            _log.warning("%s: its flow process ended with %s", kind, code)
+            _log.warning("%s: its flow process ended with %s", flow, code)
             return verb()
         return ()
 

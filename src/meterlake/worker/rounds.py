@@ -30,21 +30,23 @@ from meterlake.pipeline.events.alerts import LakeWatch
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
-from meterlake.pipeline.home.closing_requests import closing_round
+from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.home.letters import try_letters
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
+from meterlake.pipeline.ingest.inbox import inbox_round
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
 from meterlake.pipeline.integrations.delivery import prepare_runs
 from meterlake.pipeline.integrations.sender import send_runs
+from meterlake.pipeline.jobs.job_spec import Concurrency, one, several
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, give_turns, rest
+from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.pipeline.statements.files import forget_files
 from meterlake.pipeline.statements.statement_job_source import StatementJobSource
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.job_kinds import JOBS, Concurrency, one, several
 from meterlake.worker.questions import (
     QuestionMaker,
     ask_approvals,
@@ -140,16 +142,14 @@ def by_turns(
     return run
 
 
-def jobs_of(*kinds: JobKind) -> Callable[[Loop, float], None]:
-    """The loop that runs what waits of some kinds, as the registry says."""
-    # Kinds that one verb runs together have one row.
-    [spec] = {JOBS[kind] for kind in kinds}
+def jobs_of(kind: JobKind) -> Callable[[Loop, float], None]:
+    """The loop that runs what waits of a kind, as the table of kinds says."""
+    spec = JOB_KINDS[kind]
 
     def run_waiting(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-        return spec.verb(loop.executor, loop.stores, org_id, stop)
+        return run_round(spec, loop.executor, loop.stores, org_id, stop)
 
-    question = ask_inboxes if JobKind.INBOX_OBJECT in kinds else ask_jobs(*kinds)
-    return by_turns(run_waiting, question, spec.concurrency)
+    return by_turns(run_waiting, ask_jobs(*spec.kinds), spec.concurrency)
 
 
 def ingest_dropped(loop: Loop, org_id: str, stop: Stop) -> Iterator[Receipt]:
@@ -191,9 +191,9 @@ def approve_bills(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     return ()
 
 
-def go_on_with_closings(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Do what was asked for about closings of months."""
-    return closing_round(loop.stores, org_id, stop)
+def poll(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Ingest what lies in the inboxes."""
+    return inbox_round(loop.executor, loop.stores, org_id, stop)
 
 
 def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
@@ -276,9 +276,9 @@ LOST_SEGMENTS: Final = Round(
     "lost segments", lambda settings: settings.segment_lost_seconds / 4, take_over_lost
 )
 # Nor is a small upload much later than its file.
-UPLOADS: Final = Round("uploads", 0.25, jobs_of(JobKind.UPLOAD, JobKind.LOOKUP))
+UPLOADS: Final = Round("uploads", 0.25, jobs_of(JobKind.UPLOAD))
 INBOXES: Final = Round(
-    "inboxes", lambda settings: settings.inbox_seconds, jobs_of(JobKind.INBOX_OBJECT)
+    "inboxes", lambda settings: settings.inbox_seconds, by_turns(poll, ask_inboxes)
 )
 # Apart from the exports, so that one that takes long keeps no other from being due.
 SCHEDULES: Final = Round("schedules", 1.0, by_turns(submit_schedules, ask_schedules, one))
@@ -286,9 +286,7 @@ EXPORTS: Final = Round("exports", 1.0, jobs_of(JobKind.EXPORT))
 BILLS: Final = Round("bills", 1.0, jobs_of(JobKind.BILL))
 STATEMENTS: Final = Round("statements", 1.0, jobs_of(JobKind.STATEMENT))
 BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
-CLOSINGS: Final = Round(
-    "closings", 1.0, by_turns(go_on_with_closings, ask_jobs(JobKind.CLOSING_STEP), one)
-)
+CLOSINGS: Final = Round("closings", 1.0, jobs_of(JobKind.CLOSING_STEP))
 BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, ask_balances, one))
 APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, ask_approvals, one))
 # A receiver hears of an event about a second later.

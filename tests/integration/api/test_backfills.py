@@ -7,7 +7,8 @@ from sqlalchemy import select, update
 
 from meterlake.model import failpoint, wire
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.backfill.background import KIND, backfill_round, run_step
+from meterlake.pipeline.backfill.background import BACKFILL_STEPS, KIND, run_step
+from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state.ingest.backfills import BACKFILL
 from meterlake.stores.state.jobs import LEASES
 from meterlake.worker.flow_runs import Executor
@@ -57,7 +58,7 @@ def file(server, request):
 def work(server):
     """One round of the worker."""
     executor = Executor(server.settings)
-    list(backfill_round(executor, server.stores, server.org_id, lambda: False))
+    list(run_round(BACKFILL_STEPS, executor, server.stores, server.org_id, lambda: False))
 
 
 def posted(http, path="", status=200, **body):

@@ -18,10 +18,10 @@ from meterlake.model.ids import is_id
 from meterlake.model.receipt import Delivery
 from meterlake.pipeline.billing import run as verb
 from meterlake.pipeline.billing.approval import approve_due
-from meterlake.pipeline.billing.jobs import run_bill_job
-from meterlake.pipeline.billing.round import bill_round
+from meterlake.pipeline.billing.jobs import BILL_JOBS, run_bill_job
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import Cancelled
+from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.jobs import JOB
@@ -352,7 +352,7 @@ def test_a_job_of_an_older_version_is_not_resumed(server, jobs):
     with server.stores.state.writing_home() as connection:
         connection.execute(update(JOB).where(JOB.c.id == job.id).values(lease_until=ended))
 
-    list(bill_round(Alone(), server.stores, server.org_id, lambda: False))
+    list(run_round(BILL_JOBS, Alone(), server.stores, server.org_id, lambda: False))
 
     assert server.stores.state.jobs.get(job.id).status is JobStatus.FAILED
     assert (stored(server), jobs.retrieve(job.id).status) == ({}, "CANCELLED")
@@ -375,9 +375,9 @@ class Alone:
 def test_a_round_runs_what_waits_the_oldest_first(server, jobs):
     made = [jobs.create(bill_date=date(2026, month, 1)) for month in (8, 9)]
 
-    list(bill_round(Alone(), server.stores, server.org_id, lambda: True))
+    list(run_round(BILL_JOBS, Alone(), server.stores, server.org_id, lambda: True))
     assert stored(server) == {}
-    list(bill_round(Alone(), server.stores, server.org_id, lambda: False))
+    list(run_round(BILL_JOBS, Alone(), server.stores, server.org_id, lambda: False))
 
     ended = [jobs.retrieve(each.id) for each in made]
     assert [each.status for each in ended] == ["COMPLETE", "COMPLETE"]

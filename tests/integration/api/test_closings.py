@@ -10,7 +10,9 @@ from meterlake.model.period import Month
 from meterlake.pipeline.billing.bills import set_status
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.home.closing import Closing, ClosingStep
-from meterlake.pipeline.home.closing_requests import closing_round
+from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
+from meterlake.pipeline.jobs.waiting import run_round
+from meterlake.worker.flow_runs import Executor
 from tests.bills import price_egress, subscribe
 from tests.e2e.api.test_authorization import policy, service_user, statement, token_of
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
@@ -45,7 +47,8 @@ def ingest(server, name, units):
 
 def work(server):
     """One round of the worker."""
-    list(closing_round(server.stores, server.org_id, lambda: False))
+    executor = Executor(server.settings)
+    list(run_round(CLOSING_STEPS, executor, server.stores, server.org_id, lambda: False))
 
 
 def post(http, verb, status=200, month=MONTH, **body):

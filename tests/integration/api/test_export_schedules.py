@@ -6,8 +6,9 @@ import m3ter
 import pytest
 
 from meterlake.model.export_request import ExportRequest
-from meterlake.pipeline.export.round import export_round
+from meterlake.pipeline.export.run import EXPORT_JOBS
 from meterlake.pipeline.export.schedules import submit_due
+from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
 from tests.homes import ACCOUNTS, EGRESS, configure
 from tests.served import served
@@ -31,7 +32,7 @@ def exports(server):
 
 def work(server):
     submit_due(server.stores, server.org_id)
-    export_round(Executor(server.settings), server.stores, server.org_id, lambda: False)
+    run_round(EXPORT_JOBS, Executor(server.settings), server.stores, server.org_id, lambda: False)
 
 
 def make(exports, code, **more):

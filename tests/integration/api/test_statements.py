@@ -14,8 +14,9 @@ from meterlake.model.events import STATEMENT_JOB
 from meterlake.model.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
+from meterlake.pipeline.jobs.waiting import run_all_waiting
 from meterlake.pipeline.statements.files import forget_files
-from meterlake.pipeline.statements.round import run_waiting
+from meterlake.pipeline.statements.jobs import STATEMENT_JOBS
 from meterlake.pipeline.statements.statement_job_source import StatementJobSource
 from tests.bills import price_egress, subscribe, use
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
@@ -79,7 +80,8 @@ def bills(sdk):
 
 def work(server):
     """Run the jobs that wait; what failed."""
-    return [error for _, error in run_waiting(server.stores, server.org_id) if error]
+    ran = run_all_waiting(server.stores, STATEMENT_JOBS, server.org_id)
+    return [each.error for each in ran if each.error]
 
 
 def fetch(url):

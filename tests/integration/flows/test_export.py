@@ -14,8 +14,7 @@ from meterlake.model import failpoint
 from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.pipeline.export.control import delete_schedule, enable_schedule
-from meterlake.pipeline.export.round import describe_job
-from meterlake.pipeline.export.run import run_export, submit_export
+from meterlake.pipeline.export.run import describe_export, run_export, submit_export
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import Job
@@ -174,7 +173,7 @@ def test_a_run_from_the_deployment_of_a_schedule_has_the_name_of_the_workers_run
         create_schedule(stores, org_id(stores), "test", HOURLY)
         [first] = jobs(stores)
         [deployment] = deployments(stores, home)
-        known_by = describe_job(stores, first)
+        known_by = describe_export(stores, first)
 
     quick = ended(export_schedule, **deployment.parameters)
 

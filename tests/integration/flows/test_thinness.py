@@ -17,7 +17,7 @@ ALLOWED = (
     "meterlake.pipeline.",
     # An export is asked for in the same words on the command line and as a flow.
     "meterlake.cli.export_documents",
-    *("meterlake.worker.job_kinds", "meterlake.worker.runners", "meterlake.stores.processes"),
+    *("meterlake.worker.runners", "meterlake.stores.processes"),
     *("meterlake.model.errors", "meterlake.model.receipt", "meterlake.model.quantity_unit"),
     # What is asked for, what it is of, and how people read it.
     *("meterlake.model.bill_jobs", "meterlake.model.period", "meterlake.model.command_line"),

@@ -77,7 +77,7 @@ class Worker:
 
     def __init__(self, home, url, stop=lambda: False):
         self.folder = home / "prefect"
-        self.executor = Executor(settings(home, prefect_url=url), stop, lambda program: program)
+        self.executor = Executor(settings(home, prefect_url=url), stop)
         self.url = url
 
     def warm(self):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from meterlake.model.jobs import JobKind
+from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.worker import __main__ as worker
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.job_kinds import JOBS
 from meterlake.worker.rounds import INBOXES, ROUNDS, Loop, Round
 from tests.homes import a_home
 
@@ -52,13 +52,12 @@ def test_all_rounds_are_started_and_each_has_stores_of_its_own(home, monkeypatch
 
 
 def test_everything_that_waits_has_a_row_whose_flow_is_there():
-    # Runs of integrations are sent in one loop: none of them is worth a flow. A month is closed
-    # by whoever asks for it.
-    assert set(JOBS) == set(JobKind) - {
-        JobKind.INTEGRATION_RUN,
-        JobKind.CLOSING,
-        JobKind.CLOSING_STEP,
-    }
-    for spec in JOBS.values():
-        module = spec.flow.partition(":")[0]
+    # Runs of integrations are sent in one loop, an object of an inbox is found by a listing, and a
+    # month is closed by whoever asks for it.
+    alone = {JobKind.INTEGRATION_RUN, JobKind.INBOX_OBJECT, JobKind.CLOSING}
+    assert set(JOB_KINDS) == set(JobKind) - alone
+    without = [kind for kind, spec in JOB_KINDS.items() if spec.flow is None]
+    assert without == [JobKind.CLOSING_STEP]
+    for spec in JOB_KINDS.values():
+        module = (spec.flow or "closing").partition(":")[0]
         assert (FLOWS / f"{module}.py").exists(), spec.flow

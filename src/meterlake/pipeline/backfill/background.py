@@ -4,24 +4,13 @@ A step (staging, applying, reverting) may take minutes. So it is written down an
 and the backfill says what is pending; its history says how each step ended.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
 from enum import StrEnum
-from functools import partial
 from typing import Final
 
 from meterlake.model.backfill import Backfill, BackfillStatus
-from meterlake.model.errors import (
-    Busy,
-    Conflict,
-    Invalid,
-    MeterlakeError,
-    StaleVersion,
-    Unavailable,
-)
+from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
-from meterlake.model.receipt import Receipt
 from meterlake.pipeline.backfill.lifecycle import (
     Order,
     apply,
@@ -31,10 +20,9 @@ from meterlake.pipeline.backfill.lifecycle import (
     revert,
     show,
 )
-from meterlake.pipeline.jobs.attempt import Attempt, GivenUp, running
-from meterlake.pipeline.jobs.runner import Runner
+from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec
+from meterlake.pipeline.jobs.run_job import JobRun, run_job
 from meterlake.pipeline.jobs.turns import Stop
-from meterlake.pipeline.jobs.waiting import run_waiting
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
@@ -159,104 +147,48 @@ def run_step(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Backfil
 
     Raises:
         NotFound: There is no such job, or its backfill is gone.
-        Invalid: The job is no step of a backfill.
-        Busy: Somebody works on it, or it has ended.
         Conflict: The step could not be done; the backfill's history says why.
-        Unavailable: The world failed; the job waits to be run again.
+        MeterlakeError: As `run_job` does.
     """
-    job = stores.state.jobs.get(job_id)
-    if job.kind != KIND:
-        raise Invalid("job", job_id, f"it must be a step of a backfill, not {job.kind}")
-    job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
-    mark_step("backfill.taken")
-    with running(stores.state.jobs, job) as attempt:
-        return _run_to_end(stores, attempt, stop)
+    return run_job(stores, BACKFILL_STEPS, job_id, stop)
 
 
-def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
-    job = attempt.job
-    try:
-        attempt.begin()
-        found = _carry_out(stores, attempt, stop)
-    except (Busy, Unavailable):
-        attempt.leave()
-        raise
-    except StaleVersion:
-        raise
-    except Exception as error:
-        why = _reason(error)
-        stores.state.jobs.finish(job, error=why)
-        _note_failure(stores, job, why)
-        raise
-    stores.state.jobs.finish(job)
-    mark_step("backfill.finished")
-    return found
-
-
-def _carry_out(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
-    job = attempt.job
+def _carry_out(run: JobRun[Backfill]) -> Backfill:
+    stores, job = run.stores, run.job
     id_, author = job.parameters["backfill"], job.author or KIND
-
-    def progress(*_: int) -> None:
-        attempt.check()
-        if stop():
-            raise Busy(f"backfill {id_!r}", "the worker stops; the next one goes on")
-
     match BackfillAction(job.parameters["step"]):
         case BackfillAction.STAGE:
-            return restart(stores, job.org_id, id_, author, progress)
+            return restart(stores, job.org_id, id_, author, run.check)
         case BackfillAction.APPLY:
-            return apply(stores, job.org_id, id_, author, progress)
+            return apply(stores, job.org_id, id_, author, run.check)
         case BackfillAction.REVERT:
             return revert(stores, job.org_id, id_, author)
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, GivenUp):
-        return f"given up: its process died {error.args[2]} times before it ended"
-    if isinstance(error, MeterlakeError):
-        return str(error)
-    return "the worker failed; its log says why"
-
-
-def _note_failure(stores: Stores, job: Job, why: str) -> None:
+def _note_failure(stores: Stores, job: Job) -> None:
     id_ = job.parameters["backfill"]
     # What could not be staged has said so itself.
-    with suppress(MeterlakeError):
-        if show(stores, job.org_id, id_).status is not BackfillStatus.FAILED:
-            note_failure(stores, job.org_id, id_, job.author or KIND, why)
+    if show(stores, job.org_id, id_).status is not BackfillStatus.FAILED:
+        note_failure(stores, job.org_id, id_, job.author or KIND, str(job.error))
 
 
-def backfill_round(runner: Runner, stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Run the steps that wait, the oldest first, as the worker does.
-
-    Args:
-        runner: Runs each, as a flow run where it can; when it ends, a step is left in order.
-        stores: The home's stores.
-        org_id: The organization.
-        stop: Whether to begin no other step.
-
-    Raises:
-        Unavailable: A store failed; what waits is run later.
-    """
-
-    def run(job: Job) -> None:
-        runner.run(KIND, _parameters(stores, job), partial(_directly, stores, job, runner.ends))
-
-    def describe(job: Job) -> str:
-        return f"backfill {job.parameters['backfill']}"
-
-    run_waiting(stores, stores.state.jobs.waiting(org_id, KIND), stop, run, describe)
-    return ()
+def _pin(stores: Stores, job: Job) -> JobPins:
+    return JobPins(stores.lake(job.org_id).snapshot())
 
 
-def _parameters(stores: Stores, job: Job) -> dict[str, str]:
-    step, id_ = job.parameters["step"], job.parameters["backfill"]
-    mode = show(stores, job.org_id, id_).spec.mode.value
-    code = stores.state.organization(job.org_id).code
-    return {"org": code, "job": job.id, "name": f"{step} {mode}"}
+def _describe(stores: Stores, job: Job) -> str:
+    mode = show(stores, job.org_id, job.parameters["backfill"]).spec.mode.value
+    return f"{job.parameters['step']} {mode}"
 
 
-def _directly(stores: Stores, job: Job, leave: Stop) -> Iterable[Receipt]:
-    run_step(stores, job.id, leave)
-    return ()
+BACKFILL_STEPS: Final = JobSpec(
+    kinds=(KIND,),
+    name="step of a backfill",
+    work=_carry_out,
+    flow="backfill_job",
+    pin=_pin,
+    after_failure=_note_failure,
+    describe=_describe,
+    taken=lambda: mark_step("backfill.taken"),
+    finished=lambda: mark_step("backfill.finished"),
+)

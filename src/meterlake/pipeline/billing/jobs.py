@@ -6,7 +6,6 @@ bills: those that are stored already come out unchanged.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -22,14 +21,7 @@ from meterlake.model.bill_jobs import (
     BillOrder,
 )
 from meterlake.model.bill_requests import BillStatus
-from meterlake.model.errors import (
-    Busy,
-    Invalid,
-    MeterlakeError,
-    NotFound,
-    StaleVersion,
-    TooManyJobs,
-)
+from meterlake.model.errors import Invalid, NotFound, TooManyJobs
 from meterlake.model.events import BILL_JOB, Event, change, data
 from meterlake.model.failpoint import mark_step
 from meterlake.model.organization import Currency, OrganizationConfig
@@ -61,8 +53,10 @@ from meterlake.pipeline.billing.run import (
 from meterlake.pipeline.billing.shown_bills import SHOWN
 from meterlake.pipeline.billing.unbilled import note_unbilled_usage
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
+from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.pipeline.jobs.cancel import cancel_job
+from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec
+from meterlake.pipeline.jobs.run_job import JobRun, run_here, run_job
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stages.bill import select_again, selections_of
 from meterlake.stores import Stores
@@ -72,7 +66,7 @@ from meterlake.stores.state.billing import bills
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events
-from meterlake.stores.state.jobs import JobFilters, count_jobs, finish_job, submit
+from meterlake.stores.state.jobs import JobFilters, count_jobs, submit
 
 # A meter that nothing prices is meant so; a price that is missing is not.
 _HOLDING: Final = (Uncovered.NO_PRICING, Uncovered.NO_BILLING_PERIODS)
@@ -81,6 +75,7 @@ _RETRY_S: Final = 30
 # A command that bills waits so often, and half a minute in all, for a world that fails.
 _TRIES: Final = 6
 _FIRST_PAUSE_S: Final = 1.0
+_LOGGED_MAX: Final = 20
 
 
 def bill(
@@ -147,17 +142,8 @@ def bill_order(
     snapshot = stores.lake(org_id).snapshot()
     with stores.state.transaction(org_id, author) as transaction:
         job = submit_order(transaction, order, snapshot)
-    mark_step("bill.submitted")
-    with running(stores.state.jobs, stores.state.jobs.get(job.id)) as attempt:
-        try:
-            attempt.begin()
-            work = partial(_carry_out, stores, attempt)
-            result = attempt.retry(work, _TRIES, _FIRST_PAUSE_S)
-        except BaseException as error:
-            _fail(stores, attempt.job, error)
-            raise
-        _complete(stores, attempt.job, result, shown=shown)
-    return result
+    here = replace(BILL_JOBS, work=partial(_bill_patiently, shown=shown))
+    return run_here(stores, here, job.id, lambda: mark_step("bill.submitted"))
 
 
 def create(stores: Stores, org_id: str, author: str, document: Any) -> Document:
@@ -317,7 +303,7 @@ def cancel(stores: Stores, org_id: str, id: str) -> Document:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(stores, org_id, id, KIND, run_bill_job, _note_event)
+    cancel_job(stores, org_id, id, BILL_JOBS)
     return get_job(stores, org_id, id)
 
 
@@ -330,37 +316,32 @@ def run_bill_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Bil
         stop: Whether to stop between two batches; the job then waits for the next worker.
 
     Raises:
-        NotFound: There is no such job.
-        Invalid: The job makes no bills, or is of an older version.
-        Busy: Somebody works on it, or it has ended; or the worker stops.
-        Cancelled: It was cancelled.
-        GivenUp: Its process died too often.
-        Unavailable: The world failed; the job waits to be run again.
+        MeterlakeError: As `run_job` does.
     """
-    job = stores.state.jobs.get(job_id)
-    if job.kind != KIND:
-        raise Invalid("job", job_id, f"it must be a bill job, not {job.kind}")
-    job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
-    mark_step("bill.taken")
-    with running(stores.state.jobs, job) as attempt:
-        return _run_to_end(stores, attempt, stop)
+    return run_job(stores, BILL_JOBS, job_id, stop)
 
 
-def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> BillResult:
-    with attempt.to_the_end(partial(_fail, stores, attempt.job)):
-        result = _carry_out(stores, attempt, stop)
-        _complete(stores, attempt.job, result)
+def _bill(run: JobRun[BillResult]) -> BillResult:
+    result = _make_bills(run)
+    _note_result(run, result)
     return result
 
 
-def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> BillResult:
-    job = attempt.job
+def _bill_patiently(run: JobRun[BillResult], *, shown: bool) -> BillResult:
+    """Bill as a command: it waits itself for a world that fails."""
+    result = run.attempt.retry(partial(_make_bills, run), _TRIES, _FIRST_PAUSE_S)
+    _note_result(run, result, shown=shown)
+    return result
+
+
+def _make_bills(job_run: JobRun[BillResult]) -> BillResult:
+    stores, job = job_run.stores, job_run.job
     order, runner = BillOrder.from_wire(job.parameters), runner_of(stores)
     with stores.state.reading(job.org_id) as reader:
         [record] = reader.all(OrganizationConfig)
         chosen = [choose_bill(reader, each) for each in order.bill_ids]
     assert job.snapshot is not None
-    watch = _JobWatch(stores, attempt, stop, len(order.bill_ids) or None)
+    watch = _JobWatch(job_run, len(order.bill_ids) or None)
     status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
     results = []
     selections = selections_of(order, record.entity, filter(None, chosen))
@@ -399,12 +380,10 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
 class _JobWatch(RunWatch):
     """Writes down how far a job is, with the bills that are stored; and hears when to stop."""
 
-    def __init__(
-        self, stores: Stores, attempt: Attempt, stop: Stop, total: int | None = None
-    ) -> None:
-        self._stores = stores
-        self._attempt = attempt
-        self._stop = stop
+    def __init__(self, run: JobRun[BillResult], total: int | None = None) -> None:
+        self._run = run
+        self._stores = run.stores
+        self._attempt = run.attempt
         self._is_counted = total is not None
         self._total = total
         self._due = 0
@@ -417,7 +396,7 @@ class _JobWatch(RunWatch):
             self._total = self._due + more
         before = self._stores.state.jobs.get(self._attempt.job.id)
         self._tell()
-        self._go_on()
+        self._run.check()
         self._attempt.go_on()
         self._note_begin(before)
 
@@ -436,7 +415,7 @@ class _JobWatch(RunWatch):
             Cancelled: Somebody cancelled it.
             StaleVersion: Another attempt has it.
         """
-        self._go_on()
+        self._run.check()
         self._tell(self._done + bills)
         job = self._attempt.job
         progress = wire.dumps_sorted(job.progress)
@@ -457,15 +436,9 @@ class _JobWatch(RunWatch):
         total, done = self._total or 0, self._done if done is None else done
         self._attempt.tell(**{TOTAL: total, PENDING: max(total - done, 0)})
 
-    def _go_on(self) -> None:
-        self._attempt.check()
-        if self._stop():
-            raise Busy(
-                f"bill job {self._attempt.job.id!r}", "the worker stops; the next one goes on"
-            )
 
-
-def _complete(stores: Stores, job: Job, result: BillResult, *, shown: bool = False) -> None:
+def _note_result(run: JobRun[BillResult], result: BillResult, *, shown: bool = False) -> None:
+    stores, job = run.stores, run.job
     job.result = summary(result) | {HELD: held_accounts(result)}
     if shown:
         job.result[SHOWN] = [each.version for each in result.bills if each.would_be is None]
@@ -476,7 +449,6 @@ def _complete(stores: Stores, job: Job, result: BillResult, *, shown: bool = Fal
         codes = [each.code for each in names.values()]
         told = describe_missing_bills(result, codes, order.request.bill_date)
         job.result |= {} if told is None else {MESSAGE: told}
-    _end(stores, job)
 
 
 def held_accounts(result: BillResult) -> list[str]:
@@ -485,26 +457,44 @@ def held_accounts(result: BillResult) -> list[str]:
     return sorted(unpriced | {each.account_id for each in result.failures})
 
 
-def _fail(stores: Stores, job: Job, error: BaseException) -> None:
-    """Write down that a job came to nothing; if another attempt has it, that one does."""
-    status = JobStatus.CANCELLED if isinstance(error, Cancelled) else JobStatus.FAILED
-    known = isinstance(error, MeterlakeError)
-    with suppress(StaleVersion):
-        _end(stores, job, str(error) if known else f"{type(error).__name__}: {error}", status)
-
-
-def _end(
-    stores: Stores, job: Job, error: str | None = None, status: JobStatus | None = None
-) -> None:
-    before = stores.state.jobs.get(job.id)
-    with stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
-        finish_job(transaction.connection, job, transaction.now, error=error, status=status)
-        _note_event(transaction, job, before)
-    mark_step("bill.finished")
-
-
 def _note_event(transaction: Transaction, job: Job, before: Job | None) -> None:
     old = None if before is None else job_document(before)
     new = job_document(job)
     event = Event(change(BILL_JOB, new, old), "BillJob", job.id, data(new, old))
     events.write(transaction.connection, job.org_id, transaction.now, transaction.new_id, event)
+
+
+def describe_bill_job(_: Stores, job: Job) -> str:
+    """How people know a job: what it makes, and of which date."""
+    shown = job_document(job)
+    if count := len(shown.get("billIds", ())):
+        return f"recalculate {count} bill{'s' if count > 1 else ''}"
+    parts: list[Any] = [shown.get("billingFrequency", "").lower(), shown.get("billDate", "")]
+    return " ".join(["bill", *(str(each) for each in parts if each)])
+
+
+def _unbilled_accounts(job: Job) -> list[str]:
+    """Which accounts a job could not bill, and why."""
+    failed = job.result.get("failed", ())
+    found = [f"account {account}: {reason}" for account, reason in failed[:_LOGGED_MAX]]
+    if len(failed) > _LOGGED_MAX:
+        found.append(f"and {len(failed) - _LOGGED_MAX} more accounts")
+    return found
+
+
+def _pin(stores: Stores, job: Job) -> JobPins:
+    return JobPins(stores.lake(job.org_id).snapshot())
+
+
+BILL_JOBS: Final = JobSpec(
+    kinds=(KIND,),
+    name="bill job",
+    work=_bill,
+    flow="bill_job",
+    pin=_pin,
+    note_event=_note_event,
+    describe=describe_bill_job,
+    warnings=_unbilled_accounts,
+    taken=lambda: mark_step("bill.taken"),
+    finished=lambda: mark_step("bill.finished"),
+)

@@ -11,13 +11,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from meterlake.model import wire
-from meterlake.model.errors import Busy, Conflict, Invalid, MeterlakeError, NotFound, StaleVersion
+from meterlake.model.errors import (
+    Busy,
+    Conflict,
+    MeterlakeError,
+    NotFound,
+    StaleVersion,
+    Unavailable,
+)
 from meterlake.model.export_request import KIND, ExportRequest, Source
+from meterlake.model.exports import ExportSchedule
 from meterlake.model.failpoint import mark_step
+from meterlake.pipeline.config.schedule_jobs import exports_enabled
 from meterlake.pipeline.export.delivery import (
     Delivered,
     Target,
@@ -33,14 +43,16 @@ from meterlake.pipeline.export.delivery import (
     targets_of,
 )
 from meterlake.pipeline.export.destinations import missing_here
-from meterlake.pipeline.export.failure import report_failure
+from meterlake.pipeline.export.failure import note_failure_event
 from meterlake.pipeline.export.manifest import manifest_of
 from meterlake.pipeline.export.operational import stage_operational
 from meterlake.pipeline.export.partition_tasks import export_folder, spread_files
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
-from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
+from meterlake.pipeline.jobs.attempt import Attempt, Cancelled
 from meterlake.pipeline.jobs.cancel import cancel_job
+from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec, WhenUnavailable
+from meterlake.pipeline.jobs.run_job import JobRun, run_here, run_job, run_taken_here
 from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import runner_of
@@ -104,20 +116,50 @@ def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AU
     with stores.state.transaction(org_id, author) as transaction:
         job = _job_of(transaction, request)
         submit(transaction.connection, job.begin(snapshot))
+    return run_here(stores, EXPORT_JOBS, job.id, _mark_begun)
+
+
+def _mark_begun() -> None:
     mark_step("export.submitted")
     mark_step("export.taken")
-    return _work_on(stores, stores.state.jobs.get(job.id))
 
 
-def run_to_end(stores: Stores, job_id: str) -> Exported:
+def run_to_end_here(stores: Stores, job_id: str) -> Exported:
+    """Run a job to its end for a person who waits for it; see `run_to_end`.
+
+    If that person stops waiting, the job is cancelled, whoever works on it.
+
+    Raises:
+        Conflict: It failed there, or was cancelled.
+    """
+    try:
+        return run_to_end(stores, job_id, run_taken_here)
+    except Exception:
+        raise
+    except BaseException:
+        with suppress(MeterlakeError):  # Usually it has ended.
+            cancel_export(stores, stores.state.jobs.get(job_id).org_id, job_id)
+        raise
+
+
+def run_to_end(
+    stores: Stores,
+    job_id: str,
+    run: Callable[[Stores, JobSpec[Exported], str], Exported] = run_job,
+) -> Exported:
     """Run a job to its end, or wait for who was faster: a worker takes whatever it sees.
+
+    Args:
+        stores: The home's stores.
+        job_id: The job.
+        run: Whether somebody else goes on with it if this process is interrupted.
 
     Raises:
         Conflict: It failed there, or was cancelled.
     """
     while True:
         try:
-            return run_export(stores, job_id)
+            return _run(stores, job_id, run)
         except Busy:
             job = stores.state.jobs.get(job_id)
             if job.status in {JobStatus.FAILED, JobStatus.CANCELLED}:
@@ -215,7 +257,7 @@ def cancel_export(stores: Stores, org_id: str, id: str) -> Job:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(stores, org_id, id, KIND, run_export)
+    cancel_job(stores, org_id, id, EXPORT_JOBS)
     return stores.state.jobs.find(org_id, id, KIND)
 
 
@@ -238,66 +280,42 @@ def run_export(stores: Stores, job_id: str) -> Exported:
     It writes the same objects with the same bytes as an interrupted attempt would have.
 
     Raises:
-        NotFound: There is no such job.
-        Invalid: The job is no export.
-        Busy: Somebody works on it, or it has ended without a result; or this process lacks what
-            another one has.
-        Cancelled: It was cancelled.
-        GivenUp: Its process died too often.
-        Unavailable: The world failed; the job has failed.
+        MeterlakeError: As `run_job` does.
     """
+    return _run(stores, job_id, run_job)
+
+
+def _run(
+    stores: Stores, job_id: str, run: Callable[[Stores, JobSpec[Exported], str], Exported]
+) -> Exported:
     job = stores.state.jobs.get(job_id)
-    if job.kind != KIND:
-        raise Invalid("job", job_id, f"it must be an export, not {job.kind}")
-    if job.status is JobStatus.COMPLETE:
+    if job.kind == KIND and job.status is JobStatus.COMPLETE:
         return _complete(stores, job)
-    if missing := missing_here(stores, job):
-        raise Busy(
-            f"export {job_id}",
-            f"it waits for a process that has what it needs ({missing}); start one that has",
-        )
+    return run(stores, EXPORT_JOBS, job_id)
+
+
+def _pin(stores: Stores, job: Job) -> JobPins:
     request = _whole(stores, ExportRequest.from_wire(job.parameters))
-    snapshot = stores.lake(job.org_id).snapshot()
-    job = stores.state.jobs.take(job_id, snapshot, request.to_wire())
-    mark_step("export.taken")
-    return _work_on(stores, job)
+    return JobPins(stores.lake(job.org_id).snapshot(), request.to_wire())
 
 
-def _work_on(stores: Stores, job: Job) -> Exported:
-    """Work on a job that is taken until it ends."""
-    with running(stores.state.jobs, job) as attempt:
-        return _run_to_end(stores, attempt)
+@contextmanager
+def _hold(run: JobRun[Exported]) -> Iterator[None]:
+    """The staging folder; it goes with an export that is complete."""
+    folder = _folder(run.stores, run.job)
+    with _alone(folder), _tidy_after(run, folder):
+        yield
+        shutil.rmtree(folder)
 
 
-def _run_to_end(stores: Stores, attempt: Attempt) -> Exported:
-    job = attempt.job
-    try:
-        with _alone(_folder(stores, job)) as folder, _tidy_after(stores, attempt, folder):
-            attempt.begin()
-            exported = _run_attempt(stores, attempt, folder)
-            job.result = _result(exported)
-            stores.state.jobs.finish(job)
-            mark_step("export.finished")
-            shutil.rmtree(folder)
-    except Busy:
-        attempt.leave()
-        raise
-    except Cancelled as error:
-        stores.state.jobs.finish(job, error=str(error), status=JobStatus.CANCELLED)
-        raise
-    except Exception as error:
-        with suppress(StaleVersion):  # another attempt has the job by now
-            report_failure(stores, job, error)
-        raise
-    except BaseException:
-        # A signal, whoever raises what for it: the process ends, the job does not.
-        attempt.leave()
-        raise
+def _export(run: JobRun[Exported]) -> Exported:
+    exported = _run_attempt(run.stores, run.attempt, _folder(run.stores, run.job))
+    run.job.result = _result(exported)
     return exported
 
 
 @contextmanager
-def _tidy_after(stores: Stores, attempt: Attempt, folder: Path) -> Iterator[None]:
+def _tidy_after(run: JobRun[Exported], folder: Path) -> Iterator[None]:
     """Where the body ends the job without a result: no parts of objects stay, nor half of its files.
 
     Files that are staged completely stay for a retry. Something of them may have been put, and
@@ -305,12 +323,12 @@ def _tidy_after(stores: Stores, attempt: Attempt, folder: Path) -> Iterator[None
     """
     try:
         yield
-    except (Busy, StaleVersion):
-        raise  # Another attempt goes on with all that is there.
-    except Exception as error:
+    except BaseException as error:
+        if run.status_after(error) is None and not isinstance(error, Unavailable):
+            raise  # Another attempt goes on with all that is there.
         staged = _is_staged(folder)
         if staged:
-            _clear(stores, attempt, folder)
+            _clear(run.stores, run.attempt, folder)
         if not staged or isinstance(error, Altered) or not isinstance(error, MeterlakeError):
             shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -459,3 +477,37 @@ def _alone(folder: Path) -> Iterator[Path]:
         folder / ".lock", Busy("export", f"another process writes {folder.name}; try again later")
     ):
         yield folder
+
+
+def describe_export(stores: Stores, job: Job) -> str:
+    """How people know a job: the name of its schedule, or what is exported."""
+    if job.schedule_id is not None:
+        with suppress(NotFound), stores.state.reading(job.org_id) as reader:
+            return reader.get(ExportSchedule, job.schedule_id).entity.name
+    return f"{job.parameters['source']} as {job.parameters['format']}"
+
+
+def _may_begin(stores: Stores, job: Job) -> bool:
+    """None begins while exports are switched off; those that have begun are finished."""
+    if job.status is not JobStatus.PENDING:
+        return True
+    with stores.state.reading(job.org_id) as reader:
+        return exports_enabled(reader)
+
+
+EXPORT_JOBS: Final = JobSpec(
+    kinds=(KIND,),
+    name="export",
+    work=_export,
+    flow="export:export_job",
+    pin=_pin,
+    lacks=missing_here,
+    hold=_hold,
+    note_event=note_failure_event,
+    # What fails is mostly a destination, and only this job needs it.
+    when_unavailable=WhenUnavailable(tries=3, pause=timedelta(minutes=1)),
+    is_due=_may_begin,
+    describe=describe_export,
+    taken=lambda: mark_step("export.taken"),
+    finished=lambda: mark_step("export.finished"),
+)

@@ -6,8 +6,8 @@ that was broken off is done again. Between two steps nobody holds the job: a rev
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
@@ -19,7 +19,8 @@ from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, format_instant, zone
-from meterlake.pipeline.jobs.attempt import Attempt, running
+from meterlake.pipeline.jobs.attempt import Attempt
+from meterlake.pipeline.jobs.run_job import hold_job
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.jobs import AGAIN, LEASES, finish_job, submit, unfinished_jobs
@@ -327,15 +328,9 @@ class Closing:
             )
             submit(transaction.connection, job)
 
-    @contextmanager
-    def _attempt(self) -> Iterator[Attempt]:
+    def _attempt(self) -> AbstractContextManager[Attempt]:
         """The job for as long as the body runs; its progress is written down afterwards."""
-        with running(self.stores.state.jobs, self._take()) as attempt:
-            attempt.begin()
-            try:
-                yield attempt
-            finally:
-                attempt.leave()
+        return hold_job(self.stores, self._take())
 
     def _take(self) -> Job:
         """Take the job; the lease of one who died is waited for.

@@ -4,25 +4,17 @@ Making bills for a review and everything behind an approval may take minutes. So
 as a job and answered at once; the closing says what is pending, and why the last one failed.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from meterlake.model.access import SYSTEM
-from meterlake.model.errors import (
-    Conflict,
-    Invalid,
-    MeterlakeError,
-    StaleVersion,
-)
+from meterlake.model.errors import Conflict
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.jobs import JobKind
 from meterlake.model.period import Month
-from meterlake.model.receipt import Receipt
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.pipeline.home.closing import (
@@ -35,9 +27,8 @@ from meterlake.pipeline.home.closing import (
 from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.home.expected_files import late_files_error, missing_files
-from meterlake.pipeline.jobs.attempt import running
-from meterlake.pipeline.jobs.turns import Stop
-from meterlake.pipeline.jobs.waiting import run_waiting
+from meterlake.pipeline.jobs.job_spec import JobSpec, one
+from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
@@ -217,33 +208,9 @@ def _newest(stores: Stores, org_id: str, month: Month) -> Job | None:
     return next((each for each in ended if each.parameters["month"] == str(month)), None)
 
 
-def run_closing_step(stores: Stores, job_id: str) -> None:
-    """Do what was asked for, also if who did it before died.
-
-    Raises:
-        Invalid: The job is no such step.
-        Busy: Somebody works on it, or it has ended.
-        Conflict: It could not be done; the closing says why.
-        Unavailable: The world failed; the job waits to be run again.
-    """
-    job = stores.state.jobs.get(job_id)
-    if job.kind != KIND:
-        raise Invalid("job", job_id, f"it must be a step of a closing, not {job.kind}")
-    with running(stores.state.jobs, stores.state.jobs.take(job_id, None)) as attempt:
-        with attempt.to_the_end(partial(_fail, stores, attempt.job)):
-            _carry_out(stores, attempt.job)
-        stores.state.jobs.finish(attempt.job)
-
-
-def _fail(stores: Stores, job: Job, error: Exception) -> None:
-    """Write down why a step could not be done; if another attempt has the job, that one does."""
-    if not isinstance(error, StaleVersion):
-        known = isinstance(error, MeterlakeError)
-        why = str(error) if known else "the worker failed; its log says why"
-        stores.state.jobs.finish(job, error=why)
-
-
-def _carry_out(stores: Stores, job: Job) -> None:
+def _carry_out(run: JobRun[None]) -> None:
+    """Do what was asked for, also if who did it before died."""
+    stores, job = run.stores, run.job
     month, request = Month.parse(job.parameters["month"]), ClosingRequest.from_wire(job.parameters)
     closing = Closing(stores, job.org_id, month, job.author or SYSTEM, OPERATIONS)
     approve = request.action is ClosingAction.APPROVE
@@ -272,18 +239,10 @@ def _exports(month: Month) -> dict[ClosingStep, ExportRequest]:
     }
 
 
-def closing_round(stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Do the steps that wait, the oldest first, as the worker does.
+def _describe(_: Stores, job: Job) -> str:
+    return f"{job.parameters['action']} {job.parameters['month']}"
 
-    Raises:
-        Unavailable: A store failed; what waits is done later.
-    """
 
-    def run(job: Job) -> None:
-        run_closing_step(stores, job.id)
-
-    def describe(job: Job) -> str:
-        return f"closing {job.parameters['month']}"
-
-    run_waiting(stores, stores.state.jobs.waiting(org_id, KIND), stop, run, describe)
-    return ()
+CLOSING_STEPS: Final = JobSpec(
+    kinds=(KIND,), name="step of a closing", work=_carry_out, concurrency=one, describe=_describe
+)

@@ -25,7 +25,6 @@ from meterlake.model.errors import (
     Unavailable,
 )
 from meterlake.model.failpoint import mark_step
-from meterlake.model.jobs import JobKind
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.deaths import reading_alone
@@ -51,6 +50,8 @@ from meterlake.stores.state.ingest.inboxes import (
 )
 
 TAG: Final = "meterlake"
+# The flow that a look at the inboxes of an organization is, see `flows.kinds`.
+INBOX_FLOW: Final = "inbox"
 _PAGE: Final = 500
 _PAUSE: Final = timedelta(minutes=1)
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
@@ -370,4 +371,4 @@ def inbox_round(
         return ()
     parameters = {"org": [stores.state.organization(org_id).code]}
     verb = partial(poll_inboxes, stores, org_id, stop)
-    return runner.run(JobKind.INBOX_OBJECT, parameters, verb, stop)
+    return runner.run(INBOX_FLOW, parameters, verb, stop)

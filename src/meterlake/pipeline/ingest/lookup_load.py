@@ -1,12 +1,14 @@
 """Load a file into a lookup table in one go, as the URL of an upload and a worker do together."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from meterlake.model.entity import Record
-from meterlake.model.errors import Busy, Conflict, Invalid, NotFound
+from meterlake.model.errors import Busy, Conflict, Invalid, MeterlakeError, NotFound
 from meterlake.model.jobs import JobKind
 from meterlake.model.lookups import (
     LookupTable,
@@ -23,11 +25,13 @@ from meterlake.model.rules.lookups import active_revision, revision_state
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.ingest.uploads import note_arrival, run_upload
 from meterlake.pipeline.jobs.file_jobs import expect_file, key
+from meterlake.pipeline.lookups.jobs import delete_job
 from meterlake.pipeline.lookups.lookups import At, delete_revision, set_status
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state import lookups as stored
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+from meterlake.stores.state.ingest.uploads import Upload
 
 _TYPES: Final = {
     ".csv": LookupTableFileType.CSV,
@@ -91,19 +95,39 @@ def load_lookup(stores: Stores, org_id: str, author: str, wanted: LookupLoad) ->
             transaction, stores, _next(transaction, table, wanted.file)
         )
         stored.add_job(transaction, draft.id, LookupTableDataJobType.UPLOAD, file=upload)
-    stores.objects.put_file(key(upload), wanted.file)
-    note_arrival(stores, upload, upload.content_length)
     at = At(table.id, draft.id)
-    try:
+    with _undone_if_stopped(stores, author, upload, at, is_new=known is None):
+        stores.objects.put_file(key(upload), wanted.file)
+        note_arrival(stores, upload, upload.content_length)
         _run(stores, org_id, draft.id, upload.id)
-    except LoadFailed:
-        if known is None:
-            delete_revision(stores, org_id, author, at)  # It was made for these rows.
-        raise
     if wanted.publish:
         publish = {"status": LookupTableRevisionStatus.PUBLISHED.value}
         set_status(stores, org_id, author, at, publish)
     return _describe(stores, org_id, at)
+
+
+@contextmanager
+def _undone_if_stopped(
+    stores: Stores, author: str, upload: Upload, at: At, *, is_new: bool
+) -> Iterator[None]:
+    """A revision that was made for a file goes if the file does not come into it.
+
+    Nobody is to load the file after a command that a signal ended.
+    """
+    try:
+        yield
+    except LoadFailed:
+        if is_new:
+            delete_revision(stores, upload.org_id, author, at)
+        raise
+    except Exception:
+        raise
+    except BaseException:
+        with suppress(MeterlakeError):
+            delete_job(stores, upload.org_id, author, at, upload.id)
+            if is_new:
+                delete_revision(stores, upload.org_id, author, at)
+        raise
 
 
 def find_table(reader: Reader, code: str) -> Record[LookupTable]:

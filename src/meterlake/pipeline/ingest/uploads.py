@@ -5,21 +5,15 @@ whoever noticed it: the process that took the file in, or the worker that looked
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from meterlake.model.errors import (
-    Busy,
-    Invalid,
-    MeterlakeError,
-    NotFound,
-    StaleVersion,
-    UnreadableSource,
-)
+from meterlake.model.errors import Busy, Invalid, NotFound, UnreadableSource
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.model.problems import read
@@ -30,7 +24,6 @@ from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import report_no_file
 from meterlake.pipeline.ingest.deaths import reading_alone, refuse_killer
 from meterlake.pipeline.ingest.run import ingest_file
-from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.file_jobs import (
     ALL_REJECTED,
     NEVER_USED,
@@ -42,17 +35,21 @@ from meterlake.pipeline.jobs.file_jobs import (
     refuse_too_much,
     signed_url,
 )
-from meterlake.pipeline.jobs.runner import Runner
+from meterlake.pipeline.jobs.job_spec import JobSpec
+from meterlake.pipeline.jobs.run_job import JobRun, run_job
+from meterlake.pipeline.jobs.waiting import JobOutcome, run_all_waiting, run_waiting
 from meterlake.pipeline.lookups.files import run_lookup_job
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import PRIVATE, make_folder
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.objects.local import LocalObjects
-from meterlake.stores.state import JobStatus
+from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest import uploads as jobs
 from meterlake.stores.state.ingest.uploads import Created, Upload
+
+T = TypeVar("T")
 
 
 def announce(
@@ -97,7 +94,7 @@ def get_job(stores: Stores, org_id: str, id: str) -> Document:
     Raises:
         NotFound: There is none.
     """
-    return upload_document(_find(stores, org_id, id))
+    return upload_document(_find_upload(stores, org_id, id))
 
 
 def original(stores: Stores, org_id: str, id: str) -> Download:
@@ -106,7 +103,7 @@ def original(stores: Stores, org_id: str, id: str) -> Download:
     Raises:
         NotFound: There is no such job, or its file never came.
     """
-    upload = _find(stores, org_id, id)
+    upload = _find_upload(stores, org_id, id)
     if upload.arrived is None:
         raise NotFound(
             "file of upload job",
@@ -129,12 +126,13 @@ def upload_document(upload: Upload) -> Document:
         "createdBy": upload.author,
         "uploadDate": upload.arrived,
         "dtFinished": upload.job.finished,
+        "failureReason": upload.job.error,
         **upload.job.result,
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _find(stores: Stores, org_id: str, id: str) -> Upload:
+def _find_upload(stores: Stores, org_id: str, id: str) -> Upload:
     with stores.state.reading_home() as connection:
         upload = jobs.find(connection, org_id, id)
     if upload.job.kind != JobKind.UPLOAD:
@@ -212,56 +210,46 @@ def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:
     it with the receipt of that one commit.
 
     Returns:
-        What became of its measurements; None if the job is not due, its file is gone, or it is
-        the job of a lookup table.
+        What became of its measurements; None if its file is gone, or it is the job of a lookup
+        table.
 
     Raises:
         NotFound: There is no such job.
-        Busy: Another process runs it.
+        Busy: Another process runs it, or it is not due.
         StaleVersion: Another attempt took it over meanwhile; the end of this one does not count.
         Unavailable: The disk, State, the lake or the object store failed; worth another try.
     """
-    with _alone(stores, org_id, job_id) as folder, _alone_if_it_kills(stores, org_id, job_id):
-        with stores.state.writing_home() as connection:
-            upload = jobs.take(connection, org_id, job_id, stores.now())
-        if upload is None:
-            return None
-        mark_step("uploads.taken")
-        try:
-            with running(stores.state.jobs, upload.job) as attempt:
-                receipt = _ingest_file(Work(stores, upload, folder, attempt))
-        except BaseException:
-            stores.state.jobs.release(upload.job)
-            raise
-        mark_step("uploads.finished")
-        return receipt
+    as_it_stands(stores, org_id, job_id)
+    return run_job(stores, ARRIVALS, job_id)
 
 
 @contextmanager
-def _alone(stores: Stores, org_id: str, job_id: str) -> Iterator[Path]:
+def _alone(run: JobRun[Receipt | None]) -> Iterator[None]:
     """A folder for the work at a job, which one process of a home has at a time.
 
     The lease in State keeps other homes away, and tells who of them is dead; the lock keeps one
     that was silent for too long from meeting its successor in the folders that they share.
     """
-    folder = _workplaces(stores, org_id) / job_id
+    folder = _workplace(run.stores, run.job)
     make_folder(folder, PRIVATE)
     with hold_lock(
-        folder / "lock", Busy("upload job", f"another process runs {job_id}; try again later")
+        folder / "lock", Busy("upload job", f"another process runs {run.job.id}; try again later")
     ):
         try:
-            yield folder
+            yield
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def _alone_if_it_kills(stores: Stores, org_id: str, job_id: str) -> Iterator[None]:
+def _alone_if_it_kills(stores: Stores, job: Job) -> Iterator[None]:
     """Run a job alone among those whose process died; before its lease, so that none dies of another."""
-    with stores.state.reading_home() as connection:
-        upload = jobs.find(connection, org_id, job_id)
-    with reading_alone(stores.home, upload.name, died=upload.job.has_died(stores.now())):
+    with reading_alone(stores.home, _describe(stores, job), died=job.has_died(stores.now())):
         yield
+
+
+def _workplace(stores: Stores, job: Job) -> Path:
+    return _workplaces(stores, job.org_id) / job.id
 
 
 def _workplaces(stores: Stores, org_id: str) -> Path:
@@ -280,17 +268,25 @@ def _sweep(stores: Stores, org_id: str) -> None:
         shutil.rmtree(left[name], ignore_errors=True)
 
 
-def _ingest_file(work: Work) -> Receipt | None:
-    if work.upload.job.kind == JobKind.LOOKUP:
-        upload = work.upload
-        delivery = Delivery(upload.id, upload.name, upload.arrived or upload.job.created)
-        try:
-            refuse_killer(delivery, upload.job.deaths)
-            run_lookup_job(work)
-        except UnreadableSource as error:
-            work.finish(JobStatus.FAILED, failure(error.reason, error.detail))
-        return None
-    return _ingest(work)
+def _take_in(run: JobRun[Receipt | None]) -> Receipt | None:
+    """Do with a file that came what it is for."""
+    stores, job = run.stores, run.job
+    upload = replace(as_it_stands(stores, job.org_id, job.id), job=job)
+    work = Work(stores, upload, _workplace(stores, job), run.attempt)
+    if job.kind == JobKind.UPLOAD:
+        return _ingest(work)
+    _load_lookup(work)
+    return None
+
+
+def _load_lookup(work: Work) -> None:
+    upload = work.upload
+    delivery = Delivery(upload.id, upload.name, upload.arrived or upload.job.created)
+    try:
+        refuse_killer(delivery, upload.job.deaths)
+        run_lookup_job(work)
+    except UnreadableSource as error:
+        work.finish(JobStatus.FAILED, failure(error.reason, error.detail))
 
 
 def _ingest(work: Work) -> Receipt | None:
@@ -331,29 +327,6 @@ def _counts(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def upload_round(
-    runner: Runner, stores: Stores, org_id: str, stop: Callable[[], bool]
-) -> Iterable[Receipt]:
-    """Run the jobs of files that are there, as the worker does: all of them are one run.
-
-    Raises:
-        Unavailable: The disk, State, the lake or the object store failed.
-    """
-    files = waiting(stores, org_id)
-    if not files or stop():
-        return ()
-    name = files[0].name if len(files) == 1 else f"{len(files):,} files"
-    parameters = {"org": stores.state.organization(org_id).code, "name": name}
-    verb = partial(ingest_uploads, stores, org_id, stop)
-    return runner.run(JobKind.UPLOAD, parameters, verb, stop)
-
-
-def run_directly(stores: Stores, upload: Upload) -> list[Receipt]:
-    """Run a job here and now; see `run_upload`."""
-    receipt = run_upload(stores, upload.org_id, upload.id)
-    return [receipt] if receipt else []
-
-
 def ingest_uploads(
     stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[Receipt]:
@@ -367,39 +340,34 @@ def ingest_uploads(
     Raises:
         Unavailable: The disk, State, the lake or the object store failed.
     """
-    failed: MeterlakeError | None = None
-    for upload in each_waiting(stores, org_id, stop):
-        try:
-            yield from run_directly(stores, upload)
-        except (Busy, StaleVersion):
-            continue  # Another process runs it, or took it over.
-        except MeterlakeError as error:
-            failed = failed or error  # The others do not wait for this one.
+    failed: Exception | None = None
+    for each in run_all_waiting(stores, ARRIVALS, org_id, stop):
+        failed = failed or each.error  # The others do not wait for this one.
+        if each.result is not None:
+            yield each.result
     if failed is not None:
         raise failed
 
 
-def each_waiting(
-    stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False
-) -> Iterator[Upload]:
-    """The jobs whose files are there, each once, the oldest first; also those that come meanwhile.
+def run_each_upload(
+    stores: Stores,
+    org_id: str,
+    run: Callable[[str, str], T],
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[JobOutcome[T]]:
+    """Run the jobs whose files are there in a way of your own, each once, the oldest first.
 
     Args:
         stores: The home's stores.
         org_id: The organization.
+        run: Gets the id of a job and the name of its file.
         stop: Asked between two jobs.
-
-    Raises:
-        Unavailable: State or the object store cannot be reached.
     """
-    # One that failed is due again at once: its next attempt is a matter of the next turn.
-    tried: set[str] = set()
-    while found := [each for each in waiting(stores, org_id) if each.id not in tried]:
-        for upload in found:
-            if stop():
-                return
-            tried.add(upload.id)
-            yield upload
+
+    def run_one(job: Job) -> T:
+        return run(job.id, _describe(stores, job))
+
+    return run_waiting(stores, partial(_find, stores, org_id), run_one, stop)
 
 
 def waiting(stores: Stores, org_id: str) -> list[Upload]:
@@ -422,3 +390,30 @@ def as_it_stands(stores: Stores, org_id: str, id: str) -> Upload:
     """
     with stores.state.reading_home() as connection:
         return jobs.find(connection, org_id, id)
+
+
+def _find(stores: Stores, org_id: str) -> list[Job]:
+    return [each.job for each in waiting(stores, org_id)]
+
+
+def _describe(stores: Stores, job: Job) -> str:
+    return as_it_stands(stores, job.org_id, job.id).name
+
+
+# A file that came, for measurements or for a lookup table: one turn takes all in the order in
+# which they came, whatever they hold.
+ARRIVALS: Final = JobSpec(
+    kinds=(JobKind.UPLOAD, JobKind.LOOKUP),
+    name="file",
+    work=_take_in,
+    flow="upload",
+    batch="files",
+    turn=_alone_if_it_kills,
+    hold=_alone,
+    # Who sent it is not there to send it again: what is ours to mend is mended, and it comes in.
+    waits_after_errors=True,
+    find=_find,
+    describe=_describe,
+    taken=lambda: mark_step("uploads.taken"),
+    finished=lambda: mark_step("uploads.finished"),
+)

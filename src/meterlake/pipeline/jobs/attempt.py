@@ -4,10 +4,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from meterlake.model.errors import (
-    Busy,
     Conflict,
     MeterlakeError,
     RunnerUnavailable,
@@ -78,36 +78,12 @@ class Attempt:
         if self.job.deaths >= DEATHS_MAX:
             raise GivenUp(self.job.kind, self.job.id, self.job.deaths)
 
-    def leave(self) -> None:
-        """End the attempt without a result; the next one can begin at once."""
+    def leave(self, pause: timedelta | None = None) -> None:
+        """End the attempt without a result; the next one can begin at once, or after a pause."""
         # A renewal that came later would take the job back, with what was known before.
         with self._writing:
             self._left = True
-            self._jobs.release(self.job)
-
-    @contextmanager
-    def to_the_end(self, fail: Callable[[Exception], None]) -> Iterator[None]:
-        """Begin, and see to the job if the body breaks off: it fails, or the next attempt has it.
-
-        Args:
-            fail: Writes down that the job came to nothing.
-
-        Raises:
-            Cancelled, GivenUp: The job is to stop.
-        """
-        try:
-            self.begin()
-            yield
-        except (Busy, Unavailable):
-            self.leave()
-            raise
-        except Exception as error:
-            fail(error)
-            raise
-        except BaseException:
-            # A signal, whoever raises what for it: the process ends, the job does not.
-            self.leave()
-            raise
+            self._jobs.release(self.job, pause)
 
     def tell(self, **progress: Any) -> None:
         """How far it is, by name; what is known under other names stays, None forgets it."""

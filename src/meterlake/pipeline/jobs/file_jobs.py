@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from sqlalchemy import Connection
 
-from meterlake.model import wire
 from meterlake.model.errors import NotFound, TooManyJobs
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
@@ -22,6 +21,7 @@ from meterlake.stores.files.incoming import Ticket, ticket_path
 from meterlake.stores.objects import SignedPut
 from meterlake.stores.state import Job, JobStatus, Transaction
 from meterlake.stores.state.ingest.uploads import Upload, unfinished_files
+from meterlake.stores.state.jobs import finish_job
 
 NEVER_USED: Final = "NotUploaded"
 WRONG_LENGTH: Final = "WrongLength"
@@ -142,9 +142,10 @@ def remove_files(stores: Stores, uploads: Iterable[Upload]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One attempt at a job.
+    """One attempt at the job of a file.
 
     Attributes:
+        upload: The file; its job is that of the attempt.
         folder: Its own; what is left there vanishes with the attempt.
         attempt: Renews its lease meanwhile.
     """
@@ -206,5 +207,5 @@ class Work:
 
     def finish_in(self, connection: Connection, status: JobStatus, outcome: dict[str, Any]) -> None:
         """Write it down together with what the job did."""
-        result = wire.dumps_sorted(outcome)
-        self.upload.job.lease.finish(connection, self.stores.now(), status, result=result)
+        self.upload.job.result = outcome
+        finish_job(connection, self.upload.job, self.stores.now(), status=status)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 
 
@@ -12,12 +11,12 @@ class Runner(Protocol):
 
     def run(
         self,
-        kind: JobKind,
+        flow: str,
         parameters: Mapping[str, Any],
         verb: Callable[[], Iterable[Receipt]],
         over: Callable[[], bool] | None = None,
     ) -> Iterable[Receipt]:
-        """Run one job to its end: as the flow of its kind, or by the verb that does the same.
+        """Run one job to its end: as a flow, or by the verb that does the same.
 
         Raises:
             Unavailable: The flow run failed; the job is due again later.

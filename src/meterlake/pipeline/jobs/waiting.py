@@ -1,53 +1,204 @@
-"""The loop over the jobs of an organization that wait, as the worker runs them."""
+"""The loop over the jobs of an organization that wait: the worker's round, and whoever does as it does."""
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
-from meterlake.model.errors import Busy, MeterlakeError, StaleVersion, Unavailable
+from meterlake.model.errors import Busy, MeterlakeError, NotFound, StaleVersion
+from meterlake.model.receipt import Receipt
+from meterlake.pipeline.jobs.job_spec import JobSpec
+from meterlake.pipeline.jobs.run_job import run_job
+from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
 from meterlake.stores.state import Job
 
+T = TypeVar("T")
 _log: Final = logging.getLogger("meterlake.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome(Generic[T]):
+    """What became of a job that waited.
+
+    Attributes:
+        job: As it was before.
+        result: What its work returned, if it ended well.
+        error: Why it did not.
+        waits: Whether it waits to be run again.
+    """
+
+    job: Job
+    result: T | None = None
+    error: Exception | None = None
+    waits: bool = False
 
 
 def run_waiting(
     stores: Stores,
-    jobs: Iterable[Job],
-    stop: Stop,
-    run: Callable[[Job], object],
-    describe: Callable[[Job], str],
-    note: Callable[[Job], None] = lambda _: None,
-) -> None:
-    """Run jobs that wait, one after the other; one that fails is logged.
+    find: Callable[[], Sequence[Job]],
+    run: Callable[[Job], T],
+    stop: Stop = lambda: False,
+) -> Iterator[JobOutcome[T]]:
+    """Run jobs that wait, each once, the oldest first; also those that come meanwhile.
 
     Args:
         stores: The home's stores.
-        jobs: Those that wait, of one kind and one organization.
-        stop: Whether to begin no other job.
+        find: The jobs of one organization that wait.
         run: Runs one, here or as a flow run.
-        describe: What the log calls it.
-        note: Gets each job that ran, as it was before, whatever became of it.
+        stop: Whether to begin no other job.
+
+    Yields:
+        What became of each that nobody else ran: the others do not wait for one that fails.
 
     Raises:
-        Unavailable: A store failed; what waits is run later.
+        Unavailable: State cannot be reached.
     """
-    for job in jobs:
-        if stop():
-            break
-        try:
-            run(job)
-        except (Busy, StaleVersion):
-            continue  # Another process runs it, or took it over.
-        except Unavailable:
-            # Of a flow run that failed, the job itself says whether it waits.
-            if stores.state.jobs.get(job.id).finished is None:
-                raise
-        except MeterlakeError as error:
-            _log.warning("%s: %s", describe(job), error)
-        except Exception as error:  # noqa: BLE001 - other work of this process goes on
-            _log.warning("%s failed", describe(job), exc_info=error)
-            # What broke may be the connection: the next job has a new one.
-            stores.lake(job.org_id).close()
-        note(job)
+    # One that waits again is a matter of the next turn.
+    tried: set[str] = set()
+    while found := [each for each in find() if each.id not in tried]:
+        for job in found:
+            if stop():
+                return
+            tried.add(job.id)
+            try:
+                result = run(job)
+            except (Busy, StaleVersion):
+                continue  # Another process runs it, or took it over; or the worker stops.
+            except Exception as error:  # noqa: BLE001 - the others do not wait for it
+                if not isinstance(error, MeterlakeError):
+                    # What broke may be the connection: the next job has a new one.
+                    stores.lake(job.org_id).close()
+                yield JobOutcome(job, error=error, waits=_waits(stores, job))
+            else:
+                yield JobOutcome(job, result)
+
+
+def _waits(stores: Stores, job: Job) -> bool:
+    try:
+        return stores.state.jobs.get(job.id).finished is None
+    except NotFound:
+        return False  # It was forgotten meanwhile.
+
+
+def _never() -> bool:
+    return False
+
+
+def run_all_waiting(
+    stores: Stores, spec: JobSpec[T], org_id: str, stop: Stop = _never, leave: Stop = _never
+) -> Iterator[JobOutcome[T]]:
+    """Run the jobs of a kind that wait, here.
+
+    Args:
+        stores: The home's stores.
+        spec: The kind.
+        org_id: The organization.
+        stop: Whether to begin no other job.
+        leave: Whether to leave the one at hand as well.
+
+    Yields:
+        What became of each; see `run_waiting`.
+    """
+
+    def run(job: Job) -> T:
+        _expect_due(stores, spec, job)
+        return run_job(stores, spec, job.id, leave)
+
+    return run_waiting(stores, partial(spec.waiting, stores, org_id), run, stop)
+
+
+def run_round(
+    spec: JobSpec[Any], runner: Runner, stores: Stores, org_id: str, stop: Stop
+) -> Iterable[Receipt]:
+    """Run what waits of a kind, as the worker does; one that failed is logged.
+
+    Args:
+        spec: The kind.
+        runner: Runs each, as a flow run where it can; when it ends, a job is left in order.
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Whether to begin no other job.
+
+    Raises:
+        Exception: Why the first one waits to be run again that does; all of them were tried.
+    """
+    if spec.batch is not None and spec.flow is not None:
+        return _run_batch(spec, spec.flow, runner, stores, org_id, stop)
+
+    def run(job: Job) -> None:
+        _expect_due(stores, spec, job)
+        if missing := spec.lacks(stores, job):
+            runner.warn_once(f"{spec.name} {job.id} waits, or another worker runs it: {missing}")
+            raise Busy(f"{spec.name} {job.id}", f"{missing}; a worker that has it goes on")
+        verb = partial(_run_directly, stores, spec, job, runner.ends)
+        if spec.flow is None:
+            verb()
+            return
+        code = stores.state.organization(org_id).code
+        name = spec.describe(stores, job)
+        runner.run(spec.flow, {"org": code, "job": job.id, "name": name}, verb)
+
+    find = partial(spec.waiting, stores, org_id)
+    for _ in _log_each(stores, spec, run_waiting(stores, find, run, stop)):
+        pass
+    return ()
+
+
+def _run_directly(stores: Stores, spec: JobSpec[Any], job: Job, leave: Stop) -> Iterable[Receipt]:
+    run_job(stores, spec, job.id, leave)
+    return ()
+
+
+def _expect_due(stores: Stores, spec: JobSpec[Any], job: Job) -> None:
+    if not spec.is_due(stores, job):
+        raise Busy(
+            f"{spec.name} {job.id}",
+            "its organization has them switched off; change that, or wait",
+        )
+
+
+def _run_batch(
+    spec: JobSpec[Any], flow: str, runner: Runner, stores: Stores, org_id: str, stop: Stop
+) -> Iterable[Receipt]:
+    """Have one run take all that wait."""
+    found = spec.waiting(stores, org_id)
+    if not found or stop():
+        return ()
+    name = spec.describe(stores, found[0])
+    if len(found) > 1:
+        name = f"{len(found):,} {spec.batch}"
+    parameters = {"org": stores.state.organization(org_id).code, "name": name}
+    verb = partial(_run_all_directly, spec, stores, org_id, stop, runner.ends)
+    return runner.run(flow, parameters, verb, stop)
+
+
+def _run_all_directly(
+    spec: JobSpec[Any], stores: Stores, org_id: str, stop: Stop, leave: Stop
+) -> Iterator[Receipt]:
+    ran = run_all_waiting(stores, spec, org_id, stop, leave)
+    for each in _log_each(stores, spec, ran):
+        if isinstance(each.result, Receipt):
+            yield each.result
+
+
+def _log_each(
+    stores: Stores, spec: JobSpec[T], ran: Iterable[JobOutcome[T]]
+) -> Iterator[JobOutcome[T]]:
+    """Log why a job failed; if one waits to be run again at once, say so when all were tried."""
+    waits: Exception | None = None
+    for each in ran:
+        job, error = each.job, each.error
+        if error is not None and each.waits and spec.when_unavailable.pause is None:
+            waits = waits or error
+        elif error is not None:
+            trace = None if isinstance(error, MeterlakeError) else error
+            _log.warning("%s %s: %s", spec.name, job.id, error, exc_info=trace)
+        if spec.warnings is not None and not each.waits:
+            for text in spec.warnings(stores.state.jobs.get(job.id)):
+                _log.warning("%s %s: %s", spec.name, job.id, text)
+        yield each
+    if waits is not None:
+        raise waits

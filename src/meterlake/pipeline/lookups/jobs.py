@@ -162,7 +162,8 @@ def _job_document(stores: Stores, job: stored.LookupJob, at: At, base_url: str) 
     }
     file = job.file
     if file is not None:
-        found |= {"version": file.job.version, "fileName": file.name or None, **file.job.result}
+        found |= {"version": file.job.version, "fileName": file.name or None}
+        found |= {"failureReason": file.job.error, **file.job.result}
         found.pop(ITEMS, None)
         if _may_be_fetched(job):
             download = Download(key(file), file.name, file.content_type)

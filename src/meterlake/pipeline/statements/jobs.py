@@ -7,7 +7,6 @@ take the place of the bill's older ones: so a bill has a whole statement, or the
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from meterlake.model.access import SYSTEM
@@ -20,19 +19,13 @@ from meterlake.model.bill_statements import (
     StatementsBatchJobRequest,
 )
 from meterlake.model.catalog import Meter
-from meterlake.model.errors import (
-    Busy,
-    Invalid,
-    MeterlakeError,
-    NotFound,
-    StaleVersion,
-    TooManyJobs,
-)
+from meterlake.model.errors import Invalid, MeterlakeError, NotFound, TooManyJobs
 from meterlake.model.failpoint import mark_step
 from meterlake.model.problems import read
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.pipeline.jobs.cancel import cancel_job
+from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec
+from meterlake.pipeline.jobs.run_job import JobRun, run_here, run_job
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.pipeline.statements.content import ReadBill, read_bill, read_content
 from meterlake.pipeline.statements.files import file_download, put_files, remove_files
@@ -55,7 +48,7 @@ from meterlake.stores.state.billing.statement_jobs import (
     submit_statement,
 )
 from meterlake.stores.state.core.pages import Page
-from meterlake.stores.state.jobs import JobFilters, count_jobs, finish_job
+from meterlake.stores.state.jobs import JobFilters, count_jobs
 
 # Of jobs that wait or run, those of approved bills included.
 UNFINISHED_MAX: Final = 1000
@@ -233,7 +226,7 @@ def cancel(stores: Stores, org_id: str, id: str) -> StatementJobView:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(stores, org_id, id, KIND, run_statement_job, note_job_event)
+    cancel_job(stores, org_id, id, STATEMENT_JOBS)
     return get_job(stores, org_id, id)
 
 
@@ -254,9 +247,7 @@ def ensure_statement(stores: Stores, org_id: str, author: str, order: StatementO
             return found
         snapshot = bill.content.pins["snapshot"]
         job = submit_statement(transaction, order, snapshot, begun=True)
-    mark_step("statement.submitted")
-    with running(stores.state.jobs, stores.state.jobs.get(job.id)) as attempt:
-        return _run_to_end(stores, attempt, lambda: False)
+    return run_here(stores, STATEMENT_JOBS, job.id, lambda: mark_step("statement.submitted"))
 
 
 def read_statement(stores: Stores, org_id: str, bill_id: str, format: StatementFormat) -> Download:
@@ -284,52 +275,31 @@ def run_statement_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -
 
     Raises:
         NotFound: There is no such job, or its bill was deleted.
-        Invalid: The job makes no statement, or the statement has too many rows.
-        Busy: Somebody works on it, or it has ended; or the worker stops.
-        Cancelled: It was cancelled.
-        GivenUp: Its process died too often.
-        Unavailable: The world failed; the job waits to be run again.
+        Invalid: The statement has too many rows.
+        MeterlakeError: As `run_job` does.
     """
-    job = stores.state.jobs.get(job_id)
-    if job.kind != KIND:
-        raise Invalid("job", job_id, f"it must be a statement job, not {job.kind}")
-    job = stores.state.jobs.take(job_id, _snapshot(stores, job))
-    mark_step("statement.taken")
-    with running(stores.state.jobs, job) as attempt:
-        return _run_to_end(stores, attempt, stop)
+    return run_job(stores, STATEMENT_JOBS, job_id, stop)
 
 
-def _snapshot(stores: Stores, job: Job) -> int | None:
+def _pin(stores: Stores, job: Job) -> JobPins:
     """The snapshot that the bill was made from; it stays while the job runs."""
     bill_id = StatementOrder.from_wire(job.parameters).bill_id
     with stores.state.reading(job.org_id) as reader, suppress(NotFound):
-        snapshot: int = bills.get(reader, bill_id).content.pins["snapshot"]
-        return snapshot
-    return None
+        return JobPins(bills.get(reader, bill_id).content.pins["snapshot"])
+    return JobPins()
 
 
-def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> Files:
-    with attempt.to_the_end(partial(_fail, stores, attempt.job)):
-        return _carry_out(stores, attempt, stop)
-
-
-def _carry_out(stores: Stores, attempt: Attempt, stop: Stop) -> Files:
-    job = attempt.job
+def _make_statement(run: JobRun[Files]) -> Files:
+    stores, job = run.stores, run.job
     order = StatementOrder.from_wire(job.parameters)
-
-    def check() -> None:
-        attempt.check()
-        if stop():
-            raise Busy(f"statement job {job.id!r}", "the worker stops; the next one goes on")
-
     with stores.state.reading(job.org_id) as reader:
         found = read_bill(reader, order.bill_id)
-    content = read_content(stores, job.org_id, found, order, check)
+    content = read_content(stores, job.org_id, found, order, run.check)
     files = put_files(stores, job, content, found.calculated)
     mark_step("statement.put")
     try:
-        attempt.go_on()
-        replaced = _store(stores, job, found, files)
+        run.attempt.go_on()
+        replaced = _store(run, found, files)
     except MeterlakeError:
         remove_files(stores, [each.key for each in files])
         raise
@@ -338,10 +308,9 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop) -> Files:
     return {each.format: each for each in files}
 
 
-def _store(stores: Stores, job: Job, read: ReadBill, files: Sequence[StatementFile]) -> list[str]:
+def _store(run: JobRun[Files], read: ReadBill, files: Sequence[StatementFile]) -> list[str]:
     """Have the files take the place of those that the bill has; where the latter are."""
-    bill_id = read.bill.id
-    before = stores.state.jobs.get(job.id)
+    stores, job, bill_id = run.stores, run.job, read.bill.id
     with stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
         # It may have changed meanwhile without a calculation; if it is gone, so is the job's work.
         outdated = not read.says_the_same(bills.get(transaction, bill_id))
@@ -349,20 +318,22 @@ def _store(stores: Stores, job: Job, read: ReadBill, files: Sequence[StatementFi
         for each in files:
             put_statement(transaction, replace(each, outdated=outdated, made=transaction.now))
         job.result = {"files": {each.format.value: each.sha256 for each in files}}
-        finish_job(transaction.connection, job, transaction.now)
-        note_job_event(transaction, job, before)
+        run.finish_in(transaction)
     return [older[each.format].key for each in files if each.format in older]
 
 
-def _fail(stores: Stores, job: Job, error: BaseException) -> None:
-    """Write down that a job came to nothing; if another attempt has it, that one does."""
-    status = JobStatus.CANCELLED if isinstance(error, Cancelled) else JobStatus.FAILED
-    known = isinstance(error, MeterlakeError)
-    text = str(error) if known else f"{type(error).__name__}: {error}"
-    before = stores.state.jobs.get(job.id)
-    with (
-        suppress(StaleVersion),
-        stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction,
-    ):
-        finish_job(transaction.connection, job, transaction.now, error=text, status=status)
-        note_job_event(transaction, job, before)
+def _describe(_stores: Stores, _job: Job) -> str:
+    return "1 statement"
+
+
+STATEMENT_JOBS: Final = JobSpec(
+    kinds=(KIND,),
+    name="statement job",
+    work=_make_statement,
+    flow="statement",
+    batch="statements",
+    pin=_pin,
+    note_event=note_job_event,
+    describe=_describe,
+    taken=lambda: mark_step("statement.taken"),
+)

@@ -274,7 +274,7 @@ def test_a_job_of_another_kind_is_no_export(home):
     stores, org_id = home.stores, home.org_id
     with stores.state.jobs.running(org_id, "bill", {}) as job:
         pass
-    with pytest.raises(Invalid, match="an export, not bill"):
+    with pytest.raises(Invalid, match="must be export, not bill"):
         run_export(stores, job.id)
 
 

@@ -21,7 +21,7 @@ from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import ExportDestination
 from meterlake.pipeline.export import jobs as export_jobs
 from meterlake.pipeline.export.failure import FAILURE
-from meterlake.pipeline.export.run import export, run_export, submit_export
+from meterlake.pipeline.export.run import EXPORT_JOBS, export, run_export, submit_export
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.jobs.attempt import DEATHS_MAX, Cancelled, GivenUp, running
 from meterlake.stores.lake.maintenance import expire_snapshots
@@ -86,6 +86,15 @@ def stop(error):
     return work
 
 
+def fails_for_good(home, job_id):
+    """Let all attempts fail that the world may break: the last one fails the job."""
+    for _ in range(EXPORT_JOBS.when_unavailable.tries):
+        assert statuses(home, job_id)[0] is not JobStatus.FAILED
+        with pytest.raises(Unavailable):
+            run_export(home.stores, job_id)
+        home.clock.later(minutes=2)
+
+
 def statuses(home, job_id):
     job = home.stores.state.jobs.get(job_id)
     return job.status, job.error
@@ -115,7 +124,10 @@ def test_a_retry_puts_the_bytes_that_were_put_also_of_bills_that_changed(
     before = put.read_bytes()
     recalculated(home)
 
-    export_jobs.retry(home.stores, home.org_id, job_id)
+    if isinstance(error, Unavailable):
+        home.clock.later(minutes=2)
+    else:
+        export_jobs.retry(home.stores, home.org_id, job_id)
     exported = run_export(home.stores, job_id)
 
     assert put.read_bytes() == before
@@ -290,24 +302,34 @@ def test_files_are_made_again_if_the_lake_fails_meanwhile(home, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("error", "left"), [(GONE, 0), (RunnerUnavailable("the Dask scheduler", "it was lost"), 2)]
+    ("error", "tries"), [(GONE, 3), (RunnerUnavailable("the Dask scheduler", "it was lost"), 1)]
 )
-def test_a_lake_that_stays_away_fails_the_job_and_a_lost_runner_at_once(
-    home, tmp_path, monkeypatch, error, left
+def test_a_lake_that_stays_away_leaves_the_job_waiting_and_fails_it_in_the_end(
+    home, tmp_path, monkeypatch, error, tries
 ):
     configured(home, export_attempts=3, export_retry_seconds=0.01)
     job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
-    tries = []
+    jobs, tried = home.stores.state.jobs, []
 
     def fail():
-        tries.append(job_id)
+        tried.append(job_id)
         raise error
 
-    at_step(monkeypatch, "export.file_staged", fail, times=3)
+    at_step(monkeypatch, "export.file_staged", fail, times=9)
     with pytest.raises(type(error)):
         run_export(home.stores, job_id)
 
-    assert len(tries) == 3 - left
+    # It waits, and nobody takes it before its pause is over.
+    assert len(tried) == tries
+    assert statuses(home, job_id) == (JobStatus.RUNNING, None)
+    assert jobs.get(job_id).progress["trouble"] == str(error)
+    assert job_id not in [job.id for job in jobs.waiting(home.org_id, KIND)]
+    home.clock.later(minutes=2)
+    assert job_id in [job.id for job in jobs.waiting(home.org_id, KIND)]
+    for _ in range(EXPORT_JOBS.when_unavailable.tries - 1):
+        with pytest.raises(type(error)):
+            run_export(home.stores, job_id)
+        home.clock.later(minutes=2)
     assert statuses(home, job_id) == (JobStatus.FAILED, str(error))
 
 
@@ -503,8 +525,7 @@ def test_an_export_that_failed_leaves_no_parts(home, parted):
             raise Cut
 
     network.rule = rule
-    with pytest.raises(Unavailable):
-        run_export(home.stores, job_id)
+    fails_for_good(home, job_id)
 
     assert lost
     assert parts(home, name) == []

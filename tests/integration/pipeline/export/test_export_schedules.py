@@ -22,10 +22,11 @@ from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.export.control import list_schedules
 from meterlake.pipeline.export.jobs import get_job
-from meterlake.pipeline.export.round import export_round, whole_round
-from meterlake.pipeline.export.run import export
+from meterlake.pipeline.export.round import whole_round
+from meterlake.pipeline.export.run import EXPORT_JOBS, export
 from meterlake.pipeline.export.schedules import submit_due, submit_now
 from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
@@ -289,14 +290,14 @@ def test_while_exports_are_switched_off_what_waits_stays_and_what_has_begun_is_f
                 switch(home, on=False)
 
         monkeypatch.setattr(failpoint, "hook", off)
-        work = Executor(home.stores.settings), home.stores, home.org_id, lambda: False
-        export_round(*work)
+        work = EXPORT_JOBS, Executor(home.stores.settings), home.stores, home.org_id, lambda: False
+        run_round(*work)
         assert whole_round(home.stores, home.org_id) == (0, [])
         monkeypatch.setattr(failpoint, "hook", None)
 
         assert {job.status for job in jobs(home)} == {JobStatus.COMPLETE, JobStatus.PENDING}
         switch(home, on=True)
-        export_round(*work)
+        run_round(*work)
         assert {job.status for job in jobs(home)} == {JobStatus.COMPLETE}
 
 
@@ -475,7 +476,7 @@ def test_a_job_that_fails_does_not_keep_the_others_waiting(tmp_path, caplog):
         folder.write_text("in the way")
 
         executor = Executor(home.stores.settings)
-        export_round(executor, home.stores, home.org_id, lambda: False)
+        run_round(EXPORT_JOBS, executor, home.stores, home.org_id, lambda: False)
 
         assert jobs(home, bad)[0].status is not JobStatus.COMPLETE
         assert jobs(home, good)[0].status is JobStatus.COMPLETE

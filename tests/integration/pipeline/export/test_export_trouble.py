@@ -144,7 +144,7 @@ def test_parts_that_could_not_be_thrown_away_go_at_the_next_attempt(home, bucket
             run_export(home.stores, job_id)
         assert [*objects.list()] == []
         network.rule = lambda _: None
-        home.stores.state.jobs.retry(home.org_id, job_id, "export")
+        home.clock.later(minutes=2)
         network.asked.clear()
         exported = run_export(home.stores, job_id)
 

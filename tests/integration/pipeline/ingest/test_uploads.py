@@ -105,7 +105,8 @@ def test_the_delivery_of_an_upload_is_its_job(home):
     [receipt] = work(home)
 
     assert (receipt.delivery.id, receipt.delivery.name, receipt.accepted) == (id_, "f.json", 2)
-    assert run_upload(home.stores, home.org_id, id_) is None
+    with pytest.raises(Busy, match="it has succeeded"):
+        run_upload(home.stores, home.org_id, id_)
     home.check()
 
 

@@ -1,26 +1,33 @@
 """What a job that fails means to those that wait behind it."""
 
+from functools import partial
+
 import pytest
 
 from meterlake.model.errors import Busy, Conflict, StaleVersion, Unavailable
 from meterlake.model.jobs import JobKind
-from meterlake.pipeline.jobs.waiting import run_waiting
-from meterlake.stores.state import Job
+from meterlake.pipeline.jobs.job_spec import JobSpec
+from meterlake.pipeline.jobs.waiting import run_round, run_waiting
+from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.jobs import submit
+from meterlake.worker.flow_runs import Executor
 from tests.homes import a_home
 
-KIND = JobKind.STATEMENT
+KIND = JobKind.CLOSING_STEP
+
+
+def add_job(home):
+    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+        made = {"id": transaction.new_id(), "created": transaction.now, "parameters": {}}
+        submit(transaction.connection, Job(org_id=home.org_id, kind=KIND, author="ann", **made))
 
 
 @pytest.fixture
 def home(tmp_path):
     """A home where two jobs wait."""
-    with a_home(tmp_path) as home:
+    with a_home(tmp_path, prefect_url="") as home:
         for _ in range(2):
-            with home.stores.state.transaction(home.org_id, "ann") as transaction:
-                made = {"id": transaction.new_id(), "created": transaction.now, "parameters": {}}
-                job = Job(org_id=home.org_id, kind=KIND, author="ann", **made)
-                submit(transaction.connection, job)
+            add_job(home)
         yield home
 
 
@@ -28,17 +35,24 @@ def waiting(home):
     return home.stores.state.jobs.waiting(home.org_id, KIND)
 
 
-def places_of(home, first):
-    """The places of the jobs that ran, and of those that were noted, if the first one does this."""
-    ran, noted, jobs = [], [], waiting(home)
+def statuses(home):
+    return sorted(job.status for job in home.stores.state.jobs.recent(home.org_id, KIND))
 
-    def run(job):
-        ran.append(job)
-        if len(ran) == 1:
-            first(job)
 
-    run_waiting(home.stores, jobs, lambda: False, run, lambda job: f"work {job.id}", noted.append)
-    return [jobs.index(job) for job in ran], [jobs.index(job) for job in noted]
+def a_kind(work, **more):
+    """A kind of job whose first one does this."""
+    begun = []
+
+    def run(job_run):
+        begun.append(job_run.job.id)
+        if len(begun) == 1:
+            work(job_run)
+
+    return JobSpec(kinds=(KIND,), name="work", work=run, describe=lambda *_: "work", **more)
+
+
+def go_round(home, spec, stop=lambda: False):
+    list(run_round(spec, Executor(home.stores.settings), home.stores, home.org_id, stop))
 
 
 def meets(error):
@@ -50,34 +64,55 @@ def meets(error):
 
 @pytest.mark.parametrize("error", [Conflict("it is closed"), ZeroDivisionError("0")])
 def test_one_that_fails_is_logged_and_the_next_one_runs(home, error, caplog):
-    assert places_of(home, meets(error)) == ([0, 1], [0, 1])
+    go_round(home, a_kind(meets(error)))
+
+    assert statuses(home) == [JobStatus.COMPLETE, JobStatus.FAILED]
     [record] = caplog.records
     assert record.getMessage().startswith("work ")
     # What people can mend is a line, what nobody foresaw has a traceback.
     assert bool(record.exc_info) is isinstance(error, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("error", [Busy("it", "wait"), StaleVersion("job", "1", 2, 1)])
-def test_one_that_another_process_has_is_passed_over(home, error, caplog):
-    assert places_of(home, meets(error)) == ([0, 1], [1])
+@pytest.mark.parametrize("error", [Busy("it", "wait"), StaleVersion("entity", "1", 2, 1)])
+def test_one_that_waits_for_another_process_is_passed_over(home, error, caplog):
+    go_round(home, a_kind(meets(error)))
+
     assert caplog.records == []
+    assert len(waiting(home)) == 1
+    assert JobStatus.COMPLETE in statuses(home)
 
 
-def test_a_world_that_fails_ends_the_round(home):
+def test_a_world_that_fails_leaves_the_job_waiting_and_the_round_pauses_after_the_others(home):
     with pytest.raises(Unavailable):
-        places_of(home, meets(Unavailable("the lake", "away")))
+        go_round(home, a_kind(meets(Unavailable("the lake", "away"))))
+
+    assert len(waiting(home)) == 1
+    assert JobStatus.COMPLETE in statuses(home)
+
+
+def test_an_error_of_ours_leaves_what_others_gave_us_waiting(home):
+    with pytest.raises(ZeroDivisionError):
+        go_round(home, a_kind(meets(ZeroDivisionError("0")), waits_after_errors=True))
+
+    assert len(waiting(home)) == 1
 
 
 def test_a_job_that_ended_although_the_world_failed_ends_no_round(home):
-    jobs = home.stores.state.jobs
-
-    def end(job):
-        jobs.finish(jobs.take(job.id, None), error="away")
+    def end(job_run):
+        home.stores.state.jobs.finish(job_run.job, error="away")
         raise Unavailable("the lake", "away")
 
-    assert places_of(home, end) == ([0, 1], [0, 1])
+    go_round(home, a_kind(end))
+    assert statuses(home) == [JobStatus.COMPLETE, JobStatus.FAILED]
+
+
+def test_a_job_that_comes_meanwhile_runs_in_the_same_round(home):
+    go_round(home, a_kind(lambda _: add_job(home)))
+    assert statuses(home) == [JobStatus.COMPLETE] * 3
 
 
 def test_none_is_begun_when_the_process_is_to_stop(home):
-    run_waiting(home.stores, waiting(home), lambda: True, pytest.fail, str)
+    ran = run_waiting(home.stores, partial(waiting, home), pytest.fail, lambda: True)
+    assert list(ran) == []
+    go_round(home, a_kind(meets(ZeroDivisionError("0"))), lambda: True)
     assert len(waiting(home)) == 2

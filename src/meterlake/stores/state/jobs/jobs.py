@@ -6,7 +6,7 @@ one says so again and again (`renew`), or takes a lease that is long enough.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
@@ -202,11 +202,11 @@ class Jobs:
         with self._database.writing() as connection:
             return job.lease.renew(connection, self._now(), progress=progress)
 
-    def release(self, job: Job) -> None:
-        """End an attempt without a result, so that the next one can begin at once."""
+    def release(self, job: Job, pause: timedelta | None = None) -> None:
+        """End an attempt without a result; the next one can begin at once, or after a pause."""
         progress = wire.dumps_sorted(job.progress)
         with self._database.writing() as connection:
-            job.lease.release(connection, self._now(), progress=progress)
+            job.lease.release(connection, self._now(), pause, progress=progress)
 
     def finish(
         self, job: Job, *, error: str | None = None, status: JobStatus | None = None
