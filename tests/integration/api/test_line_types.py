@@ -5,15 +5,13 @@ what it is.
 """
 
 import csv
-import gzip
 import io
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
-from uuid import NAMESPACE_OID, uuid5
 
 import duckdb
 import httpx
@@ -27,23 +25,14 @@ from meterlake.model.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.bill_response import BillLineItem, BillResponse
 from meterlake.model.billing import (
-    BandUsage,
-    Bill,
-    Line,
     LineItemType,
-    MadeFrom,
-    Pins,
     ProductName,
 )
 from meterlake.model.catalog import Product
 from meterlake.model.commitments import Commitment
-from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.ledger import LedgerAccount, LedgerAccountType
-from meterlake.model.period import Period
-from meterlake.model.pricing import BillingFrequency
 from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.run import content_of
-from meterlake.pipeline.export.run import export
 from meterlake.pipeline.publish.run import publish
 from meterlake.stages.export.exported_columns import BILL_COLUMNS, LINE_COLUMNS
 from meterlake.stages.export.focus import CHARGES
@@ -52,16 +41,13 @@ from meterlake.stores.state.billing import balances, ledger
 from meterlake.stores.state.billing.balances import Cause
 from meterlake.stores.state.billing.bill_batch import put_all
 from meterlake.stores.state.billing.ledger import BillConsumption, Consumption
+from tests.bill_lines import a_bill, a_line, an_id, downloaded, exported
 from tests.homes import ACCOUNTS, configure
 from tests.served import served
 
 FIRST = date(2026, 3, 1)
 DAYS = {"startDate": "2026-03-01T00:00:00Z", "endDate": "2026-04-01T00:00:00Z"}
 HELD, AGREED = Decimal(500), Decimal(1200)
-
-
-def an_id(name: str) -> str:
-    return str(uuid5(NAMESPACE_OID, name))
 
 
 class Expected(NamedTuple):
@@ -169,59 +155,6 @@ class World(NamedTuple):
         return found
 
 
-def a_line(kind, day, product, members):
-    amount = Decimal(EXPECTED[kind].amount)
-    own = dict(members)
-    shown = {name: own.pop(name, None) for name in ("aggregationId", "meterId", "pricingId")}
-    segment = own.pop("segment", None)
-    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    band = BandUsage(*(Decimal(each) for each in (0, 1, 1)), amount, Decimal(0), amount, amount)
-    return Line(
-        type=kind,
-        description=f"{kind} of COMMITMENT_CONSUMED or not",
-        plan_id=an_id("plan"),
-        service_period=Period(start, start + timedelta(days=1)),
-        quantity=Decimal(1),
-        units=Decimal(1),
-        unit="GB",
-        currency="USD",
-        subtotal=amount,
-        conversion_rate=Decimal(1),
-        converted_subtotal=amount,
-        average_unit_price=amount,
-        product=product,
-        accounting_product=product,
-        made_from=MadeFrom(snapshot=1),
-        aggregation_id=shown["aggregationId"],
-        meter_id=shown["meterId"],
-        pricing_id=shown["pricingId"],
-        bands=(band,) if shown["aggregationId"] else (),
-        sequence_number=1,
-        segment=None if segment is None else tuple(segment.items()),
-        members=own,
-    )
-
-
-def a_bill(account_id, line):
-    start = line.service_period.start
-    day = start.date()
-    return Bill(
-        account_id=account_id,
-        account_code="acme",
-        period=line.service_period,
-        start_date=day,
-        end_date=day + timedelta(days=1),
-        bill_date=day + timedelta(days=1),
-        due_date=day + timedelta(days=15),
-        external_invoice_date=day + timedelta(days=1),
-        timezone="UTC",
-        currency="USD",
-        pins=Pins(1, {}, "test"),
-        lines=(line,),
-        billing_frequency=BillingFrequency.DAILY,
-    )
-
-
 def make_bills(stores, org_id):
     """Store a bill with one line for each type, and post what it draws."""
     with stores.state.transaction(org_id, "test") as t:
@@ -233,7 +166,7 @@ def make_bills(stores, org_id):
         name = ProductName(product.id, product.entity.name, product.entity.code)
         lines = [
             a_line(
-                *(kind, FIRST + timedelta(days=number), name),
+                *(kind, EXPECTED[kind].amount, FIRST + timedelta(days=number), name),
                 {each: sources.get(each, found) for each, found in EXPECTED[kind].members.items()},
             )
             for number, kind in enumerate(LineItemType)
@@ -265,18 +198,6 @@ def draw(transaction, ids, sources):
             for kind, (type_, name) in drawn.items()
         ],
     )
-
-
-def exported(server, type_, format_):
-    request = ExportRequest(source=Source.OPERATIONAL, format=Format(format_), types=(type_,))
-    done = export(server.stores, server.org_id, request)
-    [file] = done.manifest["files"]
-    return gzip.decompress(Path(done.url, file["key"]).read_bytes()).decode()
-
-
-def downloaded(http, **more):
-    answer = http.post("/bills/download/csv/url", json={**DAYS, **more})
-    return list(csv.DictReader(io.StringIO(httpx.get(answer.json()["downloadUrl"]).text)))
 
 
 def explored(http, path, **more):
@@ -331,8 +252,8 @@ def world(home_database, tmp_path_factory):
             "jsonl": [wire.loads(line.encode()) for line in text.splitlines()],
             "csv": list(csv.DictReader(io.StringIO(table))),
             "focus": list(csv.DictReader(io.StringIO(exported(server, "focus", "csv")))),
-            "standard": downloaded(http),
-            "xero": downloaded(http, externalSystem="XERO"),
+            "standard": downloaded(http, DAYS),
+            "xero": downloaded(http, DAYS, externalSystem="XERO"),
         }
         path = publish(server.stores, server.org_id).path
         yield World(server, account_id, sources, ids, lines, path)
