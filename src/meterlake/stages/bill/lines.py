@@ -126,20 +126,21 @@ def _finish_all(draft: BillDraft, found: Iterable[LineDraft]) -> Iterator[Finish
 def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:
     """Convert, round, number and pin a line."""
     inputs, plan_period = draft.inputs, drafted.plan_period
+    charged, subject = drafted.charged, drafted.subject
     terms = None if plan_period is None else plan_period.terms
-    source = drafted.currency or (draft.currency if terms is None else terms.currency)
+    source = charged.currency or (draft.currency if terms is None else terms.currency)
     conversion = inputs.currencies.conversion(source, draft.currency)
-    subtotal, converted = drafted.rounded or _round(inputs.currencies, drafted.amount, conversion)
-    average = drafted.average_unit_price
+    subtotal, converted = charged.rounded or _round(inputs.currencies, charged.amount, conversion)
+    average = charged.average_unit_price
     line = Line(
         type=drafted.type,
         sequence_number=number,
         description=drafted.description,
         plan_id=None if terms is None else terms.plan.id,
         service_period=drafted.service_period,
-        quantity=drafted.quantity,
-        units=drafted.units,
-        unit=drafted.unit,
+        quantity=charged.quantity,
+        units=charged.units,
+        unit=charged.unit,
         currency=source,
         subtotal=subtotal,
         conversion_rate=conversion.rate,
@@ -147,12 +148,12 @@ def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:
         average_unit_price=subtotal if average is None else average,
         product=None if terms is None else terms.product,
         accounting_product=drafted.accounting_product,
-        subject=drafted.subject,
-        aggregation_id=drafted.aggregation_id,
-        meter_id=drafted.meter_id,
-        pricing_id=drafted.pricing_id,
-        segment=drafted.segment,
-        bands=drafted.bands,
+        subject=subject.id,
+        aggregation_id=subject.aggregation_id,
+        meter_id=subject.meter_id,
+        pricing_id=subject.pricing_id,
+        segment=subject.segment,
+        bands=charged.bands,
         members=_members(draft, drafted),
         apart=_apart(drafted),
         made_from=_made_from(inputs, drafted),
@@ -163,7 +164,7 @@ def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:
 def _apart(drafted: LineDraft) -> tuple[str, ...]:
     """What tells lines apart: an account plan of a group charges by several plans."""
     plan_period = drafted.plan_period
-    found = [] if drafted.apart is None else [drafted.apart]
+    found = [] if drafted.place.apart is None else [drafted.place.apart]
     if plan_period is not None and plan_period.group is not None:
         found.append(plan_period.terms.plan.id)
     return tuple(found)

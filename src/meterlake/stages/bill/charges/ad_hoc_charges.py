@@ -9,7 +9,7 @@ from meterlake.model.charges import Charge, ChargeLineItemType
 from meterlake.model.entity import Record
 from meterlake.model.money import ONE, ZERO, exact
 from meterlake.model.period import Period
-from meterlake.stages.bill.charges.line_draft import BillDraft, LineDraft
+from meterlake.stages.bill.charges.line_draft import BillDraft, LineAmount, LineDraft, LineSubject
 from meterlake.stages.bill.pricing.currencies import Amount
 
 UNIT: Final = "charge"
@@ -52,14 +52,9 @@ def _line(draft: BillDraft, record: Record[Charge], amount: Decimal) -> LineDraf
         type=LineItemType(charge.line_item_type),
         description=charge.description or charge.name,
         service_period=Period(charge.service_period_start_date, charge.service_period_end_date),
-        quantity=units,
-        units=units,
-        unit=UNIT,
-        amount=Amount(amount),
-        average_unit_price=charge.unit_price,
-        currency=charge.currency,
+        charged=LineAmount(Amount(amount), UNIT, units, units, charge.currency, charge.unit_price),
         accounting_product=draft.inputs.catalog.product(charge.accounting_product_id),
-        subject=record.id,
+        subject=LineSubject(record.id),
         members={name: value for name, value in members.items() if value is not None},
         basis=charge,
     )

@@ -5,8 +5,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from meterlake.model.billing import LineItemType
-from meterlake.model.money import ONE
-from meterlake.stages.bill.charges.line_draft import BillDraft, LineDraft
+from meterlake.stages.bill.charges.line_draft import (
+    BillDraft,
+    LineAmount,
+    LineDraft,
+    LinePlace,
+    LineSubject,
+)
 from meterlake.stages.bill.pricing.currencies import Amount
 from meterlake.stages.bill.terms.fees_with_plans import DueFee
 
@@ -20,7 +25,8 @@ def commitment_charges(draft: BillDraft) -> Iterator[LineDraft]:
     for due in sorted(draft.bill.fees, key=_order):
         # Several accounts of a hierarchy may be on the plan at once, each with its fee periods.
         same = due.commitment.id, due.number, due.fee.service_period.start
-        yield _line(draft, due)._replace(apart=str(found[same]) if found[same] else None)
+        apart = str(found[same]) if found[same] else None
+        yield _line(draft, due)._replace(place=LinePlace(apart=apart))
         found[same] += 1
 
 
@@ -40,13 +46,9 @@ def _line(draft: BillDraft, due: DueFee) -> LineDraft:
         type=LineItemType.COMMITMENT_FEE,
         description=commitment.commitment_fee_description or DESCRIPTION,
         service_period=fee.service_period,
-        quantity=ONE,
-        units=ONE,
-        unit=UNIT,
-        amount=Amount(fee.amount),
-        currency=commitment.currency,
+        charged=LineAmount(Amount(fee.amount), UNIT, currency=commitment.currency),
         accounting_product=draft.inputs.catalog.product(product_id),
-        subject="/".join(subject),
+        subject=LineSubject("/".join(subject)),
         members=members,
         pins={"active_days": fee.days, "period_days": fee.whole_days} if fee.whole_days else {},
         basis=due,

@@ -19,7 +19,14 @@ from meterlake.model.counters import CounterAdjustment, CounterPricing
 from meterlake.model.money import ZERO, divide, exact
 from meterlake.model.period import Period, first_day, midnight, share
 from meterlake.model.plan_fields import plan_ids_of
-from meterlake.stages.bill.charges.line_draft import BillDraft, LineDraft, sort_lines
+from meterlake.stages.bill.charges.line_draft import (
+    BillDraft,
+    LineAmount,
+    LineDraft,
+    LinePlace,
+    LineSubject,
+    sort_lines,
+)
 from meterlake.stages.bill.hierarchies import PoolMember
 from meterlake.stages.bill.periods.service_periods import ServicePeriod
 from meterlake.stages.bill.pricing import rate
@@ -53,7 +60,7 @@ def counter_amounts(
     totals = (each for service in services for each in _of_service(draft, plan_period, service))
     lines = (_running_total(draft, each) for each in totals)
     for drafted in (*filter(None, lines), *_adjustments(draft, plan_period)):
-        yield drafted, draft.amount_to_pay(drafted.amount, plan_period.terms.currency)
+        yield drafted, draft.amount_to_pay(drafted.charged.amount, plan_period.terms.currency)
 
 
 class CounterChange(NamedTuple):
@@ -258,7 +265,9 @@ def _draft(
     days: tuple[int, int],
 ) -> LineDraft | None:
     drafted = _draft_amount(window, kind, value, rate.amount(bands), days)
-    return None if drafted is None else drafted._replace(bands=bands)
+    if drafted is None:
+        return None
+    return drafted._replace(charged=drafted.charged._replace(bands=bands))
 
 
 def _draft_amount(
@@ -274,22 +283,19 @@ def _draft_amount(
         type=kind,
         description=window.pricing.description or _DESCRIPTIONS[kind],
         service_period=window.active,
-        quantity=value,
-        units=value,
-        unit=counter.entity.unit,
-        amount=prorated,
+        charged=LineAmount(
+            prorated, counter.entity.unit, value, value, average_unit_price=divide(amount, value)
+        ),
         accounting_product=window.applicable.accounting_product,
+        subject=LineSubject(counter.id, pricing_id=window.applicable.pricing.id),
         plan_period=window.plan_period,
-        average_unit_price=divide(amount, value),
-        subject=counter.id,
-        pricing_id=window.applicable.pricing.id,
+        place=LinePlace(window.applicable.order),
         pins={
             "pricing_version": window.applicable.pricing.version,
             "active_days": days[0],
             "period_days": days[1],
         },
         members={"counterId": counter.id},
-        order=window.applicable.order,
     )
 
 

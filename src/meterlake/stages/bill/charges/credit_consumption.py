@@ -11,7 +11,7 @@ from typing import Final
 
 from meterlake.model.billing import COUNTER_TYPES, LineItemType
 from meterlake.model.ledger import Consumption
-from meterlake.model.money import ONE, ZERO, exact, plain
+from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.organization import BillCreditType
 from meterlake.model.period import Period
 from meterlake.stages.bill.charges.line_draft import (
@@ -19,7 +19,9 @@ from meterlake.stages.bill.charges.line_draft import (
     BilledQuantityKey,
     BillInputs,
     FinishedLine,
+    LineAmount,
     LineDraft,
+    LineSubject,
 )
 from meterlake.stages.bill.charges.quantities import has_usage
 from meterlake.stages.bill.credits.credit_sources import (
@@ -98,13 +100,9 @@ def _consumed(
         type=_TYPES[source.kind],
         description=texts.draw_down,
         service_period=drawn_period(drawn, (each.part for each in draws)),
-        quantity=ONE,
-        units=ONE,
-        unit=UNIT,
-        amount=Amount(paid.amount.copy_negate()),
-        currency=draft.currency,
+        charged=LineAmount(Amount(paid.amount.copy_negate()), UNIT, currency=draft.currency),
         accounting_product=draft.inputs.catalog.product(texts.product_id),
-        subject=source.id,
+        subject=LineSubject(source.id),
         members=source_members(source),
         pins={
             "posted": paid.posted,
@@ -164,10 +162,10 @@ def _credited(draft: BillDraft) -> Iterator[PayableLine]:
 
 def _units_of(drafted: LineDraft, inputs: BillInputs) -> Callable[[Period], Decimal | None] | None:
     """The units of a part of a line of usage; other lines are divided by days."""
-    charge = drafted.charge
+    charge = drafted.subject.usage
     if charge is None:
         return None
-    usage_id = drafted.usage_id or charge.usage_id
+    usage_id = drafted.subject.usage_id or charge.usage_id
     aggregation, segment = charge.applicable_pricing.aggregation, charge.applicable_pricing.segment
     selection = charge.plan_period.usage.selection
 
@@ -194,8 +192,8 @@ def _covered(draft: BillDraft, finished: FinishedLine) -> frozenset[int] | None:
 
 def _counts(drafted: LineDraft) -> Callable[[LineDraft], bool] | None:
     """Which lines a negative one lowers; None for all."""
-    if drafted.covers is not None:
-        return drafted.covers
+    if drafted.place.covers is not None:
+        return drafted.place.covers
     for types in _OF_PLAN:
         if drafted.type in types:
             return lambda other: other.type in types and other.plan_period is drafted.plan_period

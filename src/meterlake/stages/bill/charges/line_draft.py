@@ -17,6 +17,7 @@ from meterlake.model.billing import (
     Segment,
 )
 from meterlake.model.entity import Configuration, Record
+from meterlake.model.money import ONE
 from meterlake.model.period import Period
 from meterlake.model.usage_selection import UsageSelection
 from meterlake.stages.bill.credits.credit_sources import AccountSources
@@ -78,22 +79,72 @@ class RoundedAmount(NamedTuple):
     converted: Decimal
 
 
+class LineAmount(NamedTuple):
+    """How much a line charges: for one of a quantity, if nothing else is said.
+
+    Attributes:
+        amount: Exact, in the currency of the draft.
+        currency: That of the amount; the one of the plan if None, or the billing currency.
+        average_unit_price: What one unit costs; the whole amount where None.
+        bands: What each band of a pricing charges of it.
+        rounded: What it comes to if its amount is not rounded by itself.
+    """
+
+    amount: Amount
+    unit: str
+    quantity: Decimal = ONE
+    units: Decimal = ONE
+    currency: str | None = None
+    average_unit_price: Decimal | None = None
+    bands: tuple[BandUsage, ...] = ()
+    rounded: RoundedAmount | None = None
+
+
+class LineSubject(NamedTuple):
+    """What a line charges for.
+
+    Attributes:
+        id: What is charged: an aggregation, a counter, a source of money, a charge.
+        usage: The priced usage of a line of usage.
+        usage_id: Whose usage that is, if it is not all that the priced usage is about.
+    """
+
+    id: str | None = None
+    aggregation_id: str | None = None
+    meter_id: str | None = None
+    pricing_id: str | None = None
+    segment: Segment | None = None
+    usage: PricedUsage | None = None
+    usage_id: str | None = None
+
+
+class LinePlace(NamedTuple):
+    """What a line is beside the other lines.
+
+    Attributes:
+        order: Where it stands among the lines of its step and its plan, before its service period.
+        apart: What tells it from lines of the same type, plan, subject and time, if that is not all.
+        covers: Which other lines an amount below 0 lowers, where sources pay; see `draw_downs`.
+    """
+
+    order: tuple[Any, ...] = ()
+    apart: str | None = None
+    covers: Callable[["LineDraft"], bool] | None = None
+
+
+NO_SUBJECT: Final = LineSubject()
+IN_ORDER: Final = LinePlace()
+
+
 class LineDraft(NamedTuple):
     """A line before its end: not converted, rounded, numbered or pinned.
 
     Attributes:
-        amount: Exact, in the currency of the draft.
-        subject: What is charged, by id: an aggregation, a counter, a source of money, a charge.
+        charged: How much.
+        subject: What for.
         plan_period: The plan that charges it; None if none does.
         account_plan: The account plan that charges it, if it is not one of the plan.
-        currency: That of the amount; the one of the plan if None, or the billing currency.
-        average_unit_price: What one unit costs; the whole amount where None.
-        rounded: What it comes to if its amount is not rounded by itself.
-        charge: The priced usage of a line of usage.
-        usage_id: Whose usage that is, if it is not all that the charge is about.
-        apart: What tells it from lines of the same type, plan, subject and time, if that is not all.
-        covers: Which other lines an amount below 0 lowers, where sources pay; see `draw_downs`.
-        order: Where it stands among the lines of its step and its plan, before its service period.
+        place: What it is beside the other lines.
         pins: Fields of `MadeFrom` that only lines of this kind have.
         members: Members of `BillLineItem` that only lines of this kind have, by wire name.
         basis: What its amount was worked out from, where the draft does not say it: for who explains it.
@@ -102,35 +153,20 @@ class LineDraft(NamedTuple):
     type: LineItemType
     description: str
     service_period: Period
-    quantity: Decimal
-    units: Decimal
-    unit: str
-    amount: Amount
+    charged: LineAmount
     accounting_product: ProductName | None
-    pins: Mapping[str, Any] = NOTHING
+    subject: LineSubject = NO_SUBJECT
     plan_period: PlanPeriod | None = None
     account_plan: Record[AccountPlan] | None = None
-    currency: str | None = None
-    average_unit_price: Decimal | None = None
-    subject: str | None = None
-    aggregation_id: str | None = None
-    meter_id: str | None = None
-    pricing_id: str | None = None
-    segment: Segment | None = None
-    bands: tuple[BandUsage, ...] = ()
+    place: LinePlace = IN_ORDER
+    pins: Mapping[str, Any] = NOTHING
     members: Mapping[str, Any] = NOTHING
-    order: tuple[Any, ...] = ()
-    rounded: RoundedAmount | None = None
-    charge: PricedUsage | None = None
-    usage_id: str | None = None
-    covers: Callable[["LineDraft"], bool] | None = None
-    apart: str | None = None
     basis: Any = None
 
 
 def sort_lines(found: Iterable[LineDraft]) -> list[LineDraft]:
     """The lines of a step and a plan in the order in which they stand on the bill."""
-    return sorted(found, key=lambda each: (each.order, each.service_period))
+    return sorted(found, key=lambda each: (each.place.order, each.service_period))
 
 
 class FinishedLine(NamedTuple):

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from meterlake.model.money import ONE
-from meterlake.stages.bill.charges.line_draft import BillDraft, LineDraft
+from meterlake.stages.bill.charges.line_draft import BillDraft, LineAmount, LineDraft, LineSubject
 from meterlake.stages.bill.pricing.currencies import Amount
 
 UNIT: Final = "unit"
@@ -21,14 +20,10 @@ def advance_memos(draft: BillDraft) -> Iterator[LineDraft]:
             type=memo.type,
             description=f"Correction: {line['description']}",
             service_period=memo.service_period,
-            quantity=ONE,
-            units=ONE,
-            unit=UNIT,
-            amount=Amount(memo.amount),
-            currency=memo.currency,
+            charged=LineAmount(Amount(memo.amount), UNIT, currency=memo.currency),
             accounting_product=draft.inputs.catalog.product(line.get("accountingProductId")),
             account_plan=memo.account_plan,
-            subject=memo.referenced_line_id,
+            subject=LineSubject(memo.referenced_line_id),
             members={
                 **shown,
                 "referencedBillId": memo.referenced_bill_id,

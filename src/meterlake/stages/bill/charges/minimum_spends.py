@@ -15,10 +15,18 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.billing import COUNTER_TYPES, NO_MEMBERS, LineItemType, ProductName, Segment
-from meterlake.model.money import ONE, ZERO, exact
+from meterlake.model.money import ZERO, exact
 from meterlake.model.period import Period, share
 from meterlake.stages.bill.charges.counter_charges import counter_amounts
-from meterlake.stages.bill.charges.line_draft import NOTHING, BillDraft, LineDraft, sort_lines
+from meterlake.stages.bill.charges.line_draft import (
+    NOTHING,
+    BillDraft,
+    LineAmount,
+    LineDraft,
+    LinePlace,
+    LineSubject,
+    sort_lines,
+)
 from meterlake.stages.bill.charges.usage_charges import usage_on_other_bills
 from meterlake.stages.bill.periods.service_periods import ServicePeriod
 from meterlake.stages.bill.pricing.applicable_pricing import PlanTerms
@@ -322,19 +330,16 @@ class _Assessed(NamedTuple):
                 type=kind,
                 description=minimum.description,
                 service_period=self.period,
-                quantity=ONE,
-                units=ONE,
-                unit=UNIT,
-                amount=amount,
-                currency=currency,
+                charged=LineAmount(amount, UNIT, currency=currency),
                 accounting_product=minimum.accounting_product,
-                subject=minimum.subject,
-                aggregation_id=minimum.aggregation_id,
-                pricing_id=minimum.pricing_id,
-                segment=minimum.segment,
+                subject=LineSubject(
+                    minimum.subject,
+                    minimum.aggregation_id,
+                    pricing_id=minimum.pricing_id,
+                    segment=minimum.segment,
+                ),
                 members=minimum.metric,
-                order=minimum.order,
-                covers=self.covers,
+                place=LinePlace(minimum.order, covers=self.covers),
                 basis=MinimumBasis(minimum, self.shares, self.amount, covered),
             )
             yield minimum.attribute(drafted)
@@ -364,4 +369,4 @@ def _usage(
 def _is_of(drafted: LineDraft, minimum: Minimum) -> bool:
     assert minimum.window is not None
     start = drafted.service_period.start
-    return drafted.pricing_id == minimum.pricing_id and start in minimum.window
+    return drafted.subject.pricing_id == minimum.pricing_id and start in minimum.window

@@ -10,13 +10,15 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from meterlake.model.billing import BandUsage, LineItemType
-from meterlake.model.money import ONE, ZERO, divide, exact
+from meterlake.model.money import ZERO, divide, exact
 from meterlake.model.pricing import Pricing, PricingBand
 from meterlake.stages.bill.charges.credit_consumption import drawn_period
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     FinishedLine,
+    LineAmount,
     LineDraft,
+    LineSubject,
     RoundedAmount,
 )
 from meterlake.stages.bill.credits.credit_sources import source_members
@@ -54,13 +56,9 @@ def _surcharge(draft: BillDraft, drawn: DrawDowns, overage: Overage) -> LineDraf
         type=LineItemType.OVERAGE_SURCHARGE,
         description=texts.overage,
         service_period=drawn_period(drawn, overage.amounts),
-        quantity=ONE,
-        units=ONE,
-        unit=UNIT,
-        amount=overage.surcharge,
-        currency=draft.currency,
+        charged=LineAmount(overage.surcharge, UNIT, currency=draft.currency),
         accounting_product=draft.inputs.catalog.product(texts.overage_product_id),
-        subject=source.id,
+        subject=LineSubject(source.id),
         members=source_members(source),
         basis=overage,
     )
@@ -94,7 +92,7 @@ def _is_separate(finished: FinishedLine, source: CreditSource) -> bool:
     """Whether usage beyond a source has a line of its own, as the source or the pricing says."""
     if source.separates:
         return True
-    charge = finished.draft.charge
+    charge = finished.draft.subject.usage
     assert charge is not None
     has_bands = bool(charge.applicable_pricing.pricing.entity.overage_pricing_bands)
     return source.reprices and has_bands
@@ -131,11 +129,13 @@ class _Usage(NamedTuple):
 
     @classmethod
     def of(cls, finished: FinishedLine) -> "_Usage":
-        charge = finished.draft.charge
+        charge = finished.draft.subject.usage
         assert charge is not None
         pricing = charge.applicable_pricing.pricing.entity
         per_unit = charge.applicable_pricing.aggregation.entity.quantity_per_unit
-        is_plain = pricing.cumulative and not charge.spans and finished.draft.usage_id is None
+        is_plain = (
+            pricing.cumulative and not charge.spans and finished.draft.subject.usage_id is None
+        )
         return cls(finished, pricing, per_unit, is_plain)
 
     def to_split(self, uncovered: Decimal) -> UsageToSplit:
@@ -160,7 +160,10 @@ class _Usage(NamedTuple):
         conversion = currencies.conversion(line.currency, draft.currency)
         units = split.covered_units
         return FinishedLine(
-            drafted._replace(quantity=quantity, units=units, bands=bands, basis=cut),
+            drafted._replace(
+                charged=drafted.charged._replace(quantity=quantity, units=units, bands=bands),
+                basis=cut,
+            ),
             line._replace(
                 quantity=quantity,
                 units=split.covered_units,
@@ -186,12 +189,16 @@ class _Usage(NamedTuple):
             amount = rate.amount(bands)
         return drafted._replace(
             type=LineItemType.OVERAGE_USAGE,
-            quantity=quantity,
-            units=split.overage_units,
-            amount=Amount(amount),
-            rounded=rounded,
-            bands=bands,
-            average_unit_price=divide(amount, split.overage_units) if split.overage_units else ZERO,
+            charged=drafted.charged._replace(
+                amount=Amount(amount),
+                quantity=quantity,
+                units=split.overage_units,
+                average_unit_price=(
+                    divide(amount, split.overage_units) if split.overage_units else ZERO
+                ),
+                bands=bands,
+                rounded=rounded,
+            ),
             members={**drafted.members, **source_members(cut.source)},
             basis=cut,
         )

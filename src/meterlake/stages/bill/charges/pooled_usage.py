@@ -16,6 +16,7 @@ from meterlake.model.entity import Record
 from meterlake.model.money import ZERO, divide, exact
 from meterlake.stages.bill.charges.line_draft import (
     BillInputs,
+    LineAmount,
     LineDraft,
     RoundedAmount,
 )
@@ -94,9 +95,11 @@ def shares_of(
     pool = charge.plan_period.pool
     if pool is None or not charge.is_split:
         return {}
-    key = (*charge.identity, whole.amount)
+    key = (*charge.identity, whole.charged.amount)
     if key not in inputs.shares:
-        found = _divide(charge, list(pool.used_members(charge.period)), whole.amount, inputs)
+        found = _divide(
+            charge, list(pool.used_members(charge.period)), whole.charged.amount, inputs
+        )
         inputs.shares[key] = {each.account.id: each for each in found}
     known: dict[str, UsageShare] = inputs.shares[key]
     return known
@@ -150,13 +153,17 @@ def _break_down(
     weights = [each.weight for each in shares]
     subtotals, amounts = (
         split_by_signed_weights(known.round(amount, currency), weights, known.rounding(currency)[0])
-        for amount, currency in ((whole.amount, source), (whole.amount.times(rate), target))
+        for amount, currency in (
+            (whole.charged.amount, source),
+            (whole.charged.amount.times(rate), target),
+        )
     )
     for number, share in enumerate(shares):
         rounded = RoundedAmount(subtotals[number], amounts[number])
         drafted = draft_part(whole, share, shares)
         basis = drafted.basis._replace(is_rounded_together=True)
-        yield _of_account(drafted._replace(rounded=rounded, basis=basis), share)
+        charged = drafted.charged._replace(rounded=rounded)
+        yield _of_account(drafted._replace(charged=charged, basis=basis), share)
 
 
 def _of_account(line: LineDraft, share: UsageShare) -> LineDraft:
@@ -176,13 +183,16 @@ def draft_part(whole: LineDraft, share: UsageShare, shares: Sequence[UsageShare]
     pins["measurements"] = 0 if quantity is None else quantity.measurements
     with exact():
         divisor = units * amount.divisor
-    return whole._replace(
-        amount=amount,
-        quantity=ZERO if quantity is None else quantity.value,
-        units=units,
+    charged = LineAmount(
+        amount,
+        whole.charged.unit,
+        ZERO if quantity is None else quantity.value,
+        units,
         average_unit_price=divide(amount.dividend, divisor) if units else ZERO,
-        bands=(),
+    )
+    return whole._replace(
+        charged=charged,
+        subject=whole.subject._replace(usage_id=share.usage_id),
         pins=pins,
-        usage_id=share.usage_id,
         basis=PoolPart(whole, share, shares),
     )

@@ -5,9 +5,9 @@ from decimal import Decimal
 from typing import Final
 
 from meterlake.model.billing import LineItemType
-from meterlake.model.money import ONE, exact
+from meterlake.model.money import exact
 from meterlake.model.period import share
-from meterlake.stages.bill.charges.line_draft import BillDraft, LineDraft
+from meterlake.stages.bill.charges.line_draft import BillDraft, LineAmount, LineDraft
 from meterlake.stages.bill.periods.service_periods import ServicePeriod
 from meterlake.stages.bill.pricing.currencies import Amount
 from meterlake.stages.bill.terms.terms import PlanPeriod
@@ -50,7 +50,7 @@ def _of_group(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:
             description=group.standing_charge_description,
             accounting_product=group.standing_charge_product,
             account_plan=plan_period.account_plan,
-            currency=group.currency,
+            charged=drafted.charged._replace(currency=group.currency),
             members={"planGroupId": group.group.id},
         )
 
@@ -69,10 +69,7 @@ def _prorated(
             type=LineItemType.STANDING_CHARGE,
             description="",
             service_period=active,
-            quantity=ONE,
-            units=ONE,
-            unit=UNIT,
-            amount=amount,
+            charged=LineAmount(amount, UNIT),
             accounting_product=None,
             pins={"active_days": active_days, "period_days": period_days},
         )

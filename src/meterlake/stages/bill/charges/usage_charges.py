@@ -12,7 +12,13 @@ from meterlake.model.billing import BandUsage, LineItemType, Quantity, units_of
 from meterlake.model.money import ZERO, divide
 from meterlake.model.period import Period
 from meterlake.model.pricing import PricingType
-from meterlake.stages.bill.charges.line_draft import BillDraft, BillInputs, LineDraft
+from meterlake.stages.bill.charges.line_draft import (
+    BillDraft,
+    BillInputs,
+    LineAmount,
+    LineDraft,
+    LineSubject,
+)
 from meterlake.stages.bill.charges.pooled_usage import draft_part, lines_of_pool, shares_of
 from meterlake.stages.bill.charges.quantities import find_measured
 from meterlake.stages.bill.hierarchies import bills_child
@@ -118,19 +124,24 @@ def _line(charge: PricedUsage, quantity: Quantity, bands: tuple[BandUsage, ...])
         type=LineItemType.USAGE,
         description=applicable_pricing.description,
         service_period=charge.period,
-        quantity=quantity.value,
-        units=quantity.units,
-        unit=quantity.unit,
-        amount=Amount(amount),
-        average_unit_price=divide(amount, quantity.units) if quantity.units else ZERO,
+        charged=LineAmount(
+            Amount(amount),
+            quantity.unit,
+            quantity.value,
+            quantity.units,
+            average_unit_price=divide(amount, quantity.units) if quantity.units else ZERO,
+            bands=bands,
+        ),
         accounting_product=applicable_pricing.accounting_product,
+        subject=LineSubject(
+            id=applicable_pricing.aggregation.id,
+            aggregation_id=None if meter is None else applicable_pricing.aggregation.id,
+            meter_id=None if meter is None else meter.id,
+            pricing_id=applicable_pricing.pricing.id,
+            segment=applicable_pricing.segment,
+            usage=charge,
+        ),
         plan_period=charge.plan_period,
-        subject=applicable_pricing.aggregation.id,
-        aggregation_id=None if meter is None else applicable_pricing.aggregation.id,
-        meter_id=None if meter is None else meter.id,
-        pricing_id=applicable_pricing.pricing.id,
-        segment=applicable_pricing.segment,
-        bands=bands,
         pins={
             "measurements": quantity.measurements,
             "aggregation_version": applicable_pricing.aggregation.version,
@@ -138,5 +149,4 @@ def _line(charge: PricedUsage, quantity: Quantity, bands: tuple[BandUsage, ...])
             "pricing_version": applicable_pricing.pricing.version,
         },
         members=applicable_pricing.members,
-        charge=charge,
     )

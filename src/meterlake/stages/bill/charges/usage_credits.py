@@ -11,7 +11,13 @@ from typing import NamedTuple
 from meterlake.model.billing import LineItemType
 from meterlake.model.money import ZERO, divide
 from meterlake.model.pricing import PricingType
-from meterlake.stages.bill.charges.line_draft import BillDraft, FinishedLine, LineDraft
+from meterlake.stages.bill.charges.line_draft import (
+    BillDraft,
+    FinishedLine,
+    LineAmount,
+    LineDraft,
+    LinePlace,
+)
 from meterlake.stages.bill.charges.usage_charges import draft_usage
 from meterlake.stages.bill.pricing import rate
 from meterlake.stages.bill.pricing.currencies import Amount
@@ -37,7 +43,7 @@ class CreditBasis(NamedTuple):
     def left(self) -> Decimal:
         """What the lines come to after the credits before; never below 0."""
         amounts = [each.amount for each in self.lines]
-        amounts += [each.amount.dividend for each in self.taken]
+        amounts += [each.charged.amount.dividend for each in self.taken]
         return max(sum(amounts, ZERO), ZERO)
 
 
@@ -64,33 +70,35 @@ def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Li
     drafted = draft_usage(charge, draft.inputs)
     if drafted is None:
         return None
-    credit = draft.amount_to_pay(drafted.amount, charge.plan_period.terms.currency)
+    credit = draft.amount_to_pay(drafted.charged.amount, charge.plan_period.terms.currency)
     basis = _basis(draft, charge, drafted, credit, taken)
     amount = min(credit, basis.left)
     if amount <= ZERO:
         return None
     is_global = charge.pricing_type is PricingType.GLOBAL_CREDIT
-    return _in_billing_currency(draft, charge, drafted)._replace(
+    charged = _in_billing_currency(draft, charge, drafted.charged)
+    return drafted._replace(
         type=LineItemType.USAGE_CREDIT,
-        amount=Amount(-amount),
-        currency=draft.currency,
-        charge=None,
-        covers=_counts(charge),
-        # One aggregation may have a price as either kind.
-        apart=charge.pricing_type.value if is_global else None,
+        charged=charged._replace(amount=Amount(-amount), currency=draft.currency),
+        subject=drafted.subject._replace(usage=None),
+        place=LinePlace(
+            # One aggregation may have a price as either kind.
+            apart=charge.pricing_type.value if is_global else None,
+            covers=_counts(charge),
+        ),
         basis=basis,
     )
 
 
-def _in_billing_currency(draft: BillDraft, charge: PricedUsage, drafted: LineDraft) -> LineDraft:
-    """The line with its prices in the currency in which it stands on the bill."""
+def _in_billing_currency(draft: BillDraft, charge: PricedUsage, charged: LineAmount) -> LineAmount:
+    """What a line charges, with its prices in the currency in which it stands on the bill."""
     currency = charge.plan_period.terms.currency
     conversion = draft.inputs.currencies.conversion(currency, draft.currency)
     if conversion.source == conversion.target:
-        return drafted
-    bands = rate.convert_bands(drafted.bands, conversion.rate)
-    average = divide(rate.amount(bands), drafted.units) if drafted.units else ZERO
-    return drafted._replace(bands=bands, average_unit_price=average)
+        return charged
+    bands = rate.convert_bands(charged.bands, conversion.rate)
+    average = divide(rate.amount(bands), charged.units) if charged.units else ZERO
+    return charged._replace(bands=bands, average_unit_price=average)
 
 
 def _basis(

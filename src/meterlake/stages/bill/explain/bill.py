@@ -229,6 +229,6 @@ _BY_TYPE: Final[Mapping[LineItemType, _Explain]] = {
 
 def _currency(drafted: LineDraft, bill: ExplainedBill) -> str:
     """The currency of a draft's amount."""
-    if drafted.currency is not None:
-        return drafted.currency
+    if drafted.charged.currency is not None:
+        return drafted.charged.currency
     return bill.currency if drafted.plan_period is None else drafted.plan_period.terms.currency

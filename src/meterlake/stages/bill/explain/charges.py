@@ -42,7 +42,7 @@ def explain_counter(bill: ExplainedBill, drafted: LineDraft, key: str) -> Explai
     plan_period, basis = drafted.plan_period, drafted.basis
     assert plan_period is not None
     currency = plan_period.terms.currency
-    numbers = [("number", drafted.quantity)]
+    numbers = [("number", drafted.charged.quantity)]
     if isinstance(basis, CounterChange):
         numbers = [("number after", basis.after), ("number before", basis.before)]
     prices = [
@@ -63,8 +63,8 @@ def _counter_price(
     key: str,
 ) -> ExplainedNumber:
     name, value = given_number
-    assert drafted.pricing_id is not None
-    record = bill.inputs.configuration.get(CounterPricing, drafted.pricing_id)
+    assert drafted.subject.pricing_id is not None
+    record = bill.inputs.configuration.get(CounterPricing, drafted.subject.pricing_id)
     counter = bill.inputs.configuration.get(Counter, record.entity.counter_id)
     units = cite(name, value, counter.entity.unit, counter=entity_facts(counter))
     return explain_price(
@@ -84,10 +84,10 @@ def _days(drafted: LineDraft) -> tuple[int, int]:
 def explain_standing_charge(bill: ExplainedBill, drafted: LineDraft) -> ExplainedNumber:
     """A standing charge by days, in the currency of its plan or plan group."""
     days, plan_period = _days(drafted), drafted.plan_period
-    charge = Fraction(drafted.amount.dividend) / days[0]
+    charge = Fraction(drafted.charged.amount.dividend) / days[0]
     number = number_of(charge)[0]
     if plan_period is None:
-        source, currency = {}, drafted.currency or bill.currency
+        source, currency = {}, drafted.charged.currency or bill.currency
     else:
         plan, currency = plan_period.terms.plan, plan_period.terms.currency
         of = "planTemplate" if plan.entity.standing_charge is None else "plan"

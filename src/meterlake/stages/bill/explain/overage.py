@@ -40,7 +40,7 @@ def explain_beyond(
     bill: ExplainedBill, draws: DrawExplainer, cut: CutUsage, key: str
 ) -> ExplainedNumber:
     """What usage beyond its sources costs by bands of its own, in the currency of the plan."""
-    charge = cut.before.draft.charge
+    charge = cut.before.draft.subject.usage
     assert charge is not None
     applicable, currency = charge.applicable_pricing, charge.plan_period.terms.currency
     pricing = applicable.pricing.entity
@@ -68,7 +68,7 @@ def _covered_units(bill: ExplainedBill, draws: DrawExplainer, cut: CutUsage) -> 
     )
     if not split.covered_amount:
         return cite("covered units", ZERO, line.unit, note="the sources were dry before")
-    charge = cut.before.draft.charge
+    charge = cut.before.draft.subject.usage
     assert charge is not None
     bands = charge.applicable_pricing.pricing.entity.pricing_bands
     if cut.is_plain and all(each.unit_price >= 0 and each.fixed_price >= 0 for each in bands):

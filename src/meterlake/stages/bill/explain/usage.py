@@ -92,7 +92,7 @@ def _rounded_part(bill: ExplainedBill, part: PoolPart) -> Decimal:
 
 
 def _whole_of_pool(bill: ExplainedBill, part: PoolPart) -> ExplainedNumber:
-    charge = part.whole.charge
+    charge = part.whole.subject.usage
     assert charge is not None
     key = f"pool {'/'.join(map(str, charge.identity[:3]))}/{charge.period.start.isoformat()}"
 
@@ -107,7 +107,7 @@ def _whole_of_pool(bill: ExplainedBill, part: PoolPart) -> ExplainedNumber:
 
 def _weights(bill: ExplainedBill, part: PoolPart) -> tuple[ExplainedNumber, ExplainedNumber]:
     """The weight of an account, and the sum of those of all."""
-    charge = part.whole.charge
+    charge = part.whole.subject.usage
     assert charge is not None
     # Its weight is its quantity, unless they sum to 0.
     own = _weight(part.share)
@@ -131,8 +131,8 @@ def explain_drafted_usage(bill: ExplainedBill, drafted: LineDraft, key: str) -> 
     """What a line of usage comes to before it is converted and rounded."""
     if isinstance(drafted.basis, PoolPart):
         return explain_part(bill, drafted.basis)
-    if drafted.charge is None:
+    if drafted.subject.usage is None:
         # Nobody has said how lines of this kind are explained.
-        amount = Fraction(drafted.amount.dividend) / drafted.amount.divisor
+        amount = Fraction(drafted.charged.amount.dividend) / drafted.charged.amount.divisor
         return cite("exact amount", number_of(amount)[0])
-    return replace(explain_usage(bill, drafted.charge, key), name="exact amount")
+    return replace(explain_usage(bill, drafted.subject.usage, key), name="exact amount")
