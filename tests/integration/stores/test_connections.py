@@ -10,9 +10,11 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
+from meterlake.model.errors import Unavailable
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores import open_stores
-from meterlake.stores.lake.backends.postgres_catalog import DUCKDB_IDLE
+from meterlake.stores.lake.backends import postgres_catalog
+from meterlake.stores.lake.backends.postgres_catalog import DUCKDB_MAX
 from meterlake.stores.state import State
 from meterlake.stores.state.core import pool
 from meterlake.stores.state.core.pool import POOL_IDLE, POOL_MAX
@@ -154,23 +156,46 @@ def test_a_server_that_has_no_more_connections_is_asked_again(small):
             assert state.organization().id == org
 
 
-def test_a_lake_keeps_few_connections_whatever_ran_at_once(watched, tmp_path):
-    """DuckDB reads and writes by itself: each of them has the lake and its catalog attached."""
+def test_a_lake_has_few_connections_whatever_runs_at_once_and_none_at_rest(watched, tmp_path):
+    """DuckDB reads by itself: thirty threads share what it may have."""
     options = settings(tmp_path / "home", catalog=watched.url)
     made = initialize(options, "Acme")
     with open_stores(options) as stores:
         lake = stores.lake(made.org_id)
+        lake.open_to_read()
 
         def read(_: int) -> None:
             with lake.reader() as connection:
                 connection.execute("SELECT count(*) FROM lake.source").fetchall()
 
-        with watched.watching(), ThreadPoolExecutor(12) as threads:
-            list(threads.map(read, range(48), timeout=WAIT_S))
+        with watched.watching(), ThreadPoolExecutor(30) as threads:
+            list(threads.map(read, range(120), timeout=WAIT_S))
+        # The sessions for the locks of lakes are beside them.
+        assert DUCKDB_MAX <= watched.most <= POOL_IDLE + DUCKDB_MAX
+        wait_until(lambda: watched.count() <= POOL_IDLE)
+
+
+def test_who_finds_all_connections_of_a_lake_in_use_for_too_long_is_told_so(
+    watched, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(postgres_catalog, "WAIT_SECONDS", 1)
+    options = settings(tmp_path / "home", catalog=watched.url)
+    made = initialize(options, "Acme")
+    statement = "SELECT count(*) FROM lake.source"
+    with open_stores(options) as stores:
+        lake = stores.lake(made.org_id)
+        with ExitStack() as reading:
+            for _ in range(DUCKDB_MAX):
+                connection = reading.enter_context(lake.reader())
+                connection.execute("BEGIN")
+                assert connection.execute(statement).fetchall() == [(0,)]
+            with (
+                pytest.raises(Unavailable, match="Connection pool timeout"),
+                lake.reader() as connection,
+            ):
+                connection.execute(statement)
         with lake.reader() as connection:
-            setting = "SELECT value FROM duckdb_settings() WHERE name = 'pg_pool_max_connections'"
-            assert connection.execute(setting).fetchall() == [(str(DUCKDB_IDLE),)]
-        assert watched.count() <= POOL_IDLE + 4 * DUCKDB_IDLE
+            assert connection.execute(statement).fetchall() == [(0,)]
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ _CATALOG: Final = re.compile(
     # PostgreSQL's.
     "|server closed the connection|connection to server|could not connect|terminating connection"
     "|the database system is|no connection to the server|this writer of \\S+ has been replaced"
-    "|could not serialize access|has been invalidated"
+    "|could not serialize access|has been invalidated|Connection pool timeout"
     # What read the catalog failed before, in the same transaction.
     "|Current transaction is aborted"
 )

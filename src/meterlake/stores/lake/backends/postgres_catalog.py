@@ -28,7 +28,13 @@ from meterlake.stores.state.core.engine import (
     place,
     translate_errors,
 )
-from meterlake.stores.state.core.pool import POOL_IDLE, leave_pool, share_pool
+from meterlake.stores.state.core.pool import (
+    POOL_IDLE,
+    POOL_MAX,
+    WAIT_SECONDS,
+    leave_pool,
+    share_pool,
+)
 
 # The rows of writers and the function that compares their tokens, for all lakes of a database.
 _SCHEMA: Final = "meterlake_lakes"
@@ -37,9 +43,11 @@ _CONNECT_SECONDS: Final = 5
 _DROP_SECONDS: Final = 10
 _PAUSE_S: Final = (0.005, 0.1)
 _RETRIES: Final = {"max_retry_count": 100, "retry_wait_ms": 20, "retry_backoff": 1.0}
-# How many connections DuckDB keeps for each database that it has attached, whatever machine it is
-# on; it opens more while queries run, and waits for none: a commit needs several at once.
-DUCKDB_IDLE: Final = 2
+# How many connections a DuckDB has at most for each database that it has attached, whatever machine
+# it is on. Who finds all of them in use waits; each transaction, also a commit, needs one.
+DUCKDB_MAX: Final = POOL_MAX
+# What nobody uses is closed after a while: a process at rest needs none.
+DUCKDB_IDLE_SECONDS: Final = 10
 _SETUP_LOCK: Final = 4706352988
 # DuckLake takes these words, in English, for a conflict that it may try again.
 _ENGLISH: Final = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
@@ -158,13 +166,19 @@ class PostgresCatalog(Catalog):
             session.exec_driver_sql(_TRIGGER.format(schema=self._schema, functions=_SCHEMA))
 
     def secrets(self) -> Iterator[str]:
-        """See `Catalog.secrets`; what libpq finds by itself is left to it. How many are kept, too."""
+        """See `Catalog.secrets`; what libpq finds by itself is left to it. How many there are, too."""
         names = {"host": self.url.host, "port": self.url.port, "user": self.url.username}
         given = {**names, "password": self.url.password, "database": self.url.database}
         listed = ", ".join(f"{name} {quote(str(each))}" for name, each in given.items() if each)
         yield f"CREATE OR REPLACE SECRET meterlake_catalog (TYPE postgres, {listed})"
-        # It is of databases that are attached after it.
-        yield f"SET pg_pool_max_connections = {DUCKDB_IDLE}"
+        # They are of databases that are attached after them.
+        yield f"SET pg_pool_max_connections = {DUCKDB_MAX}"
+        yield f"SET pg_pool_idle_timeout_millis = {DUCKDB_IDLE_SECONDS * 1000:d}"
+        # DuckDB's own way is to open more than the maximum rather than to wait.
+        yield "SET pg_pool_acquire_mode = 'wait'"
+        yield f"SET pg_pool_wait_timeout_millis = {WAIT_SECONDS * 1000:d}"
+        # A scan in parts takes connections beside the maximum.
+        yield "SET pg_use_ctid_scan = false"
 
     def retries(self) -> Iterator[str]:
         """See `Catalog.retries`; not later and later, or the last ones would take hours."""
