@@ -174,10 +174,12 @@ class Jobs:
             NotFound: There is no such job.
             Busy: It has ended, or somebody works on it.
         """
-        values = {
+        values: dict[str, Any] = {
             "snapshot": func.coalesce(JOB.c.snapshot, literal(snapshot, BigInteger())),
-            "version": JOB.c.version + 1,
         }
+        if snapshot is not None or parameters is not None:
+            # An attempt that pins nothing changes nothing that people see of the job.
+            values["version"] = JOB.c.version + 1
         if parameters is not None:
             first = (JOB.c.attempt == 0, wire.dumps_sorted(dict(parameters)))
             values["parameters"] = case(first, else_=JOB.c.parameters)
