@@ -63,6 +63,13 @@ def _integer(value: Any) -> int:
     return int(number)
 
 
+def _file_length(value: Any) -> int:
+    length = _integer(value)
+    if not length:
+        raise _rule_error("the file is empty; write its rows into it, and announce it again")
+    return length
+
+
 def _text(value: str) -> str:
     # Neither can be stored as UTF-8 text by every database.
     half_pair = not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)
@@ -161,6 +168,7 @@ Number: TypeAlias = Annotated[Decimal, BeforeValidator(_number)]
 NonNegative: TypeAlias = Annotated[Number, Field(ge=0)]
 Positive: TypeAlias = Annotated[Number, Field(gt=0)]
 Integer: TypeAlias = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), lt=2**63)]
+FileLength: TypeAlias = Annotated[int, BeforeValidator(_file_length), Field(ge=1)]
 Ordinal: TypeAlias = Annotated[Integer, Field(ge=0)]
 # A century: a bill date plus these days stays a date.
 Days: TypeAlias = Annotated[Integer, Field(gt=0, le=36_525)]

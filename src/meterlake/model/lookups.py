@@ -6,7 +6,17 @@ from typing import Annotated, Final
 from pydantic import Field, WithJsonSchema
 
 from meterlake.model.entity import Entity, Value
-from meterlake.model.fields import Code, CustomFieldMap, Id, Instant, Integer, Name, Ordinal, Text
+from meterlake.model.fields import (
+    Code,
+    CustomFieldMap,
+    FileLength,
+    Id,
+    Instant,
+    Integer,
+    Name,
+    Ordinal,
+    Text,
+)
 from meterlake.model.ids import derived_id
 
 # What one request may write or read.
@@ -65,7 +75,7 @@ class LookupTableDataUploadRequest(Value):
 
     file_name: Annotated[Text, Field(min_length=1, max_length=FILE_NAME_MAX)]
     content_type: LookupTableFileType
-    content_length: Annotated[Integer, Field(ge=1, le=FILE_MAX)]
+    content_length: Annotated[FileLength, Field(le=FILE_MAX)]
     version: Integer | None = None
 
 

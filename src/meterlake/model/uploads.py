@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from meterlake.model.entity import Value
-from meterlake.model.fields import Integer, Text
+from meterlake.model.fields import FileLength, Text
 
 NAME_MAX: Final = 100
 CONTENT_TYPE_MAX: Final = 100
@@ -31,4 +31,4 @@ class UploadRequest(Value):
     content_type: Annotated[
         Text, Field(min_length=1, max_length=CONTENT_TYPE_MAX, pattern=_VISIBLE)
     ]
-    content_length: Annotated[Integer, Field(ge=1, le=LENGTH_MAX)]
+    content_length: Annotated[FileLength, Field(le=LENGTH_MAX)]

@@ -148,6 +148,7 @@ def test_what_cannot_be_announced(server, wrong, value):
 
     assert found.status_code == 400
     assert (names[wrong] or "contentLength") in found.json()["message"]
+    assert ("the file is empty; write its rows into it" in found.json()["message"]) is (value == 0)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from meterlake.cli import run
+from meterlake.model.lookups import FILE_MAX
 
 CONFIGURATION = """
 lookupTables:
@@ -79,6 +80,8 @@ def values(at, capsys):
         ("region,rate\neu,1\neu,2\n", {}, "key of its own"),
         ("region,rate\neu,1\n", {"name": "regions.xlsx"}, ".csv"),
         ("region,rate\neu,1\n", {"code": "region"}, "did you mean 'regions'?"),
+        ("", {}, "regions.csv' is not allowed: it is empty; name the columns in its first line"),
+        ("", {"name": "regions.jsonl"}, "it is empty; write a JSON object with the fields of"),
     ],
 )
 def test_a_file_with_a_mistake_changes_nothing(loads, at, capsys, text, more, told):
@@ -86,6 +89,15 @@ def test_a_file_with_a_mistake_changes_nothing(loads, at, capsys, text, more, to
     assert run(["lookup", "list", *at]) == 0
     [line] = map(json.loads, capsys.readouterr().out.splitlines())
     assert (line["status"], line["itemCount"]) == ("DRAFT", 0)
+
+
+def test_a_file_that_is_too_large_is_refused_by_its_name(at, tmp_path, capsys):
+    file = tmp_path / "regions.csv"
+    with file.open("wb") as large:
+        large.truncate(FILE_MAX + 1)
+
+    assert run(["lookup", "load", "regions", str(file), *at]) == 1
+    assert "it must have at most 104857600 bytes, and has 104857601" in capsys.readouterr().err
 
 
 def test_a_file_that_fails_leaves_no_draft_behind(loads, at, capsys):

@@ -11,6 +11,7 @@ from meterlake.model.entity import Record
 from meterlake.model.errors import Busy, Conflict, Invalid, MeterlakeError, NotFound
 from meterlake.model.jobs import JobKind
 from meterlake.model.lookups import (
+    FILE_MAX,
     LookupTable,
     LookupTableDataJobStatus,
     LookupTableDataJobType,
@@ -37,6 +38,14 @@ _TYPES: Final = {
     ".csv": LookupTableFileType.CSV,
     ".jsonl": LookupTableFileType.JSONL,
     ".ndjson": LookupTableFileType.JSONL,
+}
+_EMPTY: Final = {
+    LookupTableFileType.CSV: (
+        "it is empty; name the columns in its first line, also for a table without items"
+    ),
+    LookupTableFileType.JSONL: (
+        "it is empty; write a JSON object with the fields of an item on each line"
+    ),
 }
 _DRAFT: Final = LookupTableRevisionStatus.DRAFT.value
 # A worker that took the file has it for so long at most, seen so often.
@@ -78,12 +87,10 @@ def load_lookup(stores: Stores, org_id: str, author: str, wanted: LookupLoad) ->
     kind = _TYPES.get(wanted.file.suffix.lower())
     if kind is None:
         raise Invalid("file name", wanted.file.name, f"its name must end in {', '.join(_TYPES)}")
-    if not wanted.file.is_file():
-        raise NotFound("file", str(wanted.file))
     document = {
         "fileName": wanted.file.name[-100:],
         "contentType": kind.value,
-        "contentLength": wanted.file.stat().st_size,
+        "contentLength": _check_size(wanted.file, kind),
     }
     upload = expect_file(
         stores, org_id, author, read(LookupTableDataUploadRequest, document), JobKind.LOOKUP
@@ -128,6 +135,18 @@ def _undone_if_stopped(
             if is_new:
                 delete_revision(stores, upload.org_id, author, at)
         raise
+
+
+def _check_size(file: Path, kind: LookupTableFileType) -> int:
+    """The bytes of a file, if it may be loaded."""
+    if not file.is_file():
+        raise NotFound("file", str(file))
+    size = file.stat().st_size
+    if not size:
+        raise Invalid("file", str(file), _EMPTY[kind])
+    if size > FILE_MAX:
+        raise Invalid("file", str(file), f"it must have at most {FILE_MAX} bytes, and has {size}")
+    return size
 
 
 def find_table(reader: Reader, code: str) -> Record[LookupTable]:
