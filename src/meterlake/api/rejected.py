@@ -12,6 +12,7 @@ from meterlake.api.responses.rejected import (
     RejectedRowsReopenRequest,
     RejectedRowsRequeueRequest,
 )
+from meterlake.model.counted import counted
 from meterlake.model.editable_row import members_of
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.problems import read
@@ -87,7 +88,7 @@ async def requeue(call: Call) -> Any:
     if request.rows is not None and meant:
         raise Invalid(
             "rows",
-            f"{len(request.rows)} rows",
+            counted(len(request.rows), "row"),
             "give them alone, without a filter: they say which rows are meant",
         )
     if request.rows is None:

@@ -6,6 +6,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,9 @@ def try_(
     else:
         options.output.rows(lines, ("!account", "segment", "measurements", "value", "error"))
     if usage.failures:
-        message = f"{len(usage.failures)} accounts have no value, the first: "
+        message = (
+            f"{counted(len(usage.failures), 'account has', 'accounts have')} no value, the first: "
+        )
         error_line("NotCalculated", message + usage.failures[0].detail, json=options.json)
     return 1 if usage.failures else 0
 

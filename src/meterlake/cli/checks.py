@@ -9,6 +9,7 @@ from meterlake.cli.amounts import AmountText
 from meterlake.cli.ingest import incomplete
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.stores.lake.reconciliation import Reconciliation
@@ -48,7 +49,7 @@ def reconciliation(*, options: Options = NO_OPTIONS) -> int:
         options.output.note(_sentence(found))
         options.output.rows(differences, ("name", "?attempt", "what", "ledger", "found"))
     if not found.balanced:
-        message = f"{len(differences)} differences, the first: {found.differences[0]}"
+        message = f"{counted(len(differences), 'difference')}, the first: {found.differences[0]}"
         error_line("Unbalanced", message, json=options.json)
     return 0 if found.balanced else 1
 
@@ -85,7 +86,9 @@ def books(
         report = {"postings": found.postings, "accounts": accounts, "differences": differences}
         options.output.line(report)
     else:
-        options.output.note(f"{found.postings:,} postings, {len(differences):,} differences")
+        options.output.note(
+            f"{counted(found.postings, 'posting')}, {counted(len(differences), 'difference')}"
+        )
         rows = [
             {"account": type_.value, "amount": amounts.money(amount, currency)}
             for (type_, currency), amount in found.accounts.items()
@@ -93,7 +96,7 @@ def books(
         options.output.rows(rows, ("account", "amount"))
         options.output.rows(differences, ("!id", "what", "ledger", "found"))
     if differences:
-        message = f"{len(differences)} differences, the first: {differences[0]}"
+        message = f"{counted(len(differences), 'difference')}, the first: {differences[0]}"
         error_line("Unbalanced", message, json=options.json)
     return 1 if differences else 0
 
@@ -131,8 +134,8 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
 def _sentence(found: "Reconciliation") -> str:
     total = found.totals
     return (
-        f"{total['sources']:,} sources: {total['received']:,} received ="
-        f" {total['accepted']:,} accepted + {total['repeats']:,} repeats"
+        f"{counted(total['sources'], 'source')}: {total['received']:,} received ="
+        f" {total['accepted']:,} accepted + {counted(total['repeats'], 'repeat')}"
         f" + {total['rejected']:,} rejected{incomplete(total)};"
-        f" {found.measurements:,} measurements in the lake"
+        f" {counted(found.measurements, 'measurement')} in the lake"
     )

@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import problem_lines
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid, MeterlakeError
 
 if TYPE_CHECKING:
@@ -120,7 +121,10 @@ def _confirm_deletions(changes: "list[EntityChange]", options: Options) -> froze
     if not gone:
         return frozenset()
     if options.json or not sys.stdin.isatty():
-        rule = f"it makes {len(gone)} deletions, and nobody can be asked here; add --yes, or look at them with --dry-run"
+        rule = (
+            f"it makes {counted(len(gone), 'deletion')}, and nobody can be asked here;"
+            " add --yes, or look with --dry-run"
+        )
         raise Invalid("--prune", True, rule)
     _show_entities(gone, "deleted", options.output)
     sys.stdout.write(f"Delete {'this' if len(gone) == 1 else f'these {len(gone)}'}? [y/N] ")

@@ -16,6 +16,7 @@ from meterlake.cli.flow_process import run_flow_module
 from meterlake.cli.ingest import COLUMNS, incomplete
 from meterlake.cli.next_steps import note_home
 from meterlake.cli.output import Output
+from meterlake.model.counted import counted
 from meterlake.model.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _ingest(stage: Stage) -> None:
     total = {name: sum(line[name] for line in receipts) for name in names}
     stage.output.note(
         f"{total['received']:,} received = {total['accepted']:,} accepted"
-        f" + {total['repeats']:,} repeats + {total['rejected']:,} rejected{incomplete(total)}"
+        f" + {counted(total['repeats'], 'repeat')} + {total['rejected']:,} rejected{incomplete(total)}"
     )
 
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from meterlake.model.counted import counted
+
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
     from meterlake.pipeline.export.run import Exported
@@ -18,8 +20,8 @@ def show_exported(exported: "Exported", output: "Output") -> None:
         file | {"file": str(file["key"]).rpartition("/")[2]} for file in exported.manifest["files"]
     ]
     output.rows(files, ("type", "rows", "bytes", "?!file"))
-    plural = "" if len(files) == 1 else "s"
-    output.note(f"{exported.rows:,} rows in {len(files)} file{plural}{_at(exported)}")
+    rows = counted(exported.rows, "row")
+    output.note(f"{rows} in {counted(len(files), 'file')}{_at(exported)}")
     for destination in exported.places:
         output.note(f"manifest {destination.manifest_url}")
     if exported.download is not None:

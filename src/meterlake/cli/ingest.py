@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
 from meterlake.cli.signals import TERMINATED, between_two
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.model.receipt import Receipt
@@ -54,8 +55,7 @@ def ingest(
     with options.open() as (stores, organization):
         files = expand(paths)
         size = sum(path.stat().st_size for path in files)
-        noun = "file" if len(files) == 1 else "files"
-        options.output.note(f"{len(files):,} {noun}, {size:,} bytes")
+        options.output.note(f"{counted(len(files), 'file')}, {counted(size, 'byte')}")
         if dry_run:
             with options.output.progress() as progress:
                 previews = list(preview_files(stores, organization, files, mapping, progress))
@@ -136,7 +136,7 @@ def report(found: list[dict[str, Any]], options: Options) -> int:
     failed = [line for line in found if line["status"] == "failed"]
     if failed:
         names = ", ".join(line["name"] for line in failed)
-        message = f"{len(failed)} of {len(found)} files could not be read: {names}"
+        message = f"{len(failed):,} of {counted(len(found), 'file')} could not be read: {names}"
         error_line("UnreadableSource", message, json=options.json)
     return 1 if failed else 0
 
@@ -145,7 +145,7 @@ def report_stop(left: int, options: Options) -> int:
     """Say that SIGTERM came before all files were ingested; the exit code, or 0 if it did not."""
     if not left:
         return 0
-    message = f"stopped by SIGTERM: {left} files are left, run it again"
+    message = f"stopped by SIGTERM: {counted(left, 'file is', 'files are')} left, run it again"
     error_line("Stopped", message, json=options.json)
     return TERMINATED
 
@@ -155,10 +155,11 @@ def _sentence(line: dict[str, Any]) -> str:
         return f"{line['name']}: failed: {line['reason']}: {line['detail']}"
     return (
         f"{line['name']}: {line['received']:,} received = {line['accepted']:,} accepted"
-        f" + {line['repeats']:,} repeats + {line['rejected']:,} rejected{incomplete(line)}"
+        f" + {counted(line['repeats'], 'repeat')} + {line['rejected']:,} rejected{incomplete(line)}"
     )
 
 
 def incomplete(line: Mapping[str, Any]) -> str:
     """The end of a sentence of counts: how many accepted measurements lack a derived value."""
-    return f", {line['incomplete']:,} accepted ones incomplete" if line["incomplete"] else ""
+    ones = counted(line["incomplete"], "accepted one", "accepted ones")
+    return f", {ones} incomplete" if line["incomplete"] else ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,7 +169,9 @@ def deleted_bills(
         if take_back:
             author = options.author(stores, organization.id)
             runs = left_behind.take_back(stores, organization.id, author)
-            options.output.note(f"{len(runs)} runs wait: `meterlake integrations runs` shows them.")
+            options.output.note(
+                f"{counted(len(runs), 'run waits', 'runs wait')}; `meterlake integrations runs` shows all."
+            )
         found = left_behind.bills_left_behind(stores, organization.id)
     rows = [
         {

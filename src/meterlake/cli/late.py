@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.amounts import AmountText
 from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -184,8 +185,9 @@ def _where(late: "LateUsage") -> str:
     dates = sorted({str(each) for each in late.carriers.values()})
     memos = [each for each in late.lines if each.memo_id is not None]
     if memos:
-        lines = "memo" if len(memos) == 1 else f"{len(memos)} memos"
-        return f"{lines} on the bill of {', '.join(dates) or 'a deleted bill'}"
+        return (
+            f"{counted(len(memos), 'memo')} on the bill of {', '.join(dates) or 'a deleted bill'}"
+        )
     return late.reason or ""
 
 

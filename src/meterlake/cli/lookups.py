@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.model.counted import counted
 
 LISTED: Final = ("!table", "revision", "status", "itemCount=items", "?meters")
 Text = Annotated[str | None, Parameter(show_default=False)]
@@ -88,7 +89,7 @@ def _report(done: dict[str, Any], options: Options) -> None:
         options.output.line(done)
         return
     options.output.note(
-        f"{done['itemCount']:,} items in revision {done['revision']!r} of {done['table']!r}:"
+        f"{counted(done['itemCount'], 'item')} in revision {done['revision']!r} of {done['table']!r}:"
         f" {done['status']}"
     )
     if done["status"] == "PUBLISHED" and done["meters"]:

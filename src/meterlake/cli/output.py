@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from meterlake.cli import next_steps
 from meterlake.cli.controls import CONTROLS
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.tables import Bar, TableColumn
@@ -163,8 +164,7 @@ def problem_lines(
         return
     for each in problems:
         sys.stderr.write(" ".join(str(each).split()).translate(CONTROLS) + "\n")
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    sys.stderr.write(f"meterlake: {count}; nothing was changed\n")
+    sys.stderr.write(f"meterlake: {counted(len(problems), 'problem')}; nothing was changed\n")
 
 
 def error_line(kind: str, message: str, *, json: bool) -> None:

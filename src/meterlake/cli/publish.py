@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.files import check_ending
 from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
@@ -63,7 +64,7 @@ def show_published(published: "Published", attach: str, output: "Output") -> Non
     output.rows(rows, ("table", "rows"))
     output.note(
         f"{published.path}, from lake snapshot {published.snapshot};"
-        f" {new} of {months} months of meters made anew"
+        f" {new} of {counted(months, 'month')} of meters made anew"
     )
     if published.parquet:
         output.note(f"Parquet files: {published.parquet}")

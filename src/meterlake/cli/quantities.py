@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 from meterlake.cli.output import Output
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Reduce
+from meterlake.model.counted import counted
 from meterlake.model.entity import Configuration
 from meterlake.model.money import ZERO, exact
 from meterlake.model.pricing import BillingFrequency
@@ -81,7 +82,7 @@ def show_quantities(result: AggregateResult, names: QuantityNames, output: Outpu
     output.rows(_sum_up(result.rows, names), _COLUMNS, result.run.name)
     done = "kept" if result.appended else "unchanged"
     output.note(
-        f"{len(result.rows):,} quantities {done}, from lake snapshot {result.snapshot},"
+        f"{counted(len(result.rows), 'quantity', 'quantities')} {done}, from lake snapshot {result.snapshot},"
         f" {result.period}"
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.pipeline.rejected.dismiss import Decided, RowChoice
@@ -198,7 +199,7 @@ def export(
             check_named(stores, organization.id, filters)
     if options.json:
         options.output.line({"file": str(file), "rows": rows})
-    options.output.note(f"{rows:,} rows in {file}")
+    options.output.note(f"{counted(rows, 'row')} in {file}")
 
 
 def requeue(
@@ -248,13 +249,14 @@ def requeue(
         return
     options.output.note(
         f"{line['received']:,} requeued = {line['accepted']:,} accepted"
-        f" + {line['repeats']:,} repeats + {line['rejected']:,} rejected again"
+        f" + {counted(line['repeats'], 'repeat')} + {line['rejected']:,} rejected again"
     )
     if line["settled"]:
-        notes.append(f"{line['settled']:,} rows had come in already")
+        notes.append(f"{counted(line['settled'], 'row')} had come in already")
     if line["unreadable"]:
         shown = ", ".join(line["unreadable"][:10])
-        notes.append(f"{len(line['unreadable']):,} rows must be edited first: {shown}")
+        rows = counted(len(line["unreadable"]), "row")
+        notes.append(f"{rows} must be edited first: {shown}")
     for note in notes:
         options.output.note(note)
 
@@ -335,9 +337,10 @@ def _decide(
     if options.json:
         options.output.line(done.to_wire())
         return
-    options.output.note(f"{done.rows:,} {'row' if done.rows == 1 else 'rows'} {became}")
+    options.output.note(f"{counted(done.rows, 'row')} {became}")
     if done.settled:
-        options.output.note(f"{done.settled:,} rows were not {needed}: they are left as they are")
+        rows = counted(done.settled, "row was", "rows were")
+        options.output.note(f"{rows} not {needed}, and left alone")
 
 
 def _check_named(stores: "Stores", org_id: str, which: Which) -> None:

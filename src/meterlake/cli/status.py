@@ -8,6 +8,7 @@ from cyclopts import App
 from meterlake.cli.ingest import incomplete
 from meterlake.cli.late import show_late
 from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.model.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
@@ -45,8 +46,8 @@ def _show(found: "StatusReport", output: "Output") -> None:
     )
     total = found.totals
     output.note(
-        f"{total['sources']:,} files: {total['received']:,} received = {total['accepted']:,}"
-        f" accepted + {total['repeats']:,} repeats + {total['rejected']:,} rejected"
+        f"{counted(total['sources'], 'file')}: {total['received']:,} received = {total['accepted']:,}"
+        f" accepted + {counted(total['repeats'], 'repeat')} + {total['rejected']:,} rejected"
         f"{incomplete(total)}\n"
     )
     if found.left_alone:

@@ -14,6 +14,7 @@ from meterlake.cli.options import (
 )
 from meterlake.cli.organizations import show_organizations
 from meterlake.cli.output import error_line
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -80,12 +81,15 @@ def aggregate(
         error_line("NotCalculated", f"aggregation {name!r}: {reason}", json=options.json)
     if result.failures:
         each = result.failures[0]
-        message = f"{len(result.failures)} quantities, the first: {each.detail}"
+        message = (
+            f"{counted(len(result.failures), 'quantity', 'quantities')}, the first: {each.detail}"
+        )
         error_line("NotCalculated", message, json=options.json)
     for message in _describe_unmatched(result, names):
         error_line("Unmatched", message, json=options.json)
     if result.overflows:
-        message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
+        message = counted(len(result.overflows), "quantity has", "quantities have")
+        message += " more digits than the lake keeps"
         error_line("Overflow", message, json=options.json)
     return 1 if result.overflows or result.failures else 0
 
@@ -104,8 +108,9 @@ def _describe_unmatched(result: "AggregateResult", names: "QuantityNames") -> li
     for each in result.unmatched:
         found.setdefault(names.of(each.aggregation_id, compound=False), []).append(each)
     return [
-        f"aggregation {code!r}: {sum(each.measurements for each in quantities):,} measurements of"
-        f" {len({each.account_id for each in quantities}):,} accounts match no segment"
+        f"aggregation {code!r} has no segment for"
+        f" {counted(sum(each.measurements for each in quantities), 'measurement')}"
+        f" of {counted(len({each.account_id for each in quantities}), 'account')}"
         for code, quantities in sorted(found.items())
     ]
 

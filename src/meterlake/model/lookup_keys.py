@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.fields import LongText, Number
 from meterlake.model.lookups import (
@@ -79,7 +80,9 @@ def key_in_path(revision: LookupTableRevision, text: str) -> str:
     parts = split(text)
     if len(parts) != len(revision.keys):
         names = ",".join(revision.keys)
-        raise Invalid(LOOKUP_KEY, text, f"give {len(revision.keys)} values, in the order {names}")
+        raise Invalid(
+            LOOKUP_KEY, text, f"give {counted(len(revision.keys), 'value')}, in the order {names}"
+        )
     types = {field.name: field for field in revision.fields}
     values = [
         _from_path(types[name], part) for name, part in zip(revision.keys, parts, strict=True)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from meterlake.model.counted import counted
 from meterlake.model.entity import Value
 from meterlake.model.errors import (
     Invalid,
@@ -42,8 +43,8 @@ _RULES: Final = {
     "rule": "{rule}",
     "string_type": "it must be text (in quotes, if it looks like something else)",
     "string_sub_type": "it must be text",
-    "too_short": "it must have at least {min_length} {units}",
-    "too_long": "it must have at most {max_length} {units}",
+    "too_short": "it must have at least {least}",
+    "too_long": "it must have at most {most}",
     "greater_than": "it must be more than {gt}",
     "greater_than_equal": "it must be {ge} or more",
     "less_than": "it must be less than {lt}",
@@ -101,8 +102,11 @@ def describe_rule(detail: Any) -> str:
     template = _RULES.get(detail["type"])
     if template is None:
         return describe_mismatch(detail)
-    units = "character(s)" if isinstance(detail["input"], str) else "entry(ies)"
-    context = {"units": units, **detail.get("ctx", {})}
+    context = dict(detail.get("ctx", {}))
+    units = ("character",) if isinstance(detail["input"], str) else ("entry", "entries")
+    for word, limit in (("least", "min_length"), ("most", "max_length")):
+        if limit in context:
+            context[word] = counted(context[limit], *units)
     # Of a member of an enum, pydantic shows the class too: the value is what callers know.
     context |= {"expected": _MEMBER.sub(r"\1", str(context.get("expected", "")))}
     return template.format(**context)

@@ -106,7 +106,7 @@ def test_many_other_lines_are_one_number_that_the_total_follows_from(billed, cap
 
     assert code == 0
     assert re.search(r"Total +73\.50 USD +42\.50 \+ 31\.00", out)
-    assert re.search(r"└─ 1 other lines +31\.00 USD", out)
+    assert re.search(r"└─ 1 other line +31\.00 USD", out)
 
 
 def test_json_is_the_tree_and_all_measurements_behind_it(billed, capsys):
@@ -161,4 +161,4 @@ def test_a_change_of_what_is_stored_ends_the_command_with_1(tmp_path, capsys):
             connection.execute(text("UPDATE bill SET total = '7'"))
         code = run(["bill", "explain", id_, "--home", str(home.stores.home)])
     assert code == 1
-    assert "differences from what is stored, the first: bill" in capsys.readouterr().err
+    assert "1 difference from what is stored, the first: bill" in capsys.readouterr().err

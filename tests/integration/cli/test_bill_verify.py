@@ -52,7 +52,7 @@ def test_bills_are_verified_and_a_change_ends_the_command_with_1(empty, capsys):
     assert (difference["field"], difference["stored"]) == ("total", "7")
     assert run(["bill", "verify", ids[0], "--home", str(empty.stores.home)]) == 1
     shown = capsys.readouterr()
-    assert "1 bills verified, 1 differ" in shown.out
+    assert "1 bill verified, 1 differs" in shown.out
     assert f"bill {ids[0]} total: stored 7, calculated" in shown.err
 
 

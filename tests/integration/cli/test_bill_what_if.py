@@ -182,5 +182,5 @@ def test_stored_bills_that_differ_from_before_are_named(priced, capsys):
     assert summary["storedBills"]["different"] == [acme]
     assert rows[1]["before"] == 43.5
     _, output = shown(home, capsys, "--with", file, *MONTH)
-    assert "1 stored bills differ from what is called before" in output.out
+    assert "1 stored bill differs from what is called before" in output.out
     assert acme in output.out

@@ -176,8 +176,8 @@ def test_usage_that_matches_no_segment_is_told(home, tmp_path, capsys):
     assert run(["aggregate", sample_data.MONTH, *at]) == 0
 
     assert capsys.readouterr().err == (
-        f"meterlake: aggregation 'by_region': {beside['rows']} measurements of"
-        f" {beside['accounts']} accounts match no segment\n"
+        f"meterlake: aggregation 'by_region' has no segment for {beside['rows']} measurements of"
+        f" {beside['accounts']} accounts\n"
     )
 
 

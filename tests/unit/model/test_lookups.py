@@ -109,7 +109,7 @@ def test_a_schema_that_does_not_fit_is_refused(changes, sentence):
     [
         (PUBLISHED, 0, {"name": "Second"}, "status: 'PUBLISHED'"),
         (ARCHIVED, 0, {"name": "Second"}, "status: 'ARCHIVED'"),
-        (DRAFT, 1, {"keys": ("rate",)}, "keys: .* 1 items"),
+        (DRAFT, 1, {"keys": ("rate",)}, "keys: .* 1 item;"),
     ],
 )
 def test_what_is_published_and_the_columns_of_data_stay(status, items, changes, sentence):

@@ -25,10 +25,10 @@ def sentences(kind: type[Entity], document):
             {"name": 3},
             "name: 3 is not allowed: it must be text (in quotes, if it looks like something else)",
         ),
-        ({"name": ""}, "name: '' is not allowed: it must have at least 1 character(s)"),
+        ({"name": ""}, "name: '' is not allowed: it must have at least 1 character"),
         (
             {"purchaseOrderNumber": "x" * 101},
-            f"purchaseOrderNumber: '{'x' * 79}… is not allowed: it must have at most 100 character(s)",
+            f"purchaseOrderNumber: '{'x' * 79}… is not allowed: it must have at most 100 characters",
         ),
         ({"emailAddress": "x"}, "emailAddress: 'x' is not allowed: it must be an e-mail address"),
         ({"daysBeforeBillDue": 0}, "daysBeforeBillDue: 0 is not allowed: it must be more than 0"),

@@ -113,12 +113,12 @@ def rate(first, second):
         (
             "meters",
             {"dataFields": []},
-            "dataFields: [] is not allowed: it must have at least 1 entry(ies)",
+            "dataFields: [] is not allowed: it must have at least 1 entry",
         ),
         (
             "meters",
             {"dataFields": [{**GB, "code": f"f{n}"} for n in range(16)]},
-            "at most 15 entry(ies)",
+            "at most 15 entries",
         ),
         ("meters", {"dataFields": None}, "dataFields is required"),
         (
@@ -149,7 +149,7 @@ def rate(first, second):
         (
             "planTemplates",
             {"currency": "EURO"},
-            "currency: 'EURO' is not allowed: it must have at most 3 character(s)",
+            "currency: 'EURO' is not allowed: it must have at most 3 characters",
         ),
         (
             "accounts",
@@ -170,7 +170,7 @@ def rate(first, second):
         (
             "pricings",
             {"pricingBands": []},
-            "pricingBands: [] is not allowed: it must have at least 1 entry(ies)",
+            "pricingBands: [] is not allowed: it must have at least 1 entry",
         ),
         (
             "pricings",

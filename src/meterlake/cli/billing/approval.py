@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from meterlake.cli.billing.review import show_review
 from meterlake.cli.output import error_line
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def show_outcome(outcome: Outcome, making: str, output: "Output") -> int:
         output.note(f"Approved before, and left as they are: {approval.before:,}")
     if not approval.not_shown:
         return 0
-    count = len(approval.not_shown)
-    bills = "1 bill was" if count == 1 else f"{count:,} bills were"
+    bills = counted(len(approval.not_shown), "bill was", "bills were")
     message = f"{bills} changed since shown, or never shown: run `{making}`, look, and approve then"
     error_line("NotShown", message, json=output.json)
     return 1

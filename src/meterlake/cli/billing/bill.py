@@ -23,6 +23,7 @@ from meterlake.cli.billing.statement import statement
 from meterlake.cli.options import NO_ORGANIZATION_OPTIONS, NOBODY, OrganizationOptions
 from meterlake.cli.organizations import show_organizations
 from meterlake.cli.output import error_line
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def bill(
     approval.show_next_step(result, _making(choice), options.output)
     if result.failures:
         codes = ", ".join(each.account_code for each in result.failures)
-        message = f"{len(result.failures)} accounts could not be billed: {codes}"
+        message = f"{counted(len(result.failures), 'account')} could not be billed: {codes}"
         error_line("Unbilled", message, json=options.json)
     return 1 if result.failures else 0
 
@@ -280,7 +281,7 @@ def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> N
     sums = amounts.sums(result.totals)
     counts = Counter(str(line["outcome"]) for line in bills)
     became = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    output.note(f"{result.days}: {len(bills)} bills ({became or 'none'}), {sums}")
+    output.note(f"{result.days}: {counted(len(bills), 'bill')} ({became or 'none'}), {sums}")
 
 
 def _unpriced_row(found: "Unpriced") -> dict[str, Any]:

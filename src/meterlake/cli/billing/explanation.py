@@ -12,6 +12,7 @@ from meterlake.cli.controls import CONTROLS
 from meterlake.cli.files import check_ending, check_target, write_file
 from meterlake.cli.options import INTEGER, NO_OPTIONS, Options
 from meterlake.cli.output import error_line
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ def explain(
     differences = _explain(words, depth, options).differences
     if differences:
         first = " ".join(str(differences[0].get(name, "")) for name in ("subject", "name", "field"))
-        message = f"{len(differences)} differences from what is stored, the first: {first}"
+        message = (
+            f"{counted(len(differences), 'difference')} from what is stored, the first: {first}"
+        )
         error_line("Different", message, json=options.json)
     return 1 if differences else 0
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from meterlake.cli.controls import CONTROLS
 from meterlake.cli.tables import terminal_width
 from meterlake.model.bill_explanation import ExplainedNumber
+from meterlake.model.counted import counted
 from meterlake.model.money import ZERO, exact
 from meterlake.stages.report.explained_text import ASCII, UNICODE, NumberText, Signs
 
@@ -121,6 +122,6 @@ def visible_lines(root: ExplainedNumber, chosen: str) -> tuple[ExplainedNumber, 
         return root.operands
     with exact():
         rest = sum((each.value or ZERO for each in others), ZERO)
-    name = f"{len(others):,} other lines"
-    counted = ExplainedNumber(name=name, value=rest, unit=root.unit, facts={"lines": len(others)})
-    return (*(each for each in root.operands if each.facts["lineKey"] == chosen), counted)
+    name = counted(len(others), "other line")
+    together = ExplainedNumber(name=name, value=rest, unit=root.unit, facts={"lines": len(others)})
+    return (*(each for each in root.operands if each.facts["lineKey"] == chosen), together)

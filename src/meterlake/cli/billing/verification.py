@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ def verify(
         columns = ("!bill", "subject", "name", "?field", "?version", "stored", "calculated", "+!id")
         options.output.rows(rows, columns)
     if not found.is_same:
-        message = f"{len(found.differences)} differences, the first: {found.differences[0]}"
+        message = (
+            f"{counted(len(found.differences), 'difference')}, the first: {found.differences[0]}"
+        )
         error_line("Different", message, json=options.json)
     return 0 if found.is_same else 1
 
@@ -97,10 +100,11 @@ def _sentence(found: "BillVerification") -> str:
     differ = len({each.bill_id for each in found.differences if each.bill_id is not None})
     more = f", {found.other_code:,} of them by values: other code made them"
     unpinned = f"; {len(found.unpinned):,} cannot be verified: a version without pins made them"
-    before = f"; {found.former or 0:,} former contents" + (
+    before = f"; {counted(found.former or 0, 'former content')}" + (
         f", and {found.expired:,} not, whose snapshot is gone" if found.expired else ""
     )
     return (
-        f"{found.verified:,} bills verified{more if found.other_code else ''}, {differ:,} differ"
+        f"{counted(found.verified, 'bill')} verified{more if found.other_code else ''},"
+        f" {counted(differ, 'differs', 'differ')}"
         f"{unpinned if found.unpinned else ''}{'' if found.former is None else before}"
     )

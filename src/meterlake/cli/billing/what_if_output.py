@@ -13,6 +13,7 @@ from cyclopts import CycloptsError, Parameter
 
 from meterlake.cli.amounts import AmountText
 from meterlake.cli.files import check_ending, check_target, open_target
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -213,7 +214,9 @@ def _show(
         output.rows(rows, columns, "Amounts that change")
     rest = summary.rows_changed - len(shown)
     if rest > 0:
-        output.note(f"{rest:,} smaller changes are not shown; --format csv has all amounts\n")
+        output.note(
+            f"{counted(rest, 'smaller change is', 'smaller changes are')} not shown; --format csv has all amounts\n"
+        )
     totals = [_total_row(code, each, amounts) for code, each in sorted(summary.totals.items())]
     if totals:
         output.rows(totals, ("currency", "before", "after", "difference", "change"), "Totals")
@@ -266,7 +269,7 @@ def _show_notes(summary: "WhatIfSummary", form: WhatIfForm, output: "Output") ->
 
 def _notes(summary: "WhatIfSummary") -> Iterator[str]:
     """What there is to know, in sentences."""
-    entities = f"{summary.changed:,} changed entit{'y' if summary.changed == 1 else 'ies'}"
+    entities = counted(summary.changed, "changed entity", "changed entities")
     changed = entities if summary.backfill is None else f"backfill {summary.backfill} as if applied"
     yield f"{_months(summary)}: {_accounts(summary)}, {changed}. Nothing was stored."
     if summary.added_accounts:
@@ -276,11 +279,11 @@ def _notes(summary: "WhatIfSummary") -> Iterator[str]:
         yield f"Left out of both sides, as they cannot be billed: {_listed(named, '; ')}."
     before, after = (summary.unpriced[side] for side in ("before", "after"))  # type: ignore[index]
     if before != after:
-        yield f"Usage that no bill charges for: {before:,} entries before, {after:,} after."
+        yield f"Usage that no bill charges for: {counted(before, 'entry', 'entries')} before, {after:,} after."
     if summary.earlier:
         yield (
-            f"{summary.earlier:,} open bills of earlier months would be made again, too: begin with"
-            " their month to see them."
+            f"{counted(summary.earlier, 'open bill')} of earlier months would be made again, too:"
+            " begin with an earlier month to see that."
         )
     yield from _notes_on_stored(summary)
 
@@ -291,12 +294,15 @@ def _notes_on_stored(summary: "WhatIfSummary") -> Iterator[str]:
     if unequal:
         ids = _listed(stored.different)
         yield (
-            f"{unequal:,} stored bills differ from what is called before, which is calculated with"
-            f" the configuration and the usage of now: {ids}. Look at one:"
+            f"{counted(unequal, 'stored bill differs', 'stored bills differ')} from what is called"
+            f" before, which is calculated with the configuration and the usage of now: {ids}. Look at one:"
             f" `meterlake bill diff {stored.different[0]} --against now`"
         )
     if stored.missing:
-        yield f"{stored.missing:,} bills of these months are not made yet."
+        yield (
+            counted(stored.missing, "bill of these months is not", "bills of these months are not")
+            + " made yet."
+        )
 
 
 def _listed(names: Sequence[str], between: str = ", ") -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from meterlake.model.counted import counted
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.lookups import (
@@ -46,7 +47,10 @@ def only_drafts_change(new: Proposed[LookupTableRevision]) -> None:
     refuse_unless_draft(new.entity.name, state)
     for name in ("fields", "keys"):
         if state.item_count and getattr(new.before, name) != getattr(new.entity, name):
-            rule = f"the revision holds {state.item_count} items; keep them, or change a copy of the revision"
+            items = counted(state.item_count, "item")
+            rule = (
+                f"the revision holds {items}; keep what it holds, or change a copy of the revision"
+            )
             raise Invalid(name, new.entity.to_wire()[name], rule)
 
 

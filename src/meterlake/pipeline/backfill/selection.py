@@ -10,6 +10,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.calendar.recurring_period import parse_day
 from meterlake.model.catalog import Meter
+from meterlake.model.counted import counted
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.organization import OrganizationConfig
@@ -58,7 +59,7 @@ def subject(words: BackfillSelection) -> str:
     if words.source is not None:
         return f"{words.mode} {words.source}"
     if words.uids:
-        return f"{words.mode} {len(words.uids):,} uids"
+        return f"{words.mode} {counted(len(words.uids), 'uid')}"
     if words.month is not None:
         return f"{words.mode} {month_text(words.month)}"
     return f"{words.mode} {words.since} to {words.until}"

@@ -21,6 +21,7 @@ from meterlake.model.bill_jobs import (
     BillOrder,
 )
 from meterlake.model.bill_requests import BillStatus
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid, NotFound, TooManyJobs
 from meterlake.model.events import BILL_JOB, Event, change, data
 from meterlake.model.failpoint import mark_step
@@ -468,7 +469,7 @@ def describe_bill_job(_: Stores, job: Job) -> str:
     """How people know a job: what it makes, and of which date."""
     shown = job_document(job)
     if count := len(shown.get("billIds", ())):
-        return f"recalculate {count} bill{'s' if count > 1 else ''}"
+        return f"recalculate {counted(count, 'bill')}"
     parts: list[Any] = [shown.get("billingFrequency", "").lower(), shown.get("billDate", "")]
     return " ".join(["bill", *(str(each) for each in parts if each)])
 
@@ -478,7 +479,7 @@ def _unbilled_accounts(job: Job) -> list[str]:
     failed = job.result.get("failed", ())
     found = [f"account {account}: {reason}" for account, reason in failed[:_LOGGED_MAX]]
     if len(failed) > _LOGGED_MAX:
-        found.append(f"and {len(failed) - _LOGGED_MAX} more accounts")
+        found.append(f"and {counted(len(failed) - _LOGGED_MAX, 'more account')}")
     return found
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from meterlake.model import wire
+from meterlake.model.counted import counted
 from meterlake.model.entity import Record
 from meterlake.model.events import INTEGRATION, NOTIFICATION, Event, data, follows_from_another
 from meterlake.model.failpoint import mark_step
@@ -242,7 +243,7 @@ def _failures(batch: _Batch, date: str) -> Iterator[tuple[str, Event]]:
     for found in by_rule.values():
         (base, failure), *others = found
         rule = failure.notification
-        more = f", and of {len(others):,} more events" if others else ""
+        more = f", and of {counted(len(others), 'more event')}" if others else ""
         facts = {
             "name": rule.entity.name,
             "date": date,

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meterlake.model import wire
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
 from meterlake.model.export_request import Format
 from meterlake.pipeline.export.files import schema_of
@@ -91,7 +92,9 @@ def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) ->
     for number, record in enumerate(records, 1):
         if len(record) != len(names):
             raise Invalid(
-                f"row {number}", record, f"it must have {len(names)} cells, not {len(record)}"
+                f"row {number}",
+                record,
+                f"it must have {counted(len(names), 'cell')}, not {len(record)}",
             )
         yield {column.name: _number(record[index], column, number) for column, index in places}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meterlake.model import wire
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
 from meterlake.model.export_request import Format
 from meterlake.model.money import plain
@@ -129,14 +130,14 @@ def _compare_file(stream: Hashed, file: WrittenFile, format: Format) -> Iterator
         yield from _different(rows, sums, file)
     stream.to_end()
     if stream.size_bytes != file.size_bytes:
-        yield f"it has {stream.size_bytes} bytes, not {file.size_bytes}"
+        yield f"it has {counted(stream.size_bytes, 'byte')}, not {file.size_bytes:,}"
     elif stream.sha256 != file.sha256:
         yield f"its SHA-256 is {stream.sha256}, not {file.sha256}"
 
 
 def _different(rows: int, sums: Mapping[str, Sum], file: WrittenFile) -> Iterator[str]:
     if rows != file.rows:
-        yield f"it has {rows} rows, not {file.rows}"
+        yield f"it has {counted(rows, 'row')}, not {file.rows:,}"
     for name in sorted({*sums, *file.sums}):
         found, told = sums.get(name), file.sums.get(name)
         if found != told:

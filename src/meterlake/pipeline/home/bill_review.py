@@ -12,6 +12,7 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.bill_review import ReviewFinding, ReviewKind
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.catalog import Meter
+from meterlake.model.counted import counted
 from meterlake.model.late_usage import UNDECIDED, LateSourceKind, LateUsage
 from meterlake.model.money import ZERO, exact
 from meterlake.model.organization import OrganizationConfig
@@ -20,7 +21,6 @@ from meterlake.model.sql import quote
 from meterlake.model.unbilled import Uncovered, Unpriced
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.currencies import read_currencies
-from meterlake.pipeline.billing.differences.causes import count_measurements
 from meterlake.pipeline.billing.late_usage.findings import read_unnoted
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.open_points import has_jumped
@@ -191,11 +191,11 @@ class _BillReview:
         if sum(counts.values()) <= self.settings.review_rejected_rows:
             return
         for reason, count in counts.items():
-            rows = "row waits" if count == 1 else "rows wait"
+            rows = counted(count, "rejected row waits", "rejected rows wait")
             yield ReviewFinding(
                 kind=ReviewKind.REJECTED_ROWS,
                 subject=reason,
-                detail=f"{count:,} rejected {rows} to be mended",
+                detail=f"{rows} to be mended",
                 command=f"meterlake rejected list --reason {reason}",
             )
 
@@ -218,7 +218,7 @@ class _BillReview:
                 yield ReviewFinding(
                     kind=ReviewKind.LATE_USAGE,
                     subject=", ".join(sorted(accounts)),
-                    detail=f"{count_measurements(each.measurements)} came after the bills were made",
+                    detail=f"{counted(each.measurements, 'measurement')} came after the bills were made",
                     command=command,
                 )
 
@@ -293,7 +293,7 @@ def _describe_unpriced(usage: Unpriced, view: str) -> ReviewFinding:
     return ReviewFinding(
         kind=ReviewKind.UNPRICED_USAGE,
         subject=usage.account_code or usage.account_id,
-        detail=f"{count_measurements(usage.measurements)} of {what} without a price: {usage.why}",
+        detail=f"{counted(usage.measurements, 'measurement')} of {what} without a price: {usage.why}",
         command=_measurements_of(usage, view),
     )
 

@@ -16,6 +16,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from meterlake.model.counted import counted
 from meterlake.model.errors import MeterlakeError, NotFound
 from meterlake.model.events import VALIDATION_FAILURE, Event, data
 from meterlake.model.failpoint import mark_step
@@ -228,4 +229,4 @@ def _message(source: FailedSource) -> str:
     parts = [f"{source.rejected:,} rejected ({reasons})"] if source.rejected else []
     if source.incomplete:
         parts.append(f"{source.incomplete:,} accepted without a derived value")
-    return f"{source.name}: of {source.received:,} measurements {', '.join(parts)}"
+    return f"{source.name}: of {counted(source.received, 'measurement')} {', '.join(parts)}"

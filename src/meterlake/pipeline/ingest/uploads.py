@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from meterlake.model.counted import counted
 from meterlake.model.errors import Busy, Invalid, NotFound, UnreadableSource
 from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
@@ -313,7 +314,7 @@ def _reasons(receipt: Receipt) -> str:
     """Why all rows of a file were rejected, the most frequent reason first."""
     listed = sorted(receipt.reasons.items(), key=lambda item: (-item[1], item[0]))
     counts = ", ".join(f"{reason} {count:,}" for reason, count in listed)
-    return f"none of {receipt.received:,} rows came in ({counts})"
+    return f"none of {counted(receipt.received, 'row')} came in ({counts})"
 
 
 def _counts(receipt: Receipt) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid, Required
 from meterlake.pipeline.ingest.rejected_rows import places_of
 from meterlake.stores import Stores
@@ -48,7 +49,7 @@ class RowChoice:
         everything = RejectedFilter(status=None)
         meant = self.filters is not None and replace(self.filters, status=None) != everything
         if self.ids and meant:
-            raise Invalid("rows", f"{len(self.ids)} rows", "give them without a filter")
+            raise Invalid("rows", counted(len(self.ids), "row"), "give them without a filter")
         if not self.ids and not meant:
             raise Required("rows by their ids, or a filter")
 

@@ -6,6 +6,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from meterlake.model.counted import counted
 from meterlake.model.money import plain
 from meterlake.stages.report.content import Report, Usage
 
@@ -216,5 +217,5 @@ def age_text(then: datetime | None, now: datetime) -> str:
     for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:
             count = seconds // size
-            return f"{count:,} {name}{'s' if count != 1 else ''} ago"
+            return f"{counted(count, name)} ago"
     return "just now"

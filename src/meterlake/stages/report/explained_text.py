@@ -6,6 +6,7 @@ from decimal import ROUND_DOWN, Context, Decimal
 from typing import Any, Final
 
 from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber
+from meterlake.model.counted import counted
 from meterlake.model.money import plain
 
 # A number whose decimals do not end is cut for the eye.
@@ -76,8 +77,7 @@ class NumberText:
         rule, options = number.rule, number.options
         if rule is DerivationRule.MEASURED or number.source is not None:
             count = number.facts.get("measurementCount")
-            word = "measurement" if count == 1 else "measurements"
-            return "" if count is None else f"{count:,} {word}"
+            return "" if count is None else counted(count, "measurement")
         if rule is DerivationRule.ROUND:
             return _rounding(options)
         if rule in _IN_WORDS:

@@ -238,7 +238,7 @@ def test_a_file_that_is_gone_or_cut_off_or_changed_is_told(made, name):
 
     assert (gone.what, gone.file.rpartition("/")[2]) == ("it is not there", bill.name)
     assert unreadable.what.startswith("its content cannot be read: ")
-    assert size.what == f"it has {len(whole) - 9} bytes, not {len(whole)}"
+    assert size.what == f"it has {len(whole) - 9:,} bytes, not {len(whole):,}"
     assert size.file.endswith(line.name)
 
     line.write_bytes(whole[:9] + bytes([whole[9] ^ 1]) + whole[10:])

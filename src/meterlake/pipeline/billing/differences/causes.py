@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from meterlake.model import wire
 from meterlake.model.bill_differences import CauseKind, DifferenceCause
+from meterlake.model.counted import counted
 from meterlake.model.entity import Record
 from meterlake.model.money import plain
 from meterlake.model.organization import OrganizationConfig
@@ -52,17 +53,12 @@ def _describe_posting(posting: SourcePosting) -> str:
 def describe_measurements(came: int, went: int) -> str:
     """How many measurements came and went."""
     if not went:
-        return f"{count_measurements(came)} came"
+        return f"{counted(came, 'measurement')} came"
     return (
-        f"{count_measurements(went)} went"
+        f"{counted(went, 'measurement')} went"
         if not came
-        else f"{count_measurements(came)} came, {went:,} went"
+        else f"{counted(came, 'measurement')} came, {went:,} went"
     )
-
-
-def count_measurements(measurements: int) -> str:
-    """A count with its noun."""
-    return "1 measurement" if measurements == 1 else f"{measurements:,} measurements"
 
 
 def describe_memo(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from meterlake.model.bill_differences import CauseKind, DifferenceCause
+from meterlake.model.counted import counted
 from meterlake.model.entity import Record
 from meterlake.model.money import plain
 from meterlake.model.organization import OrganizationConfig
@@ -238,7 +239,7 @@ def _usage_changes(found: MeasurementChanges) -> Iterator[BillChange]:
         came, went = (sum(found.counts[each][side] for each in others) for side in (0, 1))
         cause = DifferenceCause(
             kind=CauseKind.USAGE,
-            name=f"{len(others):,} more sources",
+            name=counted(len(others), "more source"),
             detail=describe_measurements(came, went),
         )
         yield BillChange(cause, labels=frozenset(others))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from meterlake.model import wire
+from meterlake.model.counted import counted
 from meterlake.model.documents import to_yaml
 from meterlake.model.examples import EXAMPLES
 from meterlake.model.ids import CODE_PATTERN
@@ -151,7 +152,7 @@ def _rule(field: Schema) -> Iterator[str]:
     if low and high:
         yield f"{low} to {high} characters"
     elif low and "The code" not in field.get("description", ""):
-        yield f"at least {low} character{'s' if low > 1 else ''}"
+        yield f"at least {counted(low, 'character')}"
     for name, words in _BOUNDS.items():
         if name in field and not (name == "maxLength" and low):
             yield words.format(field[name])
