@@ -13,7 +13,7 @@ from meterlake.pipeline.home.closing import Closing, ClosingStep
 from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.worker.flow_runs import Executor
-from tests.bills import price_egress, subscribe
+from tests.bills import price_egress, refuse_bills, subscribe
 from tests.e2e.api.test_authorization import policy, service_user, statement, token_of
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
@@ -257,6 +257,29 @@ def test_a_file_that_is_missing_is_named(server, http):
     assert get(http)["failed"] == (
         "no file usage-*.csv came in time; deliver it, or expect it no more, and close the month"
         " again"
+    )
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(server, http):
+    Home(server.stores, server.org_id, Clock()).drop("bad.csv", "colour,size\nred,1\n")
+    post(http, "review")
+    work(server)
+
+    assert get(http)["failed"] == (
+        "1 file could not be read: bad.csv: MissingHeader: no column meter, account, ts among"
+        " colour, size; add it, or say with a mapping which column it is. Mend what is wrong,"
+        " deliver what was mended, and close the month again"
+    )
+
+
+def test_an_account_that_cannot_be_billed_is_named_with_the_reason(server, http):
+    refuse_bills(Home(server.stores, server.org_id, Clock()), "acme")
+    post(http, "review")
+    work(server)
+
+    assert get(http)["failed"] == (
+        "1 account could not be billed: acme: the organization has no conversion rate from EUR"
+        " to USD; add it to currencyConversions. Mend that, and close the month again"
     )
 
 

@@ -256,7 +256,7 @@ class UnbalancedBill(Conflict):
 
     text = (
         "bill {0!r} has no document: the sum of {1} is {2}, and not {3};"
-        " `meterlake bill verify {0}` names what differs"
+        " `meterlake bill verify {0}`, or `GET /bills/{0}/verify`, names what differs"
     )
 
     def __init__(self, bill_id: str, what: str, found: str, due: str) -> None:

@@ -271,12 +271,17 @@ class Closing:
         """End it without a result; whoever closes the month again begins at the first step.
 
         Raises:
-            Conflict: The worker is about to go on with it, or does so.
+            Conflict: Its bills do not wait for a review, or the worker is about to go on with it.
         """
+        self._check_waits(self.outcomes())
         self.check_nothing_pending()
-        state, job = self.stores.state, self._take()
+        mark_step("closing.rejecting")
+        state, job = self.stores.state, self._take_to_reject()
+        mark_step("closing.rejection_taken")
         job.result = {_DONE: job.progress.get(_DONE, {})}
         try:
+            # Somebody else may have approved them while the job was waited for.
+            self._check_waits(job.result[_DONE])
             with state.transaction(self.org_id, self.author) as transaction:
                 # Who asks for a step writes it down in such a transaction, too: one of both is first.
                 refuse_pending(unfinished_steps(transaction.connection, self.org_id, self.month))
@@ -347,6 +352,29 @@ class Closing:
                 if ended or time.monotonic() > give_up:
                     raise
             time.sleep(_LOOK_S)
+
+    def _check_waits(self, done: Mapping[str, Any]) -> None:
+        """Refuse to decide about bills that do not wait for a review.
+
+        Args:
+            done: What the steps that are done came to.
+
+        Raises:
+            Conflict: They do not.
+        """
+        if ClosingStep.BILL not in done or ClosingStep.REVIEW in done:
+            raise Conflict(
+                f"the bills of {self.month} do not wait for a review;"
+                f" make them ready with {self.how_to_review}"
+            )
+
+    def _take_to_reject(self) -> Job:
+        try:
+            return self._take()
+        except Busy:
+            # Somebody else rejected them, or closed the month, meanwhile.
+            self._check_waits(self.outcomes())
+            raise
 
     def _finish(self) -> None:
         job = self._take()

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
+from meterlake.model.counted import counted, first_of
 from meterlake.model.errors import Conflict
 from meterlake.model.money import ZERO, exact
 from meterlake.model.organization import OrganizationConfig
@@ -53,9 +54,7 @@ class NotReviewed(Conflict):
     @classmethod
     def of(cls, closing: Closing, accounts: Sequence[str]) -> Self:
         """Name the first accounts that have others now."""
-        named = ", ".join(accounts[:_NAMED])
-        more = f" and {len(accounts) - _NAMED} more" if accounts[_NAMED:] else ""
-        those = f": those of {named}{more}" if accounts else ""
+        those = f": those of {first_of(accounts, _NAMED, ', ')}" if accounts else ""
         return cls(str(closing.month), those, closing.how_to_review)
 
 
@@ -214,12 +213,6 @@ def reject_shown(closing: Closing, reason: str) -> None:
             f"{closing.month} is closed: its bills do not wait for a review;"
             f" open it again with {closing.how_to_reopen}"
         )
-    done = closing.outcomes()
-    if ClosingStep.BILL not in done or ClosingStep.REVIEW in done:
-        raise Conflict(
-            f"the bills of {closing.month} do not wait for a review;"
-            f" make them ready with {closing.how_to_review}"
-        )
     closing.reject(reason)
 
 
@@ -260,10 +253,10 @@ class _MonthBills:
         order = BillOrder(days=month, keep_approved=True)
         result = bill_order(stores, org_id, order, author)
         if result.failures:
-            codes = ", ".join(each.account_code for each in result.failures)
+            reasons = [f"{each.account_code}: {each.reason}" for each in result.failures]
             raise Conflict(
-                f"{len(result.failures)} accounts could not be billed: {codes};"
-                f" `meterlake bill --month {month}` says why: mend that, and close the month again"
+                f"{counted(len(reasons), 'account')} could not be billed:"
+                f" {first_of(reasons, _NAMED)}. Mend that, and close the month again"
             )
         quantities = aggregate(stores, org_id, month, result.snapshot)
         made = {each.bill_id for each in result.bills}

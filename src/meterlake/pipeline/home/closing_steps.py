@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from meterlake.model.counted import counted, first_of
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.export_request import ExportRequest
 from meterlake.model.period import Month
@@ -25,8 +26,8 @@ from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import Stores
 from meterlake.stores.lake.tables import has_snapshot
 
-# Differences that an error shows.
-_DIFFERENCES: Final = 3
+# Files, or differences, that an error shows.
+_LISTED: Final = 3
 
 
 def ingest_all(stores: Stores, org_id: str) -> dict[str, Any]:
@@ -41,11 +42,12 @@ def ingest_all(stores: Stores, org_id: str) -> dict[str, Any]:
         *poll_inboxes(stores, org_id),
         *ingest_uploads(stores, org_id),
     ]
-    failed = [each.delivery.name for each in receipts if each.status == "failed"]
+    failed = [each for each in receipts if each.status == "failed"]
     if failed:
+        reasons = [f"{each.delivery.name}: {each.reason}: {each.detail}" for each in failed]
         raise Conflict(
-            f"{len(failed)} files could not be read: {', '.join(failed)};"
-            " `meterlake receipts` says why: mend them, and deliver them again"
+            f"{counted(len(failed), 'file')} could not be read: {first_of(reasons, _LISTED)}."
+            " Mend what is wrong, deliver what was mended, and close the month again"
         )
     names = ("received", "accepted", "repeats", "rejected")
     counts = {name: sum(getattr(each, name) for each in receipts) for name in names}
@@ -70,10 +72,10 @@ def reconcile(stores: Stores, org_id: str) -> dict[str, Any]:
     """
     books = check_reconciliation(stores, org_id)
     if books.differences:
-        listed = "; ".join(map(str, books.differences[:_DIFFERENCES]))
+        listed = first_of(list(map(str, books.differences)), _LISTED)
         raise Conflict(
-            f"{len(books.differences)} differences in reconciliation: {listed};"
-            " `meterlake check` lists all: deliver what is missing again, and close the month again"
+            f"{counted(len(books.differences), 'difference')} in reconciliation: {listed}."
+            " Deliver what is missing again, and close the month again"
         )
     return {**books.totals, "measurements": books.measurements}
 

@@ -148,7 +148,7 @@ def places_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list
         raise Invalid(
             "id",
             places[place],
-            "it must be the id of a rejected row, as `meterlake rejected list` shows it",
+            "it must be the id of a rejected row, as the list of rejected rows shows it",
         )
     return list(places)
 

@@ -77,6 +77,7 @@ def assert_only_acme_fails(home, result, *reasons):
     assert failure.account_code == "acme"
     assert failure.reason.startswith("an unexpected error: ")
     assert all(each in failure.reason for each in reasons), failure.reason
+    assert failure.reason.endswith("otherwise report it, with what the log says of it")
     assert "\n" not in failure.reason
     job = home.stores.state.jobs.get(result.job_id)
     shown = job_document(job)

@@ -114,7 +114,7 @@ def test_a_bill_that_does_not_add_up_has_no_document(found, sentence):
         build_document(found)
     assert str(error.value) == (
         f"bill 'bbbbbbbb' has no document: {sentence};"
-        " `meterlake bill verify bbbbbbbb` names what differs"
+        " `meterlake bill verify bbbbbbbb`, or `GET /bills/bbbbbbbb/verify`, names what differs"
     )
 
 

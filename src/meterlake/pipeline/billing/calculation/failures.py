@@ -28,7 +28,8 @@ def unexpected_reason(error: Exception) -> str:
     """What is said of an error that nobody foresaw; a damaged row says itself what is wrong."""
     if isinstance(error, DamagedRow):
         return str(error)
-    return ": ".join(filter(None, ("an unexpected error", describe_error(error))))
+    what = ": ".join(filter(None, ("an unexpected error", describe_error(error))))
+    return f"{what}; mend it if you see how; otherwise report it, with what the log says of it"
 
 
 def describe_error(error: Exception) -> str:

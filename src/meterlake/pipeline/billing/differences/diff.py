@@ -183,7 +183,7 @@ class _Diff:
             name=f"version {end.version}",
             detail=(
                 "it is not what comes out of what it was made from:"
-                f" see `meterlake bill verify {self.bill_id}`"
+                f" see `meterlake bill verify {self.bill_id}`, or `GET /bills/{self.bill_id}/verify`"
             ),
         )
 
