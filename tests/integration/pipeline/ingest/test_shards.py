@@ -22,6 +22,7 @@ from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.home.shard_lake import shard_lake
 from meterlake.pipeline.ingest import commit as commits
 from meterlake.stores.lake.lake import Lake
+from tests.databases import need_folder
 from tests.homes import HEADER, Home, a_home, csv_row, open_home
 
 SEPTEMBER = Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC))
@@ -246,6 +247,34 @@ def test_uids_that_are_withdrawn_after_the_look_are_free(world):
 
     assert counts == (3, 0, 0) == world.expected.ingest(rows)
     world.check()
+
+
+def test_what_a_catalog_lost_that_was_set_back_after_the_look_is_no_repeat(world, tmp_path):
+    """Somebody restores a backup of it while a source waits for the lock."""
+    need_folder()
+    world.ingest([(1, 1)])
+    lake = world.home.stores.lake(world.home.org_id)
+    backup = tmp_path / "backup"
+    copy_catalog(world, lake.catalog.folder, backup)
+    lost = world.rows([(2, 1)])
+    assert world.put(world.home, lost) == (2, 0, 0)
+
+    with at_step("commit.locked", lambda: copy_catalog(world, backup, lake.catalog.folder)):
+        counts = world.put(world.home, again := world.rows([(1, 1), (2, 1)]))
+
+    assert counts == (2, 1, 0) == world.expected.ingest(again)
+    world.check()
+
+
+def copy_catalog(world, source, target) -> None:
+    """Copy a catalog that nobody has open, in place of what is there."""
+    for home in (world.home, world.other):
+        home.stores.lake(world.home.org_id).close_connections()
+    target.mkdir(exist_ok=True)
+    for path in target.glob("catalog.sqlite*"):
+        path.unlink()
+    for path in source.glob("catalog.sqlite*"):
+        shutil.copy(path, target)
 
 
 @pytest.mark.slow
