@@ -222,6 +222,7 @@ SAID_ELSEWHERE = {
     ): "rules of fields, which tests above hold",
     ("pipeline/billing/calculation/failures.py", "{str(error)}"): OURS,
     ("pipeline/billing/damaged_accounts.py", "{str(error)}"): OURS,
+    ("pipeline/billing/late_usage/undecided.py", "{str(error)}"): OURS,
     (
         "pipeline/config/deletion.py",
         "{display_name(other)} cannot stay without {record.id}: {error}",

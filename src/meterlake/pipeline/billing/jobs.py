@@ -371,7 +371,7 @@ def _make_bills(job_run: JobRun[BillResult]) -> BillResult:
         apply_late_policy(run, results[-1], order.chosen_accounts)
     elif selections:
         run = BillRun(stores, job.org_id, selections[0], job.author or SYSTEM, watch=watch)
-        settle_late_usage(run, job.id, job.snapshot, order.chosen_accounts)
+        settle_late_usage(run, results[0], order.chosen_accounts)
     watch.end()
     merged = merge_results(job.id, job.snapshot, results)
     note_unbilled_usage(stores, job, record, selections if order.makes_bills else (), merged)

@@ -1,6 +1,8 @@
 """Whatever column of State is damaged in one row: the account of the row may fail, all others are billed."""
 
 import logging
+import re
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import BigInteger, Boolean, Integer, text
@@ -12,14 +14,19 @@ from meterlake.model.period import Month
 from meterlake.pipeline.billing import bucket_tasks
 from meterlake.pipeline.billing.balances import create_transaction
 from meterlake.pipeline.billing.jobs import bill
+from meterlake.stores.state.billing.late_usage.lists import list_late_usage
+from meterlake.stores.state.core import account_names
+from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.tables import METADATA
 from tests.bills import a_home_to_bill, use
 from tests.databases import copy_home
-from tests.homes import configure, open_home
+from tests.homes import HEADER, configure, csv_row, open_home
+from tests.late_bills import choose, schedule
 from tests.runners import RUNNERS
 
 AUGUST, SEPTEMBER = Month(2026, 8), Month(2026, 9)
+CODES = ("acme", "bolt")
 BROKEN = "{broken"
 OF_ACME = "account_id = :acme"
 OF_BILLS = "bill_id IN (SELECT id FROM bill WHERE account_id = :acme)"
@@ -30,12 +37,16 @@ OF_BALANCES = f"source_id IN ({REFERRING})"
 OWN = {
     "bill": OF_ACME,
     "bill_line": OF_BILLS,
+    "bill_memo": OF_BILLS,
     "bill_version": OF_ACME,
     "bill_version_line": OF_BILLS,
     "entity": OF_ENTITIES,
     "entity_history": OF_ENTITIES,
     "entity_reference": "target_id = :acme",
     "event": OF_ACME,
+    # What is undecided is read by each run.
+    "late_usage": f"{OF_ACME} AND status = 'REPORTED'",
+    "late_usage_line": "late_usage_id IN (SELECT id FROM late_usage WHERE account_id = :acme)",
     "posting": OF_BALANCES,
     "unbilled_usage": OF_ACME,
 }
@@ -44,8 +55,6 @@ NOT_READ = {
     *("integration_run", "marketplace_bill", "marketplace_record", "bill_statement"),
     "statement_job",
 }
-# Those of which this home has no rows.
-NOT_HERE = {"bill_memo", "late_usage"}
 COLUMNS = [
     (table.name, column.name)
     for table in METADATA.sorted_tables
@@ -56,7 +65,10 @@ COLUMNS = [
     if (table.name, column.name) != ("entity", "kind")
 ]
 # Those of which each is read in a way of its own.
-FEW = {("bill", "frequency"), ("entity", "created"), ("entity", "body"), ("posting", "amount")}
+FEW = {
+    *(("bill", "frequency"), ("entity", "created"), ("entity", "body"), ("posting", "amount")),
+    *(("bill_memo", "line"), ("late_usage", "sources"), ("late_usage_line", "amount")),
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +78,31 @@ def template(tmp_path_factory, lake_location):
     with a_home_to_bill(tmp_path_factory.mktemp("damaged")) as home:
         term = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
         facts = {"currency": "USD", "name": "Prepaid", **term}
-        codes = ("acme", "bolt")
         configure(
             home.stores,
             home.org_id,
-            balances=[{"code": each, "accountId": each, **facts} for each in codes],
+            balances=[{"code": each, "accountId": each, **facts} for each in CODES],
         )
         who = Principal(PrincipalType.SERVICEUSER, "7", home.org_id, "key")
         with home.stores.state.reading(home.org_id) as reader:
             balances = [each.id for each in reader.all(Balance)]
         for each in balances:
             create_transaction(home.stores, home.org_id, who, each, {"amount": 20})
-        bill(home.stores, home.org_id, AUGUST)
+        bill(home.stores, home.org_id, AUGUST, approve=True)
         bill(home.stores, home.org_id, SEPTEMBER)
+        carry_late_usage(home)
         use(home, ("9", "acme", 10), ("10", "bolt", 10))
         return home.stores.home, home.org_id
+
+
+def carry_late_usage(home):
+    """Usage of August comes late twice: memos on September's bills carry the first, nothing the second."""
+    home.clock.time = datetime(2026, 9, 15, tzinfo=UTC)
+    for policy in ("CARRY_FORWARD", "REPORT"):
+        rows = (csv_row(policy + each, 1, each, ts="2026-08-05T10:00:00Z") for each in CODES)
+        home.ingest(f"{policy}.csv", HEADER + "".join(rows))
+        choose(home, policy)
+        schedule(home)
 
 
 @pytest.fixture
@@ -112,7 +134,7 @@ def damage(home, table, column):
 def test_each_table_of_accounts_is_tried_or_named():
     has = {"account_id", "bill_id", "from_account"}
     found = {each.name for each in METADATA.sorted_tables if has & set(each.c.keys())}
-    assert found - OWN.keys() == NOT_READ | NOT_HERE
+    assert found - OWN.keys() == NOT_READ
 
 
 @pytest.mark.parametrize(
@@ -131,6 +153,62 @@ def test_all_others_are_billed(opened, table, column):
         assert "bolt" in {each.account_code for each in result.bills}
         if (table, column) in FEW:
             assert is_damaged
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        pytest.param(*each, marks=() if each in FEW else pytest.mark.slow, id=".".join(each))
+        for each in COLUMNS
+        if each[0] in {"bill_memo", "late_usage", "late_usage_line"}
+    ],
+)
+@pytest.mark.parametrize("status", ["CARRIED", "REPORTED"])
+def test_late_usage_of_all_others_is_settled(opened, monkeypatch, status, table, column):
+    """The bills of August are made again: they have the usage, and what memos carry is taken back."""
+    of_status = f"SELECT id FROM late_usage WHERE {OF_ACME} AND status = '{status}'"
+    monkeypatch.setitem(OWN, "late_usage", f"id IN ({of_status})")
+    monkeypatch.setitem(OWN, "late_usage_line", f"late_usage_id IN ({of_status})")
+    with opened() as home:
+        is_damaged = damage(home, table, column)
+        result = bill(home.stores, home.org_id, AUGUST)
+        settled = [each.status.value for each in lates(home, "bolt")]
+
+    assert {each.account_code for each in result.failures} <= {"acme"}
+    assert sorted(settled) == ["CARRIED", "CARRIED", "RECALCULATED"]
+    assert is_damaged or (table, column) not in FEW
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [each for each in sorted(FEW) if each[0].startswith("late")]
+)
+def test_late_usage_of_all_others_is_decided_by_scheduled_billing(opened, table, column):
+    with opened() as home:
+        assert damage(home, table, column)
+        rows = (csv_row(f"new-{each}", 1, each, ts="2026-08-05T10:00:00Z") for each in CODES)
+        home.ingest("new.csv", HEADER + "".join(rows))
+        result = schedule(home)
+        reported = [each.difference for each in lates(home, "bolt") if each.is_open]
+
+    assert {each.account_code for each in result.failures} <= {"acme"}
+    assert reported == [2]
+
+
+def lates(home, account):
+    """What there is of late usage of an account."""
+    with home.stores.state.reading(home.org_id) as reader:
+        [id_] = account_names.ids_of(reader, [account])
+        return list_late_usage(reader, Page(100), account_ids=[id_])[0]
+
+
+def test_a_damaged_row_of_late_usage_fails_its_account_by_name(opened):
+    with opened() as home:
+        assert damage(home, "late_usage", "sources")
+        result = bill(home.stores, home.org_id, SEPTEMBER)
+
+    [failure] = result.failures
+    assert failure.account_code == "acme"
+    assert re.search(r"the row of LateUsage \S+, version 1, in State is damaged", failure.reason)
 
 
 def test_a_row_of_a_kind_that_there_is_not_ends_the_run_by_name(opened):

@@ -21,6 +21,7 @@ from meterlake.pipeline.billing.late_usage.decision import store_decision
 from meterlake.pipeline.billing.late_usage.findings import LateSearch, find_late_usage
 from meterlake.pipeline.billing.late_usage.policy import LateRules
 from meterlake.pipeline.billing.late_usage.taking_back import AUTHOR, take_back_memos
+from meterlake.pipeline.billing.late_usage.undecided import read_undecided
 from meterlake.pipeline.billing.run import BillResult, BillRun, make_bills_again
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.late_usage.findings import note_late_usage
@@ -29,7 +30,6 @@ from meterlake.stores.state.billing.late_usage.late_bills import (
     late_bills_by_id,
     next_pending_bill,
 )
-from meterlake.stores.state.billing.late_usage.lists import undecided_late_usage
 
 _log: Final = logging.getLogger("meterlake.worker")
 # Bills that are compared together.
@@ -53,7 +53,7 @@ def apply_late_policy(
 
 
 def settle_late_usage(
-    run: BillRun, job_id: str, snapshot: int, account_ids: Collection[str] | None = None
+    run: BillRun, result: BillResult, account_ids: Collection[str] | None = None
 ) -> None:
     """Close the late usage that bills have since a job calculated them, and take its memos back.
 
@@ -61,15 +61,13 @@ def settle_late_usage(
 
     Args:
         run: Of the job that does it.
-        job_id: The job.
-        snapshot: The one of the lake that its bills have.
+        result: What the job came to; accounts of which a row is damaged fail, by name.
         account_ids: Only bills of these accounts; of all if None.
 
     Raises:
         Unavailable: A store failed; run it again.
     """
-    take_back_memos(run, account_ids)
-    result = BillResult(run.selection.days, job_id, snapshot)
+    take_back_memos(run, result, account_ids)
     _Application(run, LateRules.read(run, result), account_ids).close_billed()
 
 
@@ -92,7 +90,7 @@ class _Application:
         if self.rules.policy is LateUsagePolicy.RECALCULATE:
             self._make_again()
             mark_step("late.made_again")
-        take_back_memos(self.run, self.account_ids)
+        take_back_memos(self.run, self.rules.result, self.account_ids)
         self._decide_all()
 
     def _note_findings(self) -> None:
@@ -108,7 +106,7 @@ class _Application:
     def _make_again(self) -> None:
         """Make the unlocked bills of late usage again."""
         with self.run.stores.state.reading(self.run.org_id) as reader:
-            late = undecided_late_usage(reader, self.account_ids)
+            late = read_undecided(reader, self.rules.result, self.account_ids)
             found = late_bills_by_id(reader, {each.bill_id for each in late})
         ids = [each.id for each in found.values() if not self.rules.is_closed_bill(each)]
         if ids:
@@ -118,7 +116,7 @@ class _Application:
     def close_billed(self) -> None:
         """Decide late usage of which the job has made the bill."""
         with self.run.stores.state.reading(self.run.org_id) as reader:
-            late = undecided_late_usage(reader, self.account_ids)
+            late = read_undecided(reader, self.rules.result, self.account_ids)
             found = late_bills_by_id(reader, {each.bill_id for each in late})
         read = {id_: each.snapshot or 0 for id_, each in found.items()}
         billed = [
@@ -143,7 +141,7 @@ class _Application:
         with self.run.stores.state.reading(self.run.org_id) as reader:
             late = [
                 each
-                for each in undecided_late_usage(reader, self.account_ids)
+                for each in read_undecided(reader, self.rules.result, self.account_ids)
                 if each.until <= self.snapshot
                 and not each.is_correction
                 and (ids is None or each.id in ids)

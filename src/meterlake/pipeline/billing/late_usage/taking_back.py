@@ -22,9 +22,11 @@ from meterlake.model.late_usage import (
 )
 from meterlake.model.money import ZERO, exact
 from meterlake.pipeline.billing.late_usage.carrying import CarriedAmount, carry_to_next_bill
-from meterlake.pipeline.billing.run import BillRun
+from meterlake.pipeline.billing.late_usage.undecided import note_damaged, read_undecided
+from meterlake.pipeline.billing.run import BillResult, BillRun
 from meterlake.stages.bill.late_usage import ChargedLine, LineDifference, charged_lines
 from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bill_versions import keys_of
 from meterlake.stores.state.billing.late_usage.carried import (
     CarriedLine,
     find_deleted,
@@ -38,34 +40,42 @@ from meterlake.stores.state.billing.late_usage.late_bills import LateBill, late_
 from meterlake.stores.state.billing.late_usage.lists import (
     find_correction,
     find_late_usage,
-    undecided_late_usage,
 )
 from meterlake.stores.state.billing.memo_lines import MemoLine, line_id, memo_lines
+from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.transaction import Transaction
 
 AUTHOR: Final = "late usage"
 
 
-def take_back_memos(run: BillRun, account_ids: Collection[str] | None = None) -> None:
+def take_back_memos(
+    run: BillRun, result: BillResult, account_ids: Collection[str] | None = None
+) -> None:
     """Take back what memos carry of bills that were calculated again, or deleted, since.
 
     Args:
         run: Of the job that does it.
+        result: What the job came to; accounts of which a row is damaged fail, by name.
         account_ids: Only bills of these accounts; of all if None.
 
     Raises:
         Unavailable: A store failed; run it again.
     """
     with run.stores.state.reading(run.org_id) as reader:
-        waiting = undecided_late_usage(reader, account_ids)
+        waiting = read_undecided(reader, result, account_ids)
         ids = [
             *find_superseded(reader, account_ids),
             *(each.bill_id for each in waiting if each.is_correction),
         ]
     for id_ in dict.fromkeys(ids):
-        with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
-            run.watch.store(transaction, 0)
-            take_back_memos_of(transaction, id_)
+        try:
+            with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
+                run.watch.store(transaction, 0)
+                take_back_memos_of(transaction, id_)
+        except DamagedRow as error:
+            with run.stores.state.reading(run.org_id) as reader:
+                key = keys_of(reader, [id_])[id_]
+                note_damaged(reader, result, {key.account_id: error})
         mark_step("late.taken_back")
 
 

@@ -78,6 +78,19 @@ class DayText(TypeDecorator[date]):
         return None if value is None else date.fromisoformat(value)
 
 
+class RecordDay(DayText):
+    """The same; what is none is read as it is, as `RecordInstant` does."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Read it back, or what stands there."""
+        try:
+            return super().process_result_value(value, dialect)
+        except ValueError:
+            return value
+
+
 class UntrustedText(TypeDecorator[str]):
     """Words that strangers chose, or that repeat theirs: what no database can store is replaced."""
 

@@ -24,6 +24,7 @@ from meterlake.model.money import ZERO, exact
 from meterlake.stores.state.billing.late_usage.late_bills import READ_UNTIL, LateBill
 from meterlake.stores.state.billing.late_usage.rows import (
     line_from_row,
+    naming_damaged,
     read_undecided_rows,
     sources_from_text,
     sources_to_text,
@@ -36,6 +37,8 @@ from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.jobs import JOB
 
 _LINE: Final = LATE_USAGE_LINE.c
+# What is read of late usage beside its lines.
+_OF_THE_BILL: Final = ("bill_id", "bill_version", "until", "ledger_at", "sources")
 
 
 class CarriedLine(NamedTuple):
@@ -70,7 +73,7 @@ def _read_carried(reader: Reader, bill: LateBill) -> list[CarriedLine]:
     """What was carried of the bills of a key, and not taken back, the newest first."""
     table = LATE_USAGE.c
     query = (
-        select(LATE_USAGE_LINE, table.bill_id, table.until, table.ledger_at, table.sources)
+        select(LATE_USAGE_LINE, *(table[name] for name in _OF_THE_BILL))
         .join(LATE_USAGE, table.id == _LINE.late_usage_id)
         .where(
             table.org == reader.org_id,
@@ -84,13 +87,14 @@ def _read_carried(reader: Reader, bill: LateBill) -> list[CarriedLine]:
     rows = reader.connection.execute(query).all()
     for id_, group in groupby(rows, key=attrgetter("late_usage_id")):
         lines = list(group)
-        if newest_correction is None and is_correction(sources_from_text(lines[0].sources)):
-            # Before revision 0037 it made all that was carried until then right, in one sum.
-            newest_correction = lines[0]
-        is_current = _is_of_calculation(newest_correction or lines[0], bill)
-        found += [
-            CarriedLine(id_, each.position, line_from_row(each), is_current) for each in lines
-        ]
+        with naming_damaged(id_, lines[0].bill_version):
+            if newest_correction is None and is_correction(sources_from_text(lines[0].sources)):
+                # Before revision 0037 it made all that was carried until then right, in one sum.
+                newest_correction = lines[0]
+            is_current = _is_of_calculation(newest_correction or lines[0], bill)
+            found += [
+                CarriedLine(id_, each.position, line_from_row(each), is_current) for each in lines
+            ]
     return found
 
 

@@ -14,6 +14,7 @@ from meterlake.model.late_usage import (
 )
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill
 from meterlake.stores.state.billing.late_usage.rows import (
+    naming_damaged,
     read_undecided_rows,
     sources_from_text,
     sources_to_text,
@@ -21,7 +22,7 @@ from meterlake.stores.state.billing.late_usage.rows import (
 from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.chunks import chunks_of
-from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.reader import DamagedRow, Reader
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.transaction import Transaction
 
@@ -77,17 +78,22 @@ def note_late_usage(transaction: Transaction, findings: Sequence[LateFinding]) -
     """
     known = looked_until(transaction, [each.bill.id for each in findings])
     new = [each for each in findings if known.get(each.bill.id, each.since) <= each.since]
-    undecided = {
-        row.bill_id: row
-        for row in read_undecided_rows(transaction, [each.bill.id for each in new])
-        if not is_correction(sources_from_text(row.sources))
-    }
+    undecided: dict[str, Row[Any]] = {}
+    damaged: set[str] = set()
+    for row in read_undecided_rows(transaction, [each.bill.id for each in new]):
+        try:
+            with naming_damaged(row.id, row.bill_version):
+                if not is_correction(sources_from_text(row.sources)):
+                    undecided[row.bill_id] = row
+        except DamagedRow:
+            # Whoever decides it has its account fail.
+            damaged.add(row.bill_id)
     for each in new:
-        row = undecided.get(each.bill.id)
-        if row is None:
+        before = undecided.get(each.bill.id)
+        if before is not None:
+            _extend(transaction, before, each)
+        elif each.bill.id not in damaged:
             insert_finding(transaction, each)
-        else:
-            _extend(transaction, row, each)
     return len(new)
 
 

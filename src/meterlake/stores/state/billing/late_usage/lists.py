@@ -4,25 +4,31 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 
 from meterlake.model.late_usage import LateUsage, LateUsageStatus
 from meterlake.stores.state.billing.late_usage.rows import (
     UNDECIDED_STATUSES,
     from_rows,
+    read_readable,
     read_undecided_rows,
 )
 from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE
 from meterlake.stores.state.core import account_names, pages
-from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.reader import DamagedRow, Reader
 
 
 def undecided_late_usage(
     reader: Reader, account_ids: Collection[str] | None = None
-) -> list[LateUsage]:
-    """The late usage that something may still be done about, by bill date."""
-    found = _read(reader, LATE_USAGE.c.status.in_(UNDECIDED_STATUSES))
-    return [each for each in found if account_ids is None or each.account_id in account_ids]
+) -> tuple[list[LateUsage], dict[str, DamagedRow]]:
+    """The late usage that something may still be done about, by bill date.
+
+    And, by account, a row that cannot be read: then there is none of that account.
+    """
+    rows = _rows(reader, LATE_USAGE.c.status.in_(UNDECIDED_STATUSES))
+    return read_readable(
+        reader, [each for each in rows if account_ids is None or each.account_id in account_ids]
+    )
 
 
 def count_undecided(reader: Reader, bill_ids: Collection[str]) -> int:
@@ -44,9 +50,13 @@ def find_correction(reader: Reader, bill_id: str) -> LateUsage | None:
 
 
 def _read(reader: Reader, *conditions: Any) -> list[LateUsage]:
+    return from_rows(reader, _rows(reader, *conditions))
+
+
+def _rows(reader: Reader, *conditions: Any) -> Sequence[Row[Any]]:
     query = select(LATE_USAGE).where(LATE_USAGE.c.org == reader.org_id, *conditions)
     order = (LATE_USAGE.c.bill_date, LATE_USAGE.c.found, LATE_USAGE.c.id)
-    return from_rows(reader, reader.connection.execute(query.order_by(*order)).all())
+    return reader.connection.execute(query.order_by(*order)).all()
 
 
 def all_late_usage(reader: Reader) -> list[LateUsage]:

@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy import Row, select
 
 from meterlake.model import wire
+from meterlake.model.errors import Invalid
 from meterlake.model.late_usage import (
     UNDECIDED,
     LateLine,
@@ -18,7 +21,7 @@ from meterlake.model.late_usage import (
 from meterlake.model.money import plain
 from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE, LATE_USAGE_LINE
 from meterlake.stores.state.core.chunks import chunks_of
-from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.reader import DamagedRow, Reader
 
 # Of rows that something may still be done about.
 UNDECIDED_STATUSES: Final = tuple(each.value for each in UNDECIDED)
@@ -36,37 +39,80 @@ def read_undecided_rows(reader: Reader, bill_ids: Collection[str]) -> Iterator[R
 
 
 def from_rows(reader: Reader, rows: Sequence[Row[Any]]) -> list[LateUsage]:
-    """Late usage of its rows, with its lines."""
-    lines: dict[str, list[LateLine]] = defaultdict(list)
+    """Late usage of its rows, with its lines.
+
+    Raises:
+        DamagedRow: One of them is not what anybody wrote.
+    """
+    found, damaged = read_readable(reader, rows)
+    for error in damaged.values():
+        raise error
+    return found
+
+
+def read_readable(
+    reader: Reader, rows: Sequence[Row[Any]]
+) -> tuple[list[LateUsage], dict[str, DamagedRow]]:
+    """Late usage of its rows, and, by account, of which there is a damaged one; then none of it."""
+    lines: dict[str, list[Row[Any]]] = defaultdict(list)
     table = LATE_USAGE_LINE.c
     for ids in chunks_of([row.id for row in rows]):
         query = select(LATE_USAGE_LINE).where(table.late_usage_id.in_(ids))
         query = query.order_by(table.late_usage_id, table.position)
         for row in reader.connection.execute(query):
-            lines[row.late_usage_id].append(line_from_row(row))
-    return [_late_usage_of(row, lines[row.id]) for row in rows]
+            lines[row.late_usage_id].append(row)
+    found: list[LateUsage] = []
+    damaged: dict[str, DamagedRow] = {}
+    for row in rows:
+        try:
+            found.append(_late_usage_of(row, lines[row.id]))
+        except DamagedRow as error:
+            damaged.setdefault(row.account_id, error)
+    return [each for each in found if each.account_id not in damaged], damaged
 
 
-def _late_usage_of(row: Row[Any], lines: Sequence[LateLine]) -> LateUsage:
-    return LateUsage(
-        id=row.id,
-        bill_id=row.bill_id,
-        account_id=row.account_id,
-        period=row.period,
-        bill_date=row.bill_date,
-        currency=row.currency,
-        since=row.since,
-        until=row.until,
-        status=LateUsageStatus(row.status),
-        bill_version=row.bill_version,
-        sources=sources_from_text(row.sources),
-        difference=None if row.difference is None else Decimal(row.difference),
-        lines=lines,
-        new_version=row.new_version,
-        reason=row.reason,
-        found=row.found,
-        decided=row.decided,
-    )
+@contextmanager
+def naming_damaged(id: str, version: int) -> Iterator[None]:
+    """Name late usage whose row, or one of whose lines, cannot be read.
+
+    Raises:
+        DamagedRow: It is not what anybody wrote.
+    """
+    try:
+        yield
+    except (Invalid, ValueError, ArithmeticError, LookupError, TypeError) as error:
+        raise DamagedRow("LateUsage", id, version, str(error)) from None
+
+
+def _late_usage_of(row: Row[Any], lines: Sequence[Row[Any]]) -> LateUsage:
+    with naming_damaged(row.id, row.bill_version):
+        _expect_times(row.bill_date, row.found, row.decided)
+        return LateUsage(
+            id=row.id,
+            bill_id=row.bill_id,
+            account_id=row.account_id,
+            period=row.period,
+            bill_date=row.bill_date,
+            currency=row.currency,
+            since=row.since,
+            until=row.until,
+            status=LateUsageStatus(row.status),
+            bill_version=row.bill_version,
+            sources=sources_from_text(row.sources),
+            difference=None if row.difference is None else Decimal(row.difference),
+            lines=[line_from_row(each) for each in lines],
+            new_version=row.new_version,
+            reason=row.reason,
+            found=row.found,
+            decided=row.decided,
+        )
+
+
+def _expect_times(*found: object) -> None:
+    """Refuse what is neither a day nor an instant; a column gives what it cannot read as it is."""
+    for each in found:
+        if not isinstance(each, date | None):
+            raise TypeError(f"{each!r} is no date")
 
 
 def line_to_row(id: str, position: int, line: LateLine) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
 
-from meterlake.stores.state.core.tables import METADATA, DayText, InstantText, StorableText
+from meterlake.stores.state.core.tables import METADATA, RecordDay, RecordInstant, StorableText
 
 # The late usage of a bill: one row that something may be done about, and those of before.
 LATE_USAGE: Final = Table(
@@ -15,7 +15,7 @@ LATE_USAGE: Final = Table(
     # Of a bill that may be deleted by now: its key is what it has in common with the next one.
     Column("bill_id", String(36), nullable=False),
     Column("account_id", String(36), nullable=False),
-    Column("bill_date", DayText, nullable=False),
+    Column("bill_date", RecordDay, nullable=False),
     Column("frequency", String(20), nullable=False),
     Column("interval", Integer, nullable=False),
     Column("grouping_key", String(36), nullable=False),
@@ -29,8 +29,8 @@ LATE_USAGE: Final = Table(
     Column("difference", StorableText),
     Column("new_version", Integer),
     Column("reason", StorableText),
-    Column("found", InstantText, nullable=False),
-    Column("decided", InstantText),
+    Column("found", RecordInstant, nullable=False),
+    Column("decided", RecordInstant),
     # The last transaction of the ledger that the calculation of the bill has; None if nobody knows.
     Column("ledger_at", BigInteger),
     Index("late_usage_bill", "org", "bill_id"),
