@@ -9,6 +9,7 @@ from statistics import median
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from meterlake.cli import run
 from meterlake.model.period import Month
@@ -90,6 +91,21 @@ def test_an_account_that_cannot_be_billed_is_open_with_its_reason(home):
     [(kind, subject, detail)] = opened(home)
     assert (kind, subject) == ("FailedAccount", "bolt")
     assert "EUR" in detail
+
+
+def test_an_account_with_a_damaged_row_is_open_by_name_beside_all_others(home):
+    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+        damaged = "UPDATE entity SET body = '{broken' WHERE kind = 'Account' AND code = 'acme'"
+        assert transaction.connection.execute(text(damaged)).rowcount == 1
+
+    missing, failed = sorted(opened(home), reverse=True)
+    assert missing == (
+        "MissingBill",
+        "bolt",
+        "no bill of 2026-10-01; it would come to 131.00 USD",
+    )
+    assert failed[:2] == ("FailedAccount", "acme")
+    assert "the row of Account" in failed[2]
 
 
 def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, capsys):

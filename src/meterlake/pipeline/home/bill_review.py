@@ -21,6 +21,7 @@ from meterlake.model.sql import quote
 from meterlake.model.unbilled import Uncovered, Unpriced
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.currencies import read_currencies
+from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.pipeline.billing.late_usage.findings import read_unnoted
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.open_points import has_jumped
@@ -28,7 +29,7 @@ from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.shown_bills import Approval
 from meterlake.pipeline.home.expected_files import missing_files
 from meterlake.pipeline.usage.late import BILLS, Late, late
-from meterlake.stages.bill import selections_of
+from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Stores
@@ -157,8 +158,17 @@ class _BillReview:
     # ---- billing once more ----------------------------------------------------------------------
 
     def calculate(self) -> RunOutcome:
-        """Bill the month once more, without storing anything."""
+        """Bill the month once more, without storing anything.
+
+        Accounts of which State has a damaged row fail, as they do in a run.
+        """
         [selection] = selections_of(BillOrder(days=self.month), self.settings)
+        damaged = DamagedAccounts(self.stores, self.org_id)
+        _, found = damaged.work_without(selection, self._calculate)
+        found.failures.extend(damaged.failures.values())
+        return found
+
+    def _calculate(self, selection: BillSelection) -> RunOutcome:
         snapshot = self.stores.lake(self.org_id).snapshot()
         reading = read_bills(self.stores, self.org_id, selection, snapshot)
         found = RunOutcome()
