@@ -12,12 +12,21 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 def storable(text: str, size: int = UNTRUSTED_MAX) -> str:
     """A text that every database can store: no zeros, no halves of pairs, no more than so much."""
-    return _UNSTORABLE.sub("\ufffd", text[:size])
+    beginning = text[:size]
+    return beginning if is_storable(beginning) else _UNSTORABLE.sub("\ufffd", beginning)
 
 
 def is_storable(text: str) -> bool:
     """Whether every database can store a text as it is."""
-    return "\x00" not in text and (text.isascii() or _UNSTORABLE.search(text) is None)
+    if "\x00" in text:
+        return False
+    try:
+        # A regular expression takes more than ten times as long.
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def storable_data(value: Any) -> Any:
