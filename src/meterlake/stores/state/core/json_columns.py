@@ -7,9 +7,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import NullType
 
-# A function of PostgreSQL: NULL of a text that is no JSON. A row that is damaged says nothing; a cast
+# Functions of PostgreSQL: NULL of a text that is no JSON. A row that is damaged says nothing; a cast
 # would fail every statement that meets it, and so whatever all other rows have to say.
 READABLE_JSON: Final = "readable_json"
+# The same for one member as text: the whole of it is not made a value first.
+_READABLE_MEMBER: Final = "readable_member"
 
 
 class member_text(FunctionElement[str]):  # noqa: N801
@@ -36,7 +38,7 @@ def _text_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
 @compiles(member_text, "postgresql")
 def _text_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
     column, name = (compiler.process(each, **kwargs) for each in element.clauses)
-    return f"({READABLE_JSON}({column}) ->> {name}::text)"
+    return f"{_READABLE_MEMBER}({column}, {name}::text)"
 
 
 @compiles(member_value, "sqlite")

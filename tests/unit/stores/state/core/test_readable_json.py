@@ -4,7 +4,10 @@ from sqlalchemy import Text, cast, literal, select, union_all
 
 from meterlake.stores.state import State
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.migrations.versions import v0039_readable_json
+from meterlake.stores.state.core.migrations.versions import (
+    v0039_readable_json,
+    v0041_readable_member,
+)
 from tests.migrations import changing, migrate
 
 TEXTS = ["{broken", "", "[1]", "7", '{"code": "a"}', '{"code": 1.50}', '{"code": "\\u0000"}', "{}"]
@@ -24,12 +27,14 @@ def read(url):
 def test_members_are_read_beside_a_text_that_is_no_json(database):
     found = read(database)
 
-    assert [found[0], found[1], found[4], found[7]] == [None, None, "a", None]
+    assert [*found[:4], found[4], found[7]] == [None, None, None, None, "a", None]
 
 
 def test_a_home_of_the_revision_before_reads_them_too(empty_database):
     State.at(empty_database).close()
-    migrate(empty_database, v0039_readable_json.downgrade)
-    migrate(empty_database, v0039_readable_json.upgrade)
+    for revision in (v0041_readable_member, v0039_readable_json):
+        migrate(empty_database, revision.downgrade)
+    for revision in (v0039_readable_json, v0041_readable_member):
+        migrate(empty_database, revision.upgrade)
 
     assert read(empty_database)[4] == "a"
