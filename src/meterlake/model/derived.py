@@ -19,9 +19,13 @@ from meterlake.model.calculation.types import type_of
 from meterlake.model.catalog import DerivedField, Meter, Product
 from meterlake.model.custom_fields import custom_value
 from meterlake.model.entity import Configuration, Entity, Record
-from meterlake.model.lookups import LookupTable, LookupTableRevision, LookupTableRevisionFieldType
+from meterlake.model.lookups import (
+    LookupTable,
+    LookupTableRevision,
+    LookupTableRevisionFieldType,
+    readable_revision,
+)
 from meterlake.model.organization import CustomFields
-from meterlake.model.rules.lookups import readable_revision
 
 CUSTOM_FIELDS: Final = "customFields"
 ACCOUNT: Final = f"{CUSTOM_FIELDS}.account."

@@ -5,7 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import Field, WithJsonSchema
 
-from meterlake.model.entity import Entity, Value
+from meterlake.model.entity import Configuration, Entity, Record, Value
+from meterlake.model.errors import NotFound
 from meterlake.model.fields import (
     Code,
     CustomFieldMap,
@@ -141,3 +142,42 @@ class LookupTableRevisionState(Entity):
 def state_id(revision_id: str) -> str:
     """The id of the state of a revision."""
     return derived_id("lookup table revision state", revision_id)
+
+
+def state_of(revision_id: str, configuration: Configuration) -> LookupTableRevisionState | None:
+    """The state of a revision, or None for a draft that never had data."""
+    try:
+        return configuration.get(LookupTableRevisionState, state_id(revision_id)).entity
+    except NotFound:
+        return None
+
+
+def active_revision(
+    table: Record[LookupTable], configuration: Configuration
+) -> Record[LookupTableRevision] | None:
+    """The published revision of a table, or None."""
+    for state in configuration.where(LookupTableRevisionState, "lookup_table_id", table.id):
+        if state.entity.status is LookupTableRevisionStatus.PUBLISHED:
+            return configuration.get(LookupTableRevision, state.entity.revision_id)
+    return None
+
+
+def readable_revision(
+    table: Record[LookupTable], configuration: Configuration
+) -> Record[LookupTableRevision] | None:
+    """The revision whose columns calculations are checked against, or None.
+
+    Before the first one is published it is the first draft: so a table and what reads it are
+    configured together. Nothing is looked up before it is published.
+    """
+    found = active_revision(table, configuration)
+    if found is not None:
+        return found
+    revisions = list(configuration.where(LookupTableRevision, "lookup_table_id", table.id))
+    states = [state_of(each.id, configuration) for each in revisions]
+    if any(
+        state is not None and state.status is not LookupTableRevisionStatus.DRAFT
+        for state in states
+    ):
+        return None
+    return min(revisions, key=lambda each: (each.created, each.id), default=None)

@@ -4,13 +4,12 @@ from typing import Any
 
 from meterlake.model.counted import counted
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.errors import Invalid
 from meterlake.model.lookups import (
-    LookupTable,
     LookupTableRevision,
     LookupTableRevisionState,
     LookupTableRevisionStatus,
-    state_id,
+    state_of,
 )
 from meterlake.model.rules.proposed import Proposed
 
@@ -78,14 +77,6 @@ def check_next(before: LookupTableRevisionStatus, after: LookupTableRevisionStat
         )
 
 
-def state_of(revision_id: str, configuration: Configuration) -> LookupTableRevisionState | None:
-    """The state of a revision, or None for a draft that never had data."""
-    try:
-        return configuration.get(LookupTableRevisionState, state_id(revision_id)).entity
-    except NotFound:
-        return None
-
-
 def revision_state(
     record: Record[LookupTableRevision], configuration: Configuration
 ) -> dict[str, Any]:
@@ -95,31 +86,3 @@ def revision_state(
         "status": (state.status if state else _DRAFT).value,
         "itemCount": state.item_count if state else 0,
     }
-
-
-def active_revision(
-    table: Record[LookupTable], configuration: Configuration
-) -> Record[LookupTableRevision] | None:
-    """The published revision of a table, or None."""
-    for state in configuration.where(LookupTableRevisionState, "lookup_table_id", table.id):
-        if state.entity.status is _PUBLISHED:
-            return configuration.get(LookupTableRevision, state.entity.revision_id)
-    return None
-
-
-def readable_revision(
-    table: Record[LookupTable], configuration: Configuration
-) -> Record[LookupTableRevision] | None:
-    """The revision whose columns calculations are checked against, or None.
-
-    Before the first one is published it is the first draft: so a table and what reads it are
-    configured together. Nothing is looked up before it is published.
-    """
-    found = active_revision(table, configuration)
-    if found is not None:
-        return found
-    revisions = list(configuration.where(LookupTableRevision, "lookup_table_id", table.id))
-    states = [state_of(each.id, configuration) for each in revisions]
-    if any(state is not None and state.status is not _DRAFT for state in states):
-        return None
-    return min(revisions, key=lambda each: (each.created, each.id), default=None)

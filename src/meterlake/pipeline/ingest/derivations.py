@@ -11,9 +11,8 @@ from meterlake.model.catalog import Meter
 from meterlake.model.derived import ACCOUNT, ACCOUNT_CODE, CUSTOM_FIELDS, DerivedScope
 from meterlake.model.entity import Record
 from meterlake.model.lookup_keys import join_key
-from meterlake.model.lookups import LookupTable
+from meterlake.model.lookups import LookupTable, active_revision
 from meterlake.model.measurement import Field, MeterFields
-from meterlake.model.rules.lookups import active_revision
 from meterlake.stages.ingest.derive import AccountValues, Calculation, Derivation
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state import lookups as stored

@@ -19,10 +19,11 @@ from meterlake.model.lookups import (
     LookupTableFileType,
     LookupTableRevision,
     LookupTableRevisionStatus,
+    active_revision,
 )
 from meterlake.model.problems import read, suggest_name
 from meterlake.model.rules.derived import meters_looking_up
-from meterlake.model.rules.lookups import active_revision, revision_state
+from meterlake.model.rules.lookups import revision_state
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.ingest.uploads import note_arrival, run_upload
 from meterlake.pipeline.jobs.file_jobs import expect_file, key

@@ -16,9 +16,9 @@ from meterlake.model.lookups import (
     LookupTableDataJobType,
     LookupTableDataUploadRequest,
     LookupTableRevisionStatus,
+    state_of,
 )
 from meterlake.model.problems import read
-from meterlake.model.rules.lookups import state_of
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.jobs.file_jobs import (

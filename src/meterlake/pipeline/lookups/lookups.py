@@ -20,10 +20,11 @@ from meterlake.model.lookups import (
     LookupTableRevision,
     LookupTableRevisionState,
     LookupTableRevisionStatus,
+    active_revision,
     state_id,
 )
 from meterlake.model.rules.derived import lookups_still_hold
-from meterlake.model.rules.lookups import active_revision, check_next, refuse_unless_draft
+from meterlake.model.rules.lookups import check_next, refuse_unless_draft
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, entity_document, version_of
 from meterlake.pipeline.jobs.file_jobs import file_to_make, remove_files
