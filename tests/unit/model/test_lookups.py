@@ -6,11 +6,12 @@ from meterlake.model.lookups import (
     LookupTableRevision,
     LookupTableRevisionState,
     LookupTableRevisionStatus,
+    active_revision,
     state_id,
 )
 from meterlake.model.resources import response
 from meterlake.model.rules import Proposed
-from meterlake.model.rules.lookups import active_revision, check_next, only_drafts_change
+from meterlake.model.rules.lookups import check_next, only_drafts_change
 from tests.entity_rules import refused, required
 from tests.organizations import added, after
 

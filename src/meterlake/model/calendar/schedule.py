@@ -1,7 +1,7 @@
 """A schedule of a balance → the charges or the transactions that it makes, in their order."""
 
 from collections.abc import Iterator
-from datetime import tzinfo
+from datetime import date, datetime, tzinfo
 from typing import Any
 
 from meterlake.model.balances import (
@@ -11,12 +11,11 @@ from meterlake.model.balances import (
     BalanceTransactionSchedule,
     EntityType,
 )
-from meterlake.model.calendar.recurrence import instants, periods
+from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency, instants, periods
 from meterlake.model.charges import Charge, ChargeEntityType, ChargeLineItemType
 from meterlake.model.ids import CODE_MAX
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, local_date, zone
-from meterlake.model.rules.balances import bill_dates, billed_at
+from meterlake.model.period import Period, local_date, midnight, zone
 
 
 def charges(
@@ -100,3 +99,25 @@ def transactions(
             transaction_date=at,
         )
         yield {**made.to_wire(), "entityType": EntityType.SCHEDULER.value}
+
+
+def bill_dates(schedule: BalanceChargeSchedule, config: OrganizationConfig) -> Recurrence:
+    """The days on which a schedule's charges are billed: from its own epoch, or the organization's."""
+    epochs: dict[ScheduleFrequency, date] = {
+        ScheduleFrequency.DAILY: config.day_epoch,
+        ScheduleFrequency.WEEKLY: config.week_epoch,
+        ScheduleFrequency.MONTHLY: config.month_epoch,
+        ScheduleFrequency.ANNUALLY: config.year_epoch,
+    }
+    epoch = schedule.bill_epoch or epochs[schedule.bill_frequency]
+    return Recurrence(schedule.bill_frequency, schedule.bill_frequency_interval, epoch)
+
+
+def billed_at(schedule: BalanceChargeSchedule, part: Period, tz: tzinfo) -> datetime:
+    """When the charge of a part is billed: at its start or end, and not before the `billEpoch`.
+
+    A `billEpoch` is the first bill date, too.
+    """
+    due = part.start if schedule.bill_in_advance else part.end
+    first = schedule.bill_epoch
+    return due if first is None or first <= local_date(due, tz) else midnight(first, tz)

@@ -1,20 +1,19 @@
 """Rules of balances and of their schedules, and what is computed of schedules."""
 
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
 
 from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
 from meterlake.model.calendar.recurrence import (
-    Recurrence,
-    ScheduleFrequency,
     instants_after,
     periods,
 )
+from meterlake.model.calendar.schedule import bill_dates, billed_at
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, local_date, midnight, zone
+from meterlake.model.period import Period, local_date, zone
 from meterlake.model.picklists import TransactionType
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
@@ -112,16 +111,6 @@ def charged_parts(
             yield number, part
 
 
-def billed_at(schedule: BalanceChargeSchedule, part: Period, tz: tzinfo) -> datetime:
-    """When the charge of a part is billed: at its start or end, and not before the `billEpoch`.
-
-    A `billEpoch` is the first bill date, too.
-    """
-    due = part.start if schedule.bill_in_advance else part.end
-    first = schedule.bill_epoch
-    return due if first is None or first <= local_date(due, tz) else midnight(first, tz)
-
-
 def transaction_schedule_runs(
     record: Record[BalanceTransactionSchedule], configuration: Configuration
 ) -> dict[str, Any]:
@@ -137,15 +126,3 @@ def transaction_schedule_runs(
 
 def _timezone(configuration: Configuration) -> tzinfo:
     return zone(configuration.single(OrganizationConfig).entity.timezone)
-
-
-def bill_dates(schedule: BalanceChargeSchedule, config: OrganizationConfig) -> Recurrence:
-    """The days on which a schedule's charges are billed: from its own epoch, or the organization's."""
-    epochs: dict[ScheduleFrequency, date] = {
-        ScheduleFrequency.DAILY: config.day_epoch,
-        ScheduleFrequency.WEEKLY: config.week_epoch,
-        ScheduleFrequency.MONTHLY: config.month_epoch,
-        ScheduleFrequency.ANNUALLY: config.year_epoch,
-    }
-    epoch = schedule.bill_epoch or epochs[schedule.bill_frequency]
-    return Recurrence(schedule.bill_frequency, schedule.bill_frequency_interval, epoch)

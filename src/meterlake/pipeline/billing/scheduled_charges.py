@@ -12,7 +12,7 @@ from itertools import count, islice, takewhile
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.balances import Balance, BalanceChargeSchedule
-from meterlake.model.calendar.schedule import charge_of_part
+from meterlake.model.calendar.schedule import billed_at, charge_of_part
 from meterlake.model.charges import Charge
 from meterlake.model.entity import Record
 from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
@@ -20,7 +20,7 @@ from meterlake.model.failpoint import mark_step
 from meterlake.model.ids import CODE_MAX
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, zone
-from meterlake.model.rules.balances import billed_at, charge_schedule_runs, charged_parts
+from meterlake.model.rules.balances import charge_schedule_runs, charged_parts
 from meterlake.pipeline.billing.scheduled_transactions import AUTHOR
 from meterlake.pipeline.config.entities import create_in
 from meterlake.stores import Stores
