@@ -11,7 +11,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, RunnerName, open_home
 from flows.retrying import retrying
-from meterlake.model.bill_jobs import BillOrder
+from meterlake.model.bills.jobs import BillOrder
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult

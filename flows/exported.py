@@ -10,7 +10,7 @@ from flows.assets import ALL, MadeAsset
 from flows.outcome import TaskOutcome
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import Exported
 

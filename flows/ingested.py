@@ -7,7 +7,7 @@ from prefect import get_run_logger
 
 from flows.assets import MadeAsset
 from flows.outcome import Row, TaskOutcome
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
 from meterlake.pipeline.ingest.drop_folder import DropFolder
 from meterlake.pipeline.ingest.measured_months import count_by_month
 from meterlake.stores import Stores

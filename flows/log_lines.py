@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from meterlake.model.log_lines import LogLine
+from meterlake.model.values.log_lines import LogLine
 
 
 class FlowLogLine(LogLine):

@@ -14,9 +14,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from meterlake.model import bill_members
-from meterlake.model.bill_members import BillMember, ShownIn
-from meterlake.model.fields import Text
+from meterlake.model.bills import members as bill_members
+from meterlake.model.bills.members import BillMember, ShownIn
+from meterlake.model.values.fields import Text
 
 NAME: Final = "costCentre"
 VALUE: Final = "R&D"
@@ -28,16 +28,16 @@ DAYS: Final = {"startDate": "2026-03-01T00:00:00Z", "endDate": "2026-04-01T00:00
 
 def add_row() -> None:
     """Put the row into the table, before anything has read it."""
-    assert "meterlake.model.bill_response" not in sys.modules
+    assert "meterlake.model.bills.response" not in sys.modules
     row = BillMember(NAME, Text, EVERYWHERE, MEANING, focus="x_CostCentre")
     bill_members.LINE_MEMBERS = (*bill_members.LINE_MEMBERS, row)
 
 
 def store_bill(stores: Any, org_id: str) -> str:
     """Store a bill whose line has the member; its id."""
-    from meterlake.model.accounts import Account
-    from meterlake.model.bill_requests import BillStatus
-    from meterlake.model.billing import LineItemType
+    from meterlake.model.bills.bill import LineItemType
+    from meterlake.model.bills.requests import BillStatus
+    from meterlake.model.customers.accounts import Account
     from meterlake.pipeline.billing.run import content_of
     from meterlake.stores.state.billing.bill_batch import put_all
     from tests.bill_lines import a_bill, a_line

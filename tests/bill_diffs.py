@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.bill_differences import BillDiff
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.money import plain
-from meterlake.model.period import Month
+from meterlake.model.bills.differences import BillDiff
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.values.money import plain
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.differences.diff import diff_bill

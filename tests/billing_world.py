@@ -11,25 +11,25 @@ from typing import Any
 
 import duckdb
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.balances import Balance
-from meterlake.model.billed_usage import BilledUsage, MissingQuantity
-from meterlake.model.billing import Bill, Failure, MeterUsage, Quantity
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
-from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.bills.bill import Bill, Failure, MeterUsage, Quantity
+from meterlake.model.bills.billed_usage import BilledUsage, MissingQuantity
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Movement, PostingKind
+from meterlake.model.bills.unbilled import NoBill, Unpriced
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
+from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.catalog.pricing import BillingFrequency, Plan, PlanTemplate, Pricing
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.configuration.picklists import BillGroupingKey
 from meterlake.model.custom_sql import InvalidSql
-from meterlake.model.entity import Configuration, Entity, Record
-from meterlake.model.ids import derived_id
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Movement, PostingKind
-from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.period import Month, Period, aware, parse_instant
-from meterlake.model.picklists import BillGroupingKey
-from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing
-from meterlake.model.unbilled import NoBill, Unpriced
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.values.entity import Configuration, Entity, Record
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Month, Period, aware, parse_instant
 from meterlake.stages.bill import (
     AccountLedger,
     BillIdentity,

@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 
 from meterlake.cli.export_documents import resolve_closing_exports
-from meterlake.model.export_request import ExportRequest
-from meterlake.model.period import Month, zone
+from meterlake.model.values.period import Month, zone
+from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.home.closing import Closing, ClosingStep
 from meterlake.pipeline.home.closing_bills import reject_bills
 from meterlake.pipeline.home.closing_steps import close_month

@@ -13,22 +13,22 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.balances import Balance
-from meterlake.model.billed_usage import BilledUsage
-from meterlake.model.billing import Bill, Failure, Line, MeterUsage
+from meterlake.model.bills.bill import Bill, Failure, Line, MeterUsage
+from meterlake.model.bills.billed_usage import BilledUsage
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Movement, PostingKind
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
-from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.entity import Configuration, Entity, Record
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Movement, PostingKind
-from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.picklists import BillGroupingKey
-from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
+from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.configuration.picklists import BillGroupingKey
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.stages.bill import (
     BillingTerms,
     BillSelection,

@@ -2,7 +2,7 @@
 
 from datetime import timedelta, tzinfo
 
-from meterlake.model.period import Period, local_date, midnight
+from meterlake.model.values.period import Period, local_date, midnight
 
 
 def by_day(period: Period, tz: tzinfo) -> list[Period]:

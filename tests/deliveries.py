@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from meterlake.model.integrations import WebhookDestination
+from meterlake.model.configuration.integrations import WebhookDestination
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.config.entities import Document, ResourceRef

@@ -10,15 +10,15 @@ from typing import Any
 import pypdf
 import pypdfium2
 
-from meterlake.model.bill_document import AppendixDetail, BillDocument, DocumentParty
-from meterlake.model.catalog import Reduce
-from meterlake.model.period import Period
-from meterlake.model.statement_content import (
+from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentParty
+from meterlake.model.bills.statement_content import (
     AggregatedUsage,
     StatementContent,
     StatementLine,
     StatementRow,
 )
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.values.period import Period
 from meterlake.stages.document.document import build_document
 from meterlake.stages.document.facts import DocumentFacts
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from meterlake.model.problems import problems
+from meterlake.model.values.problems import problems
 
 
 def refused(kind, document, **changes):

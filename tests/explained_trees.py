@@ -12,11 +12,11 @@ from fractions import Fraction
 from typing import Any
 
 from meterlake.cli.billing.explanation_tree import draw_tree
-from meterlake.model import wire
-from meterlake.model.bill_explanation import ExplainedNumber
-from meterlake.model.billed_usage import BilledUsage
-from meterlake.model.billing import Bill
-from meterlake.model.ledger import Movement
+from meterlake.model.bills.bill import Bill
+from meterlake.model.bills.billed_usage import BilledUsage
+from meterlake.model.bills.explanation import ExplainedNumber
+from meterlake.model.bills.ledger import Movement
+from meterlake.model.values import wire
 from meterlake.stages.bill import AccountLedger, BillIdentity, BillingTerms, BillMaker, Provenance
 from meterlake.stages.bill.explain.bill import explain_total
 from meterlake.stages.bill.explain.context import ExplainedBill

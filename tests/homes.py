@@ -15,10 +15,10 @@ from uuid import uuid4
 
 import zstandard
 
-from meterlake.model.mapping import Mapping
-from meterlake.model.measurement import Category, Field, MeterFields, Origin
-from meterlake.model.proposal import Document
-from meterlake.model.receipt import Delivery, Receipt
+from meterlake.model.measurements.mapping import Mapping
+from meterlake.model.measurements.measurement import Category, Field, MeterFields, Origin
+from meterlake.model.measurements.receipt import Delivery, Receipt
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.home.shard_lake import shard_lake

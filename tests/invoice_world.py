@@ -7,10 +7,10 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from meterlake.model import failpoint
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.errors import Conflict, Locked
-from meterlake.model.integrations import RunStatus
+from meterlake.model.values import failpoint
 from meterlake.pipeline.billing.bills import delete_bill, lock_bill, set_status
 from meterlake.pipeline.integrations.replay import replay_run
 from meterlake.stores.state.billing import bills

@@ -3,10 +3,10 @@
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.bill_jobs import NO_DAYS, BillOrder
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.bills.jobs import NO_DAYS, BillOrder
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.backfill import lifecycle
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.schedule import order_of_run

@@ -3,7 +3,7 @@
 import shutil
 from datetime import UTC, datetime
 
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.home.setup import Initialized, init_home

@@ -8,8 +8,8 @@ from decimal import Decimal
 from math import floor
 from pathlib import Path
 
-from meterlake.model import failpoint
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
+from meterlake.model.values import failpoint
 from meterlake.pipeline.integrations.replay import replay_run
 from meterlake.pipeline.integrations.usage_reports import usage_reports
 from meterlake.stores.state.core.pages import Page

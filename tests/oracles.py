@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from meterlake.model.catalog import Reduce
+from meterlake.model.catalog.catalog import Reduce
 
 # Not a multiple of anything, so that ranks fall between the values.
 PERCENTILE = Decimal("33.4")

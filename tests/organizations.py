@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.ids import derived_id
-from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
-from meterlake.model.proposal import Document
+from meterlake.model.configuration.organization import (
+    BillConfig,
+    Currency,
+    CustomFields,
+    OrganizationConfig,
+)
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.ids import derived_id
 from meterlake.settings import Settings
 from meterlake.stages.config.check import check
 from meterlake.stages.config.propose import propose

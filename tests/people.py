@@ -1,6 +1,11 @@
 """People for tests: invited, with a password, signed in."""
 
-from meterlake.model.access import Invitation, PermissionPolicy, Principal, PrincipalType
+from meterlake.model.configuration.access import (
+    Invitation,
+    PermissionPolicy,
+    Principal,
+    PrincipalType,
+)
 from meterlake.pipeline.access import login, users
 from meterlake.stores.state import State
 

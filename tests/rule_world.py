@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Aggregation, Meter, Product
-from meterlake.model.entity import Configuration, Entity
+from meterlake.model.catalog.catalog import Aggregation, Meter, Product
+from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import NotFound
-from meterlake.model.ids import derived_id
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
-from meterlake.model.proposal import Proposal
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.resources.proposal import Proposal
+from meterlake.model.values.entity import Configuration, Entity
+from meterlake.model.values.ids import derived_id
 from meterlake.stages.config.check import check
 from tests.organizations import empty
 

@@ -7,10 +7,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from meterlake.model.integration_systems import systems
-from meterlake.model.integrations import IntegrationConfig, IntegrationCredentials
-from meterlake.model.period import Month
+from meterlake.model.configuration.integration_systems import systems
+from meterlake.model.configuration.integrations import IntegrationConfig, IntegrationCredentials
 from meterlake.model.resources import BY_NAME
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
@@ -106,7 +106,7 @@ def all_tries(home: Home) -> str:
 
 def account_id(home: Home, code: str) -> str:
     """The id of an account."""
-    from meterlake.model.accounts import Account
+    from meterlake.model.customers.accounts import Account
 
     with home.stores.state.reading(home.org_id) as reader:
         return reader.find(Account, code).id

@@ -14,7 +14,7 @@ from m3ter import AsyncM3ter, M3ter
 
 from meterlake.api.app import create_app
 from meterlake.api.protocol import TimedProtocol
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Product
-from meterlake.model.entity import Entity
-from meterlake.model.listing import FilterValues
-from meterlake.model.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.customers.accounts import Account
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.resources.listing import FilterValues
+from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings

@@ -8,12 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_statements import StatementFormat, StatementOrder
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month
-from meterlake.model.statement_content import StatementContent
-from meterlake.model.statements import StatementDefinition
+from meterlake.model.bills.statement_content import StatementContent
+from meterlake.model.bills.statement_orders import StatementFormat, StatementOrder
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.configuration.statements import StatementDefinition
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.statements.content import read_bill, read_content
 from meterlake.pipeline.statements.files import write_format

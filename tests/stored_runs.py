@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.stores import Stores
 from meterlake.stores.state.integrations.queues import ClaimedRun, claim_runs
 from meterlake.stores.state.integrations.runs import NewRuns, RunContent

@@ -8,15 +8,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.bill_jobs import BillOrder
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.ledger import Posting
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.entity import Entity
-from meterlake.model.ledger import Posting
-from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.period import Month
-from meterlake.model.receipt import Delivery
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values.entity import Entity
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances import Cause, book
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs import bill_order

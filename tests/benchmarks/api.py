@@ -141,7 +141,7 @@ class Lines:
 
 
 def run(seconds: float, accounts: int, folder: Path) -> None:
-    from meterlake.model.ids import derived_id
+    from meterlake.model.values.ids import derived_id
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.settings import Settings
     from meterlake.stores import open_stores

@@ -35,9 +35,9 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.accounts import Account
-from meterlake.model.period import Month
-from meterlake.model.proposal import Document
+from meterlake.model.customers.accounts import Account
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills

@@ -31,11 +31,11 @@ from uuid import uuid4
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from meterlake.model.catalog import Meter
-from meterlake.model.period import Month
-from meterlake.model.problems import read
-from meterlake.model.queries import UsageQueryRequest
-from meterlake.model.receipt import Delivery
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values.period import Month
+from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer.explore import explore
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.ingest.derivations import read_meters

@@ -40,8 +40,8 @@ def write(path: Path, rows: int) -> None:
 
 def ingest(path: Path, calculations: tuple[str, ...]) -> float:
     """The seconds that it takes to ingest a file into an empty home."""
-    from meterlake.model.proposal import Document
-    from meterlake.model.receipt import Delivery
+    from meterlake.model.measurements.receipt import Delivery
+    from meterlake.model.resources.proposal import Document
     from meterlake.pipeline.config.configure import apply
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.pipeline.ingest.run import ingest_file

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from sqlalchemy import text
 
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, open_explanation
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.config.configure import apply

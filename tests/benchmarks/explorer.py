@@ -24,11 +24,11 @@ from typing import Any
 import duckdb
 import httpx
 
-from meterlake.model.catalog import Meter
-from meterlake.model.problems import read
-from meterlake.model.proposal import Document
-from meterlake.model.queries import UsageQueryRequest
-from meterlake.model.sql import quote
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.problems import read
+from meterlake.model.values.sql import quote
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.explorer.explore import explore
 from meterlake.pipeline.home.initialize import initialize

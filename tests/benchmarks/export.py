@@ -40,7 +40,7 @@ COPY = {
 
 def ours(home: str, format: str, to: str) -> None:
     """A whole export: staged, hashed, synced, put and described by a manifest."""
-    from meterlake.model.export_request import ExportRequest, Format, Source
+    from meterlake.model.work.export_request import ExportRequest, Format, Source
     from meterlake.pipeline.export.run import export
 
     with main_job.stores_at(Path(home)) as stores:

@@ -33,11 +33,11 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.period import Period
-from meterlake.model.proposal import Document
+from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.period import Period
+from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.jobs import bill

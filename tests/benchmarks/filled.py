@@ -4,8 +4,8 @@ from pathlib import Path
 
 import duckdb
 
-from meterlake.model.accounts import Account
-from meterlake.model.sql import quote
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.sql import quote
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import sync

@@ -16,12 +16,12 @@ from uuid import uuid4
 import duckdb
 import polars as pl
 
-from meterlake.model.ids import derived_id
-from meterlake.model.measurement import MeterFields
-from meterlake.model.proposal import Document
-from meterlake.model.receipt import Delivery, Receipt
-from meterlake.model.rejection import Reason, Rejection
-from meterlake.model.sql import quote
+from meterlake.model.measurements.measurement import MeterFields
+from meterlake.model.measurements.receipt import Delivery, Receipt
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.sql import quote
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.derivations import read_meters

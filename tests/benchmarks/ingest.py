@@ -102,7 +102,7 @@ def wire_rows(tag: str, rows: int) -> list[dict[str, Any]]:
 
 def commits(home: Path, most: Path) -> dict[str, Any]:
     """Ingest sources of 1,000 rows in one process; the median of the last 50 at some counts."""
-    from meterlake.model.receipt import Delivery
+    from meterlake.model.measurements.receipt import Delivery
     from meterlake.pipeline.ingest.run import ingest_file
 
     marks = [int(word) for word in most.name.split("-")]
@@ -125,7 +125,7 @@ def commits(home: Path, most: Path) -> dict[str, Any]:
 
 def known(home: Path, count: Path) -> dict[str, Any]:
     """Give a lake so many known uids, without measurements."""
-    from meterlake.model.sql import quote
+    from meterlake.model.values.sql import quote
 
     start, rows = time.perf_counter(), int(count.name)
     with main_job.stores_at(home) as stores:

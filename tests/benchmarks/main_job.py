@@ -61,7 +61,7 @@ def stores_at(home: Path) -> Iterator[Any]:
 def make_home(home: Path) -> dict[str, str]:
     """A home with the sample configuration and every account that the files name; who may call."""
     import sample_data
-    from meterlake.model.ids import derived_id
+    from meterlake.model.values.ids import derived_id
     from meterlake.pipeline.config.configure import apply, read_documents
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.settings import Settings
@@ -80,7 +80,7 @@ def make_home(home: Path) -> dict[str, str]:
 
 def subscribe_all(home: Path, accounts: int) -> None:
     """Put every account on a plan of the sample configuration."""
-    from meterlake.model.proposal import Document
+    from meterlake.model.resources.proposal import Document
     from meterlake.pipeline.config.configure import apply
 
     plans = [
@@ -119,8 +119,8 @@ def ours_ingest(home: Path, path: Path) -> dict[str, Any]:
 
 
 def ours_quantities(home: Path) -> dict[str, Any]:
-    from meterlake.model.organization import OrganizationConfig
-    from meterlake.model.period import Month, zone
+    from meterlake.model.configuration.organization import OrganizationConfig
+    from meterlake.model.values.period import Month, zone
     from meterlake.pipeline.usage.meter_rollup import aggregate_meters
     from meterlake.stages.usage.aggregate import whole
 
@@ -139,7 +139,7 @@ def ours_quantities(home: Path) -> dict[str, Any]:
 
 
 def ours_bill(home: Path) -> dict[str, Any]:
-    from meterlake.model.period import Month
+    from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.jobs import bill
 
     with stores_at(home) as stores:
@@ -150,7 +150,7 @@ def ours_bill(home: Path) -> dict[str, Any]:
 
 
 def ours_export(home: Path, to: Path) -> dict[str, Any]:
-    from meterlake.model.export_request import ExportRequest
+    from meterlake.model.work.export_request import ExportRequest
     from meterlake.pipeline.export.run import export
 
     with stores_at(home) as stores:
@@ -174,7 +174,7 @@ def ours_export(home: Path, to: Path) -> dict[str, Any]:
 
 def ours_commits(home: Path, folder: Path) -> dict[str, Any]:
     """The median of 1,000-row sources, each from its path to its receipt."""
-    from meterlake.model.receipt import Delivery
+    from meterlake.model.measurements.receipt import Delivery
     from meterlake.pipeline.ingest.run import ingest_file
 
     times = []
@@ -291,10 +291,10 @@ def dlt_merge(path: Path, out: Path, reader: Any) -> dict[str, Any]:
 
 def lake_files(home: Path) -> tuple[list[str], str, str]:
     """The Parquet files of the meter's table, and October's bounds in UTC."""
-    from meterlake.model.catalog import Meter
-    from meterlake.model.measurement import meter_table
-    from meterlake.model.organization import OrganizationConfig
-    from meterlake.model.period import Month, zone
+    from meterlake.model.catalog.catalog import Meter
+    from meterlake.model.configuration.organization import OrganizationConfig
+    from meterlake.model.measurements.measurement import meter_table
+    from meterlake.model.values.period import Month, zone
 
     with stores_at(home) as stores:
         org = stores.state.organization()
@@ -309,7 +309,7 @@ def lake_files(home: Path) -> tuple[list[str], str, str]:
 
 
 def meter_folds(home: Path) -> list[tuple[str, str]]:
-    from meterlake.model.catalog import Aggregation, Meter
+    from meterlake.model.catalog.catalog import Aggregation, Meter
 
     with stores_at(home) as stores:
         configuration = stores.state.configuration(stores.state.organization().id)

@@ -42,7 +42,7 @@ def work(checkout: Path, home: Path) -> None:
     import meterlake
 
     assert Path(meterlake.__file__).is_relative_to(checkout), meterlake.__file__
-    from meterlake.model.period import Month
+    from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.jobs import bill
     from meterlake.pipeline.usage.aggregate import aggregate
     from meterlake.settings import Settings

@@ -34,8 +34,8 @@ NOW = datetime(2026, 10, 1, tzinfo=UTC)
 
 def notifications(text: str, count: int) -> list:
     """So many notifications with calculations of their own."""
-    from meterlake.model.entity import Record
-    from meterlake.model.notifications import NotificationConfiguration
+    from meterlake.model.configuration.notifications import NotificationConfiguration
+    from meterlake.model.values.entity import Record
 
     return [
         Record(
@@ -77,7 +77,7 @@ def match(text: str, new: str, old: str, count: int, repeat: int) -> tuple[float
 
 def read(events: int, count: int) -> float:
     """Milliseconds of CPU time that the reader of the log takes for an event."""
-    from meterlake.model.events import Event
+    from meterlake.model.resources.events import Event
     from meterlake.pipeline.events.reader import read_log
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.settings import Settings

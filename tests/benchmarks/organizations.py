@@ -25,7 +25,7 @@ from pathlib import Path
 
 import psycopg
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 from meterlake.settings import Settings, as_environment
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from meterlake.model.measurement import Category, Field
-from meterlake.model.sql import identifier, quote
+from meterlake.model.measurements.measurement import Category, Field
+from meterlake.model.values.sql import identifier, quote
 from meterlake.pipeline.publish.run import publish
 from meterlake.stores import open_stores
 from tests.doubles.homes import Home, furnish, make_home

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import boto3
 
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests import postgres as server
 from tests.doubles.s3 import moto_server

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.receipt import Delivery
 from meterlake.pipeline.home.shard_lake import shard_lake
 from meterlake.pipeline.ingest import run as runs
 from meterlake.pipeline.ingest.run import ingest_file

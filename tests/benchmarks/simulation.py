@@ -31,9 +31,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import main_job
 
-from meterlake.model.export_request import ExportRequest
-from meterlake.model.period import Month
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.home.generate import Recipe, generate

@@ -65,7 +65,7 @@ def serving(home: Path, *arguments: str) -> Iterator[dict[str, Any]]:
 
 def made_home(home: Path) -> Any:
     """A home with a meter and an account, and who may call."""
-    from meterlake.model.proposal import Document
+    from meterlake.model.resources.proposal import Document
     from meterlake.pipeline.config.configure import apply
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.settings import Settings
@@ -146,7 +146,7 @@ def uploads(http: httpx.Client, count: int) -> float:
 
 def exports(home: Path, org_id: str, count: int) -> float:
     """Ask for exports of the configuration, and wait until they are written; how long it took."""
-    from meterlake.model.export_request import ExportRequest, Format, Source
+    from meterlake.model.work.export_request import ExportRequest, Format, Source
     from meterlake.pipeline.export.run import submit_export
     from meterlake.settings import Settings
     from meterlake.stores import open_stores

@@ -35,12 +35,12 @@ from typing import Any
 
 import duckdb
 
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.entity import Configuration
-from meterlake.model.measurement import meter_table
-from meterlake.model.period import Month, zone
-from meterlake.model.proposal import Document
-from meterlake.model.sql import quote
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import Month, zone
+from meterlake.model.values.sql import quote
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.usage.meter_rollup import aggregate_meters

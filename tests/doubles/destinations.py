@@ -4,8 +4,8 @@ import hashlib
 import itertools
 from typing import Any
 
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.exports import ExportDestination
+from meterlake.model.configuration.exports import ExportDestination
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.stores.objects import ObjectStore
 from tests.doubles.clouds import ACCOUNT, ROLE
 from tests.doubles.homes import Home

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Aggregation, Meter, Product
-from meterlake.model.measurement import Category, Field, MeterFields
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
-from meterlake.model.sql import identifier
+from meterlake.model.catalog.catalog import Aggregation, Meter, Product
+from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.measurements.measurement import Category, Field, MeterFields
+from meterlake.model.values.sql import identifier
 from meterlake.pipeline.home.setup import init_home
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 
 SECONDS = 2.0
 STEPS = ("bill.made", "backfill.partition_done", "export.file_staged")

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.period import Period
+from meterlake.model.values.period import Period
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.reconciliation import check_reconciliation

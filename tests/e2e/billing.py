@@ -4,17 +4,17 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance, BalanceChargeSchedule
-from meterlake.model.bill_jobs import KIND
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.ids import derived_id
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType
-from meterlake.model.measurement import LAKE_TABLES
-from meterlake.model.period import Month
+from meterlake.model.bills.jobs import KIND
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance, BalanceChargeSchedule
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.measurements.measurement import LAKE_TABLES
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing import bucket_tasks
 from meterlake.pipeline.billing import run as billing
 from meterlake.pipeline.billing.balances import create_transaction

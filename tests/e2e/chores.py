@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
-from meterlake.model.export_request import KIND, ExportRequest, Source
+from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
+from meterlake.model.work.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order, background
 from meterlake.pipeline.events.alerts import check_alerts

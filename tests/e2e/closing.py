@@ -7,8 +7,8 @@ Each life goes on as somebody would who looks at the month, and at nothing else.
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from meterlake.model.jobs import JobKind
-from meterlake.model.period import Month, zone
+from meterlake.model.values.period import Month, zone
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.home.closing import OPERATIONS, Closing
 from meterlake.pipeline.home.closing_bills import reject_shown
 from meterlake.pipeline.home.closing_requests import (

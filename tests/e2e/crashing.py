@@ -25,8 +25,8 @@ _THREADLESS = (
     "alembic.command",
     "pydantic_settings",
     "meterlake.model.resources",
-    "meterlake.model.mapping",
-    "meterlake.model.documents",
+    "meterlake.model.measurements.mapping",
+    "meterlake.model.values.documents",
 )
 _THREADED = ("duckdb", "_duckdb", "polars", "_polars_runtime_32", "pyarrow")
 
@@ -130,7 +130,7 @@ def _import_ahead(names: list[str]) -> None:
 
 
 def _child(order: dict[str, Any], trace: Path) -> None:
-    from meterlake.model import failpoint
+    from meterlake.model.values import failpoint
     from tests.homes import open_home
     from tests.killing import die_at_nth
 

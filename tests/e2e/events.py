@@ -3,10 +3,13 @@
 from datetime import UTC, date, datetime
 from typing import Any
 
-from meterlake.model.accounts import Account
-from meterlake.model.contracts import Contract
-from meterlake.model.integrations import IntegrationConfig
-from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
+from meterlake.model.configuration.integrations import IntegrationConfig
+from meterlake.model.configuration.notifications import (
+    NotificationConfiguration,
+    ScheduledEventConfiguration,
+)
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.contracts import Contract
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.events.scheduled import fire_scheduled

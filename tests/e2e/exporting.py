@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from meterlake.model import failpoint
-from meterlake.model.export_request import KIND, ExportRequest, Format, Source
-from meterlake.model.exports import ExportDestination
-from meterlake.model.period import Month
+from meterlake.model.configuration.exports import ExportDestination
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import KIND, ExportRequest, Format, Source
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.export.run import Exported, run_export, submit_export
 from meterlake.pipeline.export.verify import verify

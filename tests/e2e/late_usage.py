@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.bill_jobs import KIND
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month
+from meterlake.model.bills.jobs import KIND
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.backfill import lifecycle
 from meterlake.pipeline.billing import run as billing
 from meterlake.pipeline.billing.jobs import bill, bill_order, run_bill_job, submit_order

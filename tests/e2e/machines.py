@@ -88,8 +88,8 @@ def _work(home: str, org_id: str, state: str, later_minutes: str) -> None:
 
 
 def _ran(home: Any, job_id: str, stop_at: str) -> str:
-    from meterlake.model import failpoint
     from meterlake.model.errors import MeterlakeError
+    from meterlake.model.values import failpoint
     from meterlake.pipeline.export.run import run_export
 
     left, one_at_a_time = [stop_at], threading.Lock()

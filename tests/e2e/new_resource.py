@@ -11,10 +11,10 @@ from pathlib import Path
 import duckdb
 
 from meterlake.model import resources
-from meterlake.model.entity import Entity
-from meterlake.model.fields import Code, Name
-from meterlake.model.pricing import Plan
+from meterlake.model.catalog.pricing import Plan
 from meterlake.model.resources.resource import Resource
+from meterlake.model.values.entity import Entity
+from meterlake.model.values.fields import Code, Name
 
 
 class Depot(Entity):

@@ -3,8 +3,8 @@
 import hashlib
 from typing import Any
 
-from meterlake.model.bill_statements import KIND, StatementFormat, StatementOrder
-from meterlake.model.period import Month
+from meterlake.model.bills.statement_orders import KIND, StatementFormat, StatementOrder
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.jobs.waiting import run_all_waiting

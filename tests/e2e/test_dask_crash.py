@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Unavailable
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing import bucket_tasks, run

@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 
-from meterlake.model.integrations import RunStatus
-from meterlake.model.period import Month
+from meterlake.model.configuration.integrations import RunStatus
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
 from tests.doubles.receivers import respond, running_receiver

@@ -7,7 +7,7 @@ from decimal import Decimal
 import m3ter
 import pytest
 
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.served import served

@@ -290,7 +290,7 @@ def _copy(home, name):
 
 BOTH = """
 import sys
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.export.run import run_to_end
 from pathlib import Path
 from tests.e2e.exporting import configured, jobs_of

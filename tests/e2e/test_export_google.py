@@ -8,9 +8,9 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from meterlake.model import failpoint
 from meterlake.model.errors import NotFound
-from meterlake.model.export_request import KIND, ExportRequest, Source
+from meterlake.model.values import failpoint
+from meterlake.model.work.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline.export.run import export, run_export, submit_export
 from meterlake.stores.state import JobStatus
 from tests.doubles.destinations import GCS, configured, destination

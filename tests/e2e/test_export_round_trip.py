@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import aggregation

@@ -14,7 +14,7 @@ from datetime import datetime
 
 import pytest
 
-from meterlake.model.export_request import ExportRequest, Format, Source
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import submit_export
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.drop_folder import drop_folder

@@ -20,13 +20,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance
-from meterlake.model.catalog import Aggregation
-from meterlake.model.ledger import LedgerAccountType as Type
-from meterlake.model.period import Month
-from meterlake.model.proposal import Document
+from meterlake.model.bills.ledger import LedgerAccountType as Type
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances import create_transaction
 from meterlake.pipeline.billing.books import check_ledger, write_beancount
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances

@@ -16,12 +16,12 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.cli.signals import terminable
-from meterlake.model import failpoint
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.export_request import ExportRequest, Source
-from meterlake.model.jobs import JobKind
-from meterlake.model.lookups import LookupTable, LookupTableRevision
-from meterlake.model.period import Month
+from meterlake.model.catalog.lookups import LookupTable, LookupTableRevision
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
+from meterlake.model.work.export_request import ExportRequest, Source
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill import Order, background
 from meterlake.pipeline.billing.jobs import bill, create
 from meterlake.pipeline.export.run import submit_export

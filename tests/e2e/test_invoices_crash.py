@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.stages.events.hand_over import BILL_DELETED
 from meterlake.stores.state.billing.stored_bills import LineContent

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.errors import Unavailable
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.publish.query import query
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import open_stores

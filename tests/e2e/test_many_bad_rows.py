@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from meterlake.model.receipt import SAMPLE_MAX
+from meterlake.model.measurements.receipt import SAMPLE_MAX
 from meterlake.pipeline.ingest.rejected_rows import list_rejected
 from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, csv_row, new_home, open_home

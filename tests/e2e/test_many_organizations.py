@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from meterlake.model.ids import derived_id
-from meterlake.model.wire import dumps
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.wire import dumps
 from meterlake.stores import open_stores
 from tests.benchmarks.organizations import idle, running
 from tests.homes import settings

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from tests.deliveries import runs_of
 from tests.doubles.marketplace import running_marketplace
 from tests.e2e.crashing import zygote

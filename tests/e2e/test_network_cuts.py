@@ -12,9 +12,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 import pytest
 from sqlalchemy import make_url
 
-from meterlake.model import failpoint
 from meterlake.model.errors import MeterlakeError, Unavailable
-from meterlake.model.export_request import ExportRequest, Source
+from meterlake.model.values import failpoint
+from meterlake.model.work.export_request import ExportRequest, Source
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.drop_folder import drop_folder

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import standardwebhooks.webhooks
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events.log import entries_after, read_position
 from meterlake.stores.state.integrations.runs import RunFilters, page_of_runs

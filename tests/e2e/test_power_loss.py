@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, Mode
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from tests.homes import HEADER, csv_row, new_home, open_home

@@ -8,8 +8,8 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
-from meterlake.model.period import Month
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 from meterlake.pipeline.config.configure import export
 from meterlake.pipeline.home.sample import create_sample

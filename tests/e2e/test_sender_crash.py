@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from tests.databases import copy_home
 from tests.deliveries import add_runs, content_for, new_webhook, run_of, tries
 from tests.doubles.receivers import running_receiver

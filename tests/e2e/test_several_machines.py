@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import update
 
 from meterlake.cli import run
-from meterlake.model import wire
+from meterlake.model.values import wire
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads
 from meterlake.pipeline.jobs.file_jobs import key
@@ -28,7 +28,7 @@ from tests.homes import HEADER, csv_row, open_home
 # A worker that is killed while it reads an upload.
 KILLED = """
 import sys
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from meterlake.cli import run
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.stores.state import JobStatus
 from tests.doubles.destinations import usage

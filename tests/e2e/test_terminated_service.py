@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from meterlake.model.uploads import UploadStatus
+from meterlake.model.measurements.uploads import UploadStatus
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads
@@ -37,7 +37,7 @@ COMMAND = "from meterlake.cli import main; main()"
 # A worker that is terminated when it comes to a step.
 WORKER = """
 import os, signal, sys
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.worker.__main__ import main
 
 left = [sys.argv[1]]

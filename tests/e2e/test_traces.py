@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation
-from meterlake.model.documents import parse
-from meterlake.model.period import Month
-from meterlake.model.proposal import Document
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.customers.accounts import Account
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.documents import parse
+from meterlake.model.values.period import Month
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 import pytest
 from sqlalchemy import func, select
 
-from meterlake.model.accounts import Account
-from meterlake.model.events import NOTIFICATION
-from meterlake.model.integrations import IntegrationConfig, RunStatus
-from meterlake.model.notifications import NotificationConfiguration
+from meterlake.model.configuration.integrations import IntegrationConfig, RunStatus
+from meterlake.model.configuration.notifications import NotificationConfiguration
+from meterlake.model.customers.accounts import Account
+from meterlake.model.resources.events import NOTIFICATION
 from meterlake.stores.state.events.event_tables import EVENT, EVENT_NOTIFICATION
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
 from tests.deliveries import new_webhook

@@ -24,8 +24,8 @@ INGEST = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from meterlake.model import wire
-from meterlake.model.receipt import Delivery
+from meterlake.model.values import wire
+from meterlake.model.measurements.receipt import Delivery
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

@@ -17,7 +17,7 @@ LOOK = """
 import json, sys
 from datetime import UTC
 from pathlib import Path
-from meterlake.model.period import Month, zone
+from meterlake.model.values.period import Month, zone
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 

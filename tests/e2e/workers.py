@@ -32,7 +32,7 @@ def _ingest(home: Any, start_at: str, *paths: str) -> Any:
     """Ingest files where they lie, from a moment on."""
     from uuid import uuid4
 
-    from meterlake.model.receipt import Delivery
+    from meterlake.model.measurements.receipt import Delivery
     from meterlake.pipeline.ingest.run import ingest_file
 
     time.sleep(max(0.0, float(start_at) - time.time()))

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.billing import Bill
-from meterlake.model.catalog import Product
-from meterlake.model.ids import derived_id
-from meterlake.model.period import format_instant
+from meterlake.model.bills.bill import Bill
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import format_instant
 from tests.billing_world import World, instant
 
 CASES = sorted(Path(__file__).parent.glob("bills/*.toml"))

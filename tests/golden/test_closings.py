@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Conflict
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.home.closing import ClosingStep

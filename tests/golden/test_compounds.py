@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from meterlake.model.catalog import CompoundAggregation
-from meterlake.model.period import Month
+from meterlake.model.catalog.catalog import CompoundAggregation
+from meterlake.model.values.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.homes import HEADER, a_home, configure, csv_row
 

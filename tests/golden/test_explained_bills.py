@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.billing import LineItemType
+from meterlake.model.bills.bill import LineItemType
 from tests.billing_world import note_draws
 from tests.explained_trees import as_node, check_bill, check_tree, drawn_trees, explained, walk
 from tests.golden.test_bills import CASES, built, read

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.period import Period
+from meterlake.model.values.period import Period
 from meterlake.stages.usage import aggregate
 from tests.billing_world import COLUMNS, World
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from meterlake.model.billing import Bill, LineItemType
+from meterlake.model.bills.bill import Bill, LineItemType
 from tests.golden.test_bills import GROUPS, built, made, read
 
 # As the page writes what is below zero.

@@ -8,8 +8,8 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.billed_usage import BilledUsage
-from meterlake.model.billing import Bill
+from meterlake.model.bills.bill import Bill
+from meterlake.model.bills.billed_usage import BilledUsage
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.stages.bill import BillIdentity, BillOverrides, BillSelection, billing_terms
 from meterlake.stages.bill.advance_memos import find_memos

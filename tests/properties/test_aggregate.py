@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.catalog import Reduce
-from meterlake.model.ids import derived_id
-from meterlake.model.money import divide
-from meterlake.model.period import Month, zone
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.money import divide
+from meterlake.model.values.period import Month, zone
 from meterlake.stages.usage import aggregate
 from tests.billing_world import COLUMNS, World
 from tests.days import by_day

@@ -13,9 +13,9 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
-from meterlake.model.catalog import Reduce
-from meterlake.model.ids import derived_id
-from meterlake.model.period import Month, Period, naive, zone
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Month, Period, naive, zone
 from meterlake.stages.usage import aggregate
 from tests.billing_world import COLUMNS, World
 from tests.oracles import ORACLES, PERCENTILE, segment_of, time_weighted

@@ -5,9 +5,9 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.ids import derived_id
-from meterlake.model.period import Month, local_date, zone
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Month, local_date, zone
 from tests.billing_world import LONG_AGO, World
 from tests.oracles import half_up, tiered, volume
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.billing import Bill
+from meterlake.model.bills.bill import Bill
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.period import midnight, zone
+from meterlake.model.values.period import midnight, zone
 from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills
 from tests.billing_world import SNAPSHOT, World
 

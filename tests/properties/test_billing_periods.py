@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.billed_usage import BilledUsage
-from meterlake.model.billing import Bill, LineItemType
-from meterlake.model.billing_cycle import BillingCycle
-from meterlake.model.calendar.recurring_period import RECURRING, PeriodSpec, recurring
-from meterlake.model.ids import derived_id
-from meterlake.model.period import Month
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.bills.bill import Bill, LineItemType
+from meterlake.model.bills.billed_usage import BilledUsage
+from meterlake.model.bills.billing_cycle import BillingCycle
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.recurring_period import RECURRING, PeriodSpec, recurring
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Month
 from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills
 from meterlake.stages.usage.cycles import Cycles
 from tests.billing_world import SNAPSHOT, World

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.requests import BillStatus
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.home.bill_review import review_bills

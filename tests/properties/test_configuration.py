@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from meterlake.model import wire
-from meterlake.model.documents import parse, to_yaml
-from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_NAME
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values import wire
+from meterlake.model.values.documents import parse, to_yaml
 from meterlake.pipeline.config.configure import ChangeAction, apply, export
 from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe_all

@@ -17,16 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
 from meterlake.model.errors import Locked
-from meterlake.model.money import ZERO
-from meterlake.model.period import Month
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.money import ZERO
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances import create_transaction
 from meterlake.pipeline.billing.bills import delete_bill, lock_bill, set_status
 from meterlake.pipeline.billing.books import check_ledger

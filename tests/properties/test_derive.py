@@ -17,7 +17,7 @@ from meterlake.model.calculation.tree import (
     Power,
     Signed,
 )
-from meterlake.model.measurement import Category, Field
+from meterlake.model.measurements.measurement import Category, Field
 from meterlake.stages.ingest.derive import AccountValues, Calculation, Inputs, calculate, row_by_row
 from meterlake.stages.ingest.derive.columns import Columns
 from meterlake.stages.ingest.derive.numbers import NUMBER

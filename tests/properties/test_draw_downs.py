@@ -7,12 +7,12 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.billing_cycle import BillingCycle
+from meterlake.model.bills.billing_cycle import BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency
-from meterlake.model.money import RoundingMode, exact, round_amount
-from meterlake.model.organization import BillCreditType
-from meterlake.model.period import Period, zone
-from meterlake.model.pricing import PricingBand
+from meterlake.model.catalog.pricing import PricingBand
+from meterlake.model.configuration.organization import BillCreditType
+from meterlake.model.values.money import RoundingMode, exact, round_amount
+from meterlake.model.values.period import Period, zone
 from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawTerms, PayableLine, draw_down
 from meterlake.stages.bill.credits.overage import UsageToSplit, find_overage, split_overage
 from meterlake.stages.bill.periods.service_periods import Every

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
-from meterlake.model.money import divide, exact
-from meterlake.model.problems import read
-from meterlake.model.queries import UsageQueryRequest
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.money import divide, exact
+from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer.explore import explore
 from tests.homes import ACCOUNTS, CALLS, configure, new_home, open_home
 

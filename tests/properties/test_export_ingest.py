@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.usage.aggregate import aggregate

@@ -6,9 +6,9 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.billing import Bill, LineItemType
-from meterlake.model.ids import derived_id
-from meterlake.model.period import Month
+from meterlake.model.bills.bill import Bill, LineItemType
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Month
 from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills
 from tests.billing_world import World, instant
 from tests.laws import examples

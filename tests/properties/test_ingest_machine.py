@@ -27,7 +27,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.ingest import uploads
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.rejected_rows import list_rejected

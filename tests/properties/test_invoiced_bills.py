@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from tests.databases import copy_home
 from tests.doubles.stripe import running_stripe
 from tests.invoice_world import ACTIONS, MONTHS, TROUBLES, Step, make_invoice_home, open_invoices

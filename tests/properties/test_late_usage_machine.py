@@ -24,14 +24,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.late_usage import LateUsageStatus
+from meterlake.model.bills.memos import CreditLineItem, DebitLineItem
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict, NotFound
-from meterlake.model.late_usage import LateUsageStatus
-from meterlake.model.memos import CreditLineItem, DebitLineItem
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.backfill import lifecycle
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs import bill_order

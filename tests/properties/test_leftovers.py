@@ -6,8 +6,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.balances import Balance
-from meterlake.model.ledger import (
+from meterlake.model.bills.ledger import (
     LedgerAccount,
     LedgerAccountType,
     Movement,
@@ -15,6 +14,7 @@ from meterlake.model.ledger import (
     PostingKind,
     account_sums,
 )
+from meterlake.model.customers.balances import Balance
 from meterlake.stages.bill.credits.leftovers import correct_leftovers, count_ends, find_leftovers
 
 D = Decimal

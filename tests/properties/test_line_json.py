@@ -6,9 +6,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model import wire
-from meterlake.model.billing import BandUsage, Line, LineItemType, MadeFrom, ProductName
-from meterlake.model.period import Period
+from meterlake.model.bills.bill import BandUsage, Line, LineItemType, MadeFrom, ProductName
+from meterlake.model.values import wire
+from meterlake.model.values.period import Period
 
 TEXTS = st.text(max_size=8)
 MAYBE = st.none() | TEXTS

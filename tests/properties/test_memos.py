@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.ids import derived_id
-from meterlake.model.memos import CreditLineItem, DebitLineItem
+from meterlake.model.bills.memos import CreditLineItem, DebitLineItem
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.rules.memos import signed_amount
+from meterlake.model.values.ids import derived_id
 from meterlake.stores.state import State
 from meterlake.stores.state.billing import bills, memos
 from meterlake.stores.state.billing.bill_batch import put_all

@@ -4,7 +4,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.money import (
+from meterlake.model.values.money import (
     QUOTIENT_DIGITS,
     RoundingMode,
     divide,

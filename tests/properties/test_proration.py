@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.period import Month, zone
+from meterlake.model.values.period import Month, zone
 from tests.billing_world import LONG_AGO, World
 from tests.oracles import half_up
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
-from meterlake.model.measurement import Category, Field
-from meterlake.model.period import local_date, zone
-from meterlake.model.sql import identifier
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.customers.accounts import Account
+from meterlake.model.measurements.measurement import Category, Field
+from meterlake.model.values.period import local_date, zone
+from meterlake.model.values.sql import identifier
 from meterlake.pipeline.publish.run import publish
 from meterlake.settings import Settings
 from meterlake.stages.publish.views import MeterTable, usage_views

@@ -5,8 +5,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.billing import Quantity
-from meterlake.model.pricing import Pricing
+from meterlake.model.bills.bill import Quantity
+from meterlake.model.catalog.pricing import Pricing
 from meterlake.stages.bill.pricing.rate import convert_bands, price
 from tests import oracles
 from tests.billing_world import LONG_AGO

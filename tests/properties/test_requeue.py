@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
 from meterlake.pipeline.ingest.rejected_rows import list_rejected
 from meterlake.pipeline.rejected.rejected_files import Edit
 from meterlake.pipeline.rejected.requeue import requeue, requeue_edited

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.bill_jobs import BillJobRequest, BillOrder
+from meterlake.model.bills.jobs import BillJobRequest, BillOrder
 from meterlake.model.errors import NotFound
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs import bill, bill_order
 from meterlake.pipeline.billing.named_bills import find_bills

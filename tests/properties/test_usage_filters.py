@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.contracts import UsageFilter
-from meterlake.model.ids import derived_id
-from meterlake.model.period import Month, zone
-from meterlake.model.usage_selection import select_usage
+from meterlake.model.customers.contracts import UsageFilter
+from meterlake.model.customers.usage_selection import select_usage
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Month, zone
 from tests.billing_world import World
 from tests.laws import examples
 

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.catalog import Aggregation
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.period import Month, Period
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.values.period import Month, Period
+from meterlake.model.work.backfill import BackfillSpec, Mode
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing import run as billing

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.jobs import JobKind
+from meterlake.model.customers.accounts import Account
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores import Stores, open_stores
 from tests.soak.book import Row, Sums
 from tests.soak.load import MONTHS, PRICE, Customer

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cryptography.fernet import Fernet
 
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings

@@ -13,7 +13,7 @@ import pytest
 from markdown.extensions.toc import slugify
 
 from meterlake.cli import run
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.rejection import Reason
 from meterlake.settings import SCOPES, Settings, variable
 from meterlake.stores.dependent_settings import DEPENDENCIES
 from tests.laws import CI_EXAMPLES

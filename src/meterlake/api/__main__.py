@@ -8,8 +8,8 @@ import uvicorn
 from cyclopts import App, Parameter
 
 from meterlake.api.protocol import TimedProtocol
-from meterlake.model.log_lines import server_logging
-from meterlake.model.redaction import redact_logs
+from meterlake.model.values.log_lines import server_logging
+from meterlake.model.values.redaction import redact_logs
 from meterlake.stores.processes import end_with_parent
 
 # Less than `meterlake serve` waits before it kills: a request that hangs must not cost the others.

@@ -7,15 +7,15 @@ from meterlake.api.call import Call
 from meterlake.api.documents import member, select_page
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.model.access import (
+from meterlake.model.configuration.access import (
     GroupTarget,
     KeyChange,
     PrincipalChoice,
     PrincipalType,
     SupportAccess,
 )
-from meterlake.model.problems import read
 from meterlake.model.rules.access import policy_document
+from meterlake.model.values.problems import read
 from meterlake.pipeline.access import access, groups
 from meterlake.pipeline.config.entities import Document, envelope, version_of
 from meterlake.stores.state.access.access import SUPPORT, AccessKey, PolicyGrant

@@ -6,14 +6,14 @@ from typing import Any, Final
 from meterlake.api.call import Call
 from meterlake.api.entities import filters, page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Aggregation
-from meterlake.model.contracts import Contract
-from meterlake.model.counters import CounterAdjustment
-from meterlake.model.entity import Entity
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.catalog.counters import CounterAdjustment
+from meterlake.model.catalog.pricing import Plan
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Forbidden
-from meterlake.model.pricing import Plan
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config import account_plans, end_dating, entities, lists
 
 _CHILDREN_PAGE: Final = 200

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from meterlake.model import wire
 from meterlake.model.errors import Conflict, MeterlakeError, TooMany, TooSlow, Unavailable
+from meterlake.model.values import wire
 
 _log: Final = logging.getLogger("meterlake.api")
 _NO_RETRY: Final = {"x-should-retry": "false"}

@@ -23,7 +23,7 @@ from meterlake.api.protocol import SECONDS
 from meterlake.api.router import Router
 from meterlake.api.routes import OPERATIONS
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.redaction import redact_logs
+from meterlake.model.values.redaction import redact_logs
 from meterlake.pipeline.access.access import KnownPermissions
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.settings import Settings

@@ -14,10 +14,10 @@ from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
 from meterlake.api.visible import permit_each, visible_rows
-from meterlake.model.backfill import Backfill, BackfillStatus, check_backfill_id
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
-from meterlake.model.period import format_instant
-from meterlake.model.problems import read, suggest_name, unknown_names
+from meterlake.model.values.period import format_instant
+from meterlake.model.values.problems import read, suggest_name, unknown_names
+from meterlake.model.work.backfill import Backfill, BackfillStatus, check_backfill_id
 from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import BackfillAction

@@ -7,7 +7,7 @@ from meterlake.api.call import Call
 from meterlake.api.documents import member
 from meterlake.api.entities import page, retrieving, standard_operations
 from meterlake.api.operations import ORGANIZATION, Operation
-from meterlake.model.balances import Balance, EntityType
+from meterlake.model.customers.balances import Balance, EntityType
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing import balances
 from meterlake.pipeline.billing.balances import TRANSACTION_FILTERS

@@ -8,8 +8,8 @@ from meterlake.api.documents import member
 from meterlake.api.downloads import link
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.model.billing import LineItemType
-from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoLineItem
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.pipeline.billing import bill_lines, memos
 from meterlake.pipeline.billing.memos import MemoRef
 from meterlake.stores.state.billing.bill_lists import LineFilters

@@ -13,19 +13,19 @@ from meterlake.api.downloads import content_response, file_response, link
 from meterlake.api.entities import page, search_criteria
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.visible import RETRIEVE, permit_each
-from meterlake.model.accounts import Account
-from meterlake.model.bill_document import AppendixDetail, DocumentFormat
-from meterlake.model.bill_explanation import ROWS_SHOWN, ROWS_SHOWN_MAX
-from meterlake.model.bill_requests import (
+from meterlake.model.bills.document import AppendixDetail, DocumentFormat
+from meterlake.model.bills.explanation import ROWS_SHOWN, ROWS_SHOWN_MAX
+from meterlake.model.bills.requests import (
     ApproveBillsRequest,
     BillStatus,
     DownloadCsvRequest,
     UpdateBillStatusRequest,
 )
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Forbidden, Invalid, NotFound, Required
-from meterlake.model.ids import is_id
-from meterlake.model.pricing import BillingFrequency
-from meterlake.model.problems import read
+from meterlake.model.values.ids import is_id
+from meterlake.model.values.problems import read
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.bill_csv import write_bills
 from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire

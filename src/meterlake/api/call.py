@@ -12,10 +12,10 @@ from starlette.requests import Request
 from meterlake.api import body
 from meterlake.api.fair_threads import FairThreads
 from meterlake.api.page_tokens import NEXT_TOKEN, SEARCH, unmark_token
-from meterlake.model.access import Principal
+from meterlake.model.configuration.access import Principal
+from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Invalid
-from meterlake.model.period import parse_instant
-from meterlake.model.permissions import Permissions
+from meterlake.model.values.period import parse_instant
 from meterlake.stores import Stores
 
 P = ParamSpec("P")

@@ -11,8 +11,8 @@ from meterlake.api.responses.closings import (
     ClosingReviewRequest,
 )
 from meterlake.api.visible import RETRIEVE
-from meterlake.model.period import Month
-from meterlake.model.problems import read
+from meterlake.model.values.period import Month
+from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.config.months import month_named
 from meterlake.pipeline.home.closing import OPERATIONS as WORDS

@@ -19,10 +19,10 @@ from meterlake.api.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_t
 from meterlake.api.router import Router
 from meterlake.api.visible import permit_query, shown_to, visible_rows
 from meterlake.api.warnings import cautions, header, unknown_members, unknown_parameters
-from meterlake.model.access import Principal
+from meterlake.model.catalog.features import Features
+from meterlake.model.configuration.access import Principal
+from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
-from meterlake.model.features import Features
-from meterlake.model.permissions import Permissions
 from meterlake.pipeline.access.access import KnownPermissions
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.pipeline.config import entities

@@ -2,7 +2,7 @@
 
 from meterlake.api.call import Call
 from meterlake.model.errors import NotFound
-from meterlake.model.ids import is_id
+from meterlake.model.values.ids import is_id
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores.state.core.pages import Page, position_of, position_token
 

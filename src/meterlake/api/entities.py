@@ -9,11 +9,11 @@ from meterlake.api.call import Call
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.page_tokens import NEXT_TOKEN, position_of
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.ids import is_id
-from meterlake.model.listing import FilterValues, Search, terms
-from meterlake.model.period import format_instant
 from meterlake.model.resources import RESOURCES, Filter, Resource
+from meterlake.model.resources.listing import FilterValues, Search, terms
 from meterlake.model.resources.resource import Verb
+from meterlake.model.values.ids import is_id
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.stores.state.core.pages import Page

@@ -6,7 +6,7 @@ from meterlake.api.call import PAGE_DEFAULT, Call
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.responses.integrations import EvaluateCalculationRequest
 from meterlake.model.errors import Forbidden
-from meterlake.model.problems import read
+from meterlake.model.values.problems import read
 from meterlake.pipeline.events import evaluate, events
 from meterlake.stores.state.core.pages import Page
 

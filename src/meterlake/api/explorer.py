@@ -10,8 +10,8 @@ from meterlake.api.answers import JsonResponse
 from meterlake.api.call import Call
 from meterlake.api.documents import member
 from meterlake.api.operations import ORGANIZATION, Operation
-from meterlake.model.problems import read
-from meterlake.model.queries import UsageQueryRequest
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
 
 T = TypeVar("T")

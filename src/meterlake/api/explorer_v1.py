@@ -11,8 +11,7 @@ from meterlake.api.call import Call
 from meterlake.api.downloads import link
 from meterlake.api.explorer import ended_with_request
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.model.entity import Value
-from meterlake.model.explorer import (
+from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
     QueryCommitmentsRequest,
     QueryDimensionValuesRequest,
@@ -20,7 +19,8 @@ from meterlake.model.explorer import (
     QueryMetersRequest,
     QueryUsageDataRequest,
 )
-from meterlake.model.problems import read
+from meterlake.model.values.entity import Value
+from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer import bills as explorer_bills
 from meterlake.pipeline.explorer import commitments as explorer_commitments
 from meterlake.pipeline.explorer import usage as explorer_usage

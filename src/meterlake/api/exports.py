@@ -10,16 +10,16 @@ from meterlake.api.documents import member
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.visible import permit_sum
-from meterlake.model.errors import Forbidden
-from meterlake.model.export_request import Source
-from meterlake.model.exports import (
+from meterlake.model.configuration.exports import (
     ExportDestination,
     ExportSchedule,
     OperationalDataType,
     SourceType,
 )
-from meterlake.model.period import format_instant
+from meterlake.model.errors import Forbidden
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.period import format_instant
+from meterlake.model.work.export_request import Source
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.export import destinations as export_destinations

@@ -11,11 +11,15 @@ from meterlake.api.documents import member
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.visible import RETRIEVE, permit_each, visible_rows
-from meterlake.model.entity import Entity
+from meterlake.model.configuration.integration_systems import BILL
+from meterlake.model.configuration.integrations import (
+    IntegrationConfig,
+    RunStatus,
+    WebhookDestination,
+)
 from meterlake.model.errors import Forbidden, Invalid, Required
-from meterlake.model.integration_systems import BILL
-from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations import discovery, life_cycle, replay, runs

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from meterlake.api.documentation import DOCUMENT, PAGE
 from meterlake.api.health import readiness
 from meterlake.api.pages import page
-from meterlake.model.version import code_version
+from meterlake.model.values.version import code_version
 from meterlake.settings import Settings
 from meterlake.stores.prefect_access import is_own_connection, password_for, sign_in_link
 

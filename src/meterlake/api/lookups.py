@@ -7,8 +7,8 @@ from meterlake.api.documents import member
 from meterlake.api.downloads import base_url
 from meterlake.api.entities import filters, page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.catalog.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
 from meterlake.model.errors import Invalid
-from meterlake.model.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.lookups import jobs as lookup_jobs

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 from meterlake.stores import downloads
 from meterlake.stores.files import incoming
 

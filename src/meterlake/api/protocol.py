@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 
 HEAD_MAX: Final = 64 << 10
 # What the application's lifespan says about it, and what holds where it says nothing.

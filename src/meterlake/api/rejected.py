@@ -12,10 +12,10 @@ from meterlake.api.responses.rejected import (
     RejectedRowsReopenRequest,
     RejectedRowsRequeueRequest,
 )
-from meterlake.model.counted import counted
-from meterlake.model.editable_row import members_of
 from meterlake.model.errors import Invalid, NotFound, Required
-from meterlake.model.problems import read
+from meterlake.model.measurements.editable_row import members_of
+from meterlake.model.values.counted import counted
+from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.ingest import rejected_rows
 from meterlake.pipeline.rejected import dismiss as dismissal

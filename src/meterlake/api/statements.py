@@ -11,7 +11,7 @@ from meterlake.api.downloads import link
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.visible import RETRIEVE, permit_each, visible_rows
-from meterlake.model.bill_statements import StatementFormat, StatementOrder
+from meterlake.model.bills.statement_orders import StatementFormat, StatementOrder
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.statements import jobs
 from meterlake.pipeline.statements.files import file_download

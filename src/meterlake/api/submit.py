@@ -18,9 +18,9 @@ from meterlake.api import body
 from meterlake.api.call import Call
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.model.errors import Forbidden, Invalid, Required, TooLarge, TooMany
-from meterlake.model.ids import CODE_MAX, is_code
-from meterlake.model.measurement import BATCH_MAX, UID_MAX
-from meterlake.model.period import parse_instant
+from meterlake.model.measurements.measurement import BATCH_MAX, UID_MAX
+from meterlake.model.values.ids import CODE_MAX, is_code
+from meterlake.model.values.period import parse_instant
 
 PAYLOAD_MAX: Final = 511_999
 _CODES_KNOWN: Final = 10_000

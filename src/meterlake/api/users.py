@@ -8,10 +8,10 @@ from meterlake.api.call import Call
 from meterlake.api.documents import member, select_page
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Operation
-from meterlake.model.access import Invitation, UserChange
-from meterlake.model.permissions import ANYTHING
-from meterlake.model.problems import read
+from meterlake.model.configuration.access import Invitation, UserChange
+from meterlake.model.configuration.permissions import ANYTHING
 from meterlake.model.rules.access import policy_document
+from meterlake.model.values.problems import read
 from meterlake.pipeline.access import invitation_email, users
 from meterlake.pipeline.config.entities import Document, version_of
 

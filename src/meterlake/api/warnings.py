@@ -12,9 +12,9 @@ from meterlake.api.openapi.shapes import SHAPES
 from meterlake.api.operations import Operation
 from meterlake.api.responses.told_body import ToldBody
 from meterlake.model.calculation.mistakes import nearest
-from meterlake.model.entity import Entity
 from meterlake.model.resources import RESOURCES
-from meterlake.model.unused import without_effect
+from meterlake.model.resources.unused import without_effect
+from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config.cautions import CAUTIONS, read_cautions
 
 _SEARCH: Final = "/search"

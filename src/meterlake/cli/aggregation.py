@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,8 @@ def try_(
         month: Such as 2026-09.
         sql: The SQL to try instead of the aggregation's own; you can try any aggregation so.
     """
-    from meterlake.model.accounts import Account
-    from meterlake.model.period import Month
+    from meterlake.model.customers.accounts import Account
+    from meterlake.model.values.period import Month
     from meterlake.pipeline.usage.custom_sql import trial
 
     with options.open() as (stores, organization):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from meterlake.cli.output import Output
-from meterlake.model.automatic_work import AutomaticWork, check_names
+from meterlake.model.work.automatic_work import AutomaticWork, check_names
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings

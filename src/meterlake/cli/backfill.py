@@ -18,7 +18,7 @@ from meterlake.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from meterlake.model.backfill import Backfill
+    from meterlake.model.work.backfill import Backfill
     from meterlake.pipeline.backfill.selection import BackfillSelection
     from meterlake.stores import Stores
 
@@ -254,7 +254,7 @@ def list_(
         status: Only those of this status.
         limit: The largest number that you want to see.
     """
-    from meterlake.model.backfill import BackfillStatus
+    from meterlake.model.work.backfill import BackfillStatus
     from meterlake.pipeline import backfill
     from meterlake.pipeline.access.named_people import with_names
 
@@ -343,7 +343,7 @@ def _flat(entry: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(entry.get("before"), dict) and not isinstance(entry.get("after"), dict):
         return entry
     from meterlake.cli.tables import Digits
-    from meterlake.model.quantity_unit import changed_texts
+    from meterlake.model.usage.quantity_unit import changed_texts
 
     shown = {name: Digits(text or "") for name, text in changed_texts(entry).items()}
     segment = entry.get("segment")

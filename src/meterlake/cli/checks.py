@@ -9,7 +9,7 @@ from meterlake.cli.amounts import AmountText
 from meterlake.cli.ingest import incomplete
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.stores.lake.reconciliation import Reconciliation

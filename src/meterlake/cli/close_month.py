@@ -10,7 +10,7 @@ from meterlake.cli.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Options
 from meterlake.model.errors import Invalid, Required
 
 if TYPE_CHECKING:
-    from meterlake.model.export_request import ExportRequest
+    from meterlake.model.work.export_request import ExportRequest
     from meterlake.pipeline.home.closing import Closing, ClosingStep
 
 Text = Annotated[str | None, Parameter(show_default=False)]

@@ -12,12 +12,12 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import problem_lines
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid, MeterlakeError
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.model.proposal import Document
+    from meterlake.model.resources.proposal import Document
     from meterlake.pipeline.config.configure import EntityChange
 
 # More entities than these are counted by kind; --wide lists them.
@@ -156,7 +156,7 @@ def schema() -> None:
 
     Example: `meterlake config schema > meterlake.schema.json`
     """
-    from meterlake.model import wire
+    from meterlake.model.values import wire
     from meterlake.stages.config.reference.schema import configuration_schema
 
     sys.stdout.write(wire.dumps_pretty(configuration_schema()).decode())

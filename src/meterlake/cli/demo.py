@@ -16,8 +16,8 @@ from meterlake.cli.flow_process import run_flow_module
 from meterlake.cli.ingest import COLUMNS, incomplete
 from meterlake.cli.next_steps import note_home
 from meterlake.cli.output import Output
-from meterlake.model.counted import counted
 from meterlake.model.errors import Conflict, Invalid
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
@@ -213,7 +213,7 @@ def _ingest(stage: Stage) -> None:
 def _aggregate(stage: Stage) -> None:
     import sample_data
     from meterlake.cli.quantities import QuantityNames, show_quantities
-    from meterlake.model.period import Month
+    from meterlake.model.values.period import Month
     from meterlake.pipeline.usage.aggregate import aggregate
 
     stage.output.begin("aggregate", "Measurements folded into quantities, per account and month")
@@ -226,7 +226,7 @@ def _bill(stage: Stage) -> None:
     import sample_data
     from meterlake.cli.billing.bill import show_bills
     from meterlake.cli.tables import Bar
-    from meterlake.model.period import Month
+    from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.jobs import bill
 
     stage.output.begin("bill", "Quantities priced: a bill for every account")
@@ -265,8 +265,8 @@ def _explain(stage: Stage) -> None:
 def _export(stage: Stage) -> None:
     import sample_data
     from meterlake.cli.export_output import show_exported
-    from meterlake.model.export_request import ExportRequest, Format, Source
-    from meterlake.model.period import Month
+    from meterlake.model.values.period import Month
+    from meterlake.model.work.export_request import ExportRequest, Format, Source
     from meterlake.pipeline.export.run import export
 
     month = Month.parse(sample_data.MONTH)

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from meterlake.cli.export_documents import ScheduleDefinition, Selected, schedule_document
 from meterlake.cli.option_names import as_options
-from meterlake.model.catalog import Meter
-from meterlake.model.entity import Record
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.exports import ExportSchedule
 from meterlake.model.errors import NotFound, Required
-from meterlake.model.exports import ExportSchedule
+from meterlake.model.values.entity import Record
 from meterlake.pipeline.export import control
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader

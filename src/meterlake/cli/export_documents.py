@@ -7,22 +7,26 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from meterlake.cli.option_names import as_options
-from meterlake.model.calendar.recurring_period import parse_day
-from meterlake.model.catalog import Meter
-from meterlake.model.entity import Entity
-from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.exports import ExportDestination, OperationalDataType, ScheduleType
-from meterlake.model.period import midnight, parse_instant
-from meterlake.model.problems import read
-from meterlake.model.queries import (
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.exports import (
+    ExportDestination,
+    OperationalDataType,
+    ScheduleType,
+)
+from meterlake.model.configuration.queries import (
     DataExplorerAggregationFunction,
     DataExplorerUsageDataFrequency,
     TimePeriod,
     UsageQueryRequest,
     relative_period,
 )
+from meterlake.model.customers.recurring_period import parse_day
+from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.rules.queries import check_dates, check_question
+from meterlake.model.values.entity import Entity
+from meterlake.model.values.period import midnight, parse_instant
+from meterlake.model.values.problems import read
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.config.entities import id_of
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.pipeline.home.closing import Closing, ClosingStep

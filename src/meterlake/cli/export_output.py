@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output

@@ -11,10 +11,10 @@ from cyclopts import App, Parameter
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
 from meterlake.cli.signals import TERMINATED, between_two
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from meterlake.model.receipt import Receipt
+    from meterlake.model.measurements.receipt import Receipt
 
 COLUMNS: Final = (
     *("name=file", "status", "?received", "accepted", "?repeats", "rejected", "reasons"),

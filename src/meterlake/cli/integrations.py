@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def list_integrations(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake integrations list`
     """
-    from meterlake.model.integrations import IntegrationConfig
+    from meterlake.model.configuration.integrations import IntegrationConfig
     from meterlake.pipeline.config.entities import entity_document
 
     with options.open() as (stores, organization), stores.state.reading(organization.id) as reader:
@@ -218,8 +218,8 @@ def deliver(*, options: Options = NO_OPTIONS) -> None:
 
 def status_of(name: str) -> Any:
     """The status of a name, in small letters or large ones."""
+    from meterlake.model.configuration.integrations import RunStatus
     from meterlake.model.errors import Invalid
-    from meterlake.model.integrations import RunStatus
 
     try:
         return RunStatus(name.upper())

@@ -8,13 +8,13 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.amounts import AmountText
 from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from meterlake.cli.output import Output
-    from meterlake.model.late_usage import LateUsage
+    from meterlake.model.bills.late_usage import LateUsage
     from meterlake.pipeline.usage.late import Late
     from meterlake.stores import Stores
 
@@ -68,7 +68,7 @@ def late(
         account: Only these accounts, by code.
         apply: Look for late usage now, and apply your policy.
     """
-    from meterlake.model.period import Month
+    from meterlake.model.values.period import Month
 
     period = None if month is None else str(Month.parse(month))
     with options.open() if apply else options.looked_at() as (stores, organization):
@@ -129,7 +129,7 @@ def _is_known(late: "Late", known: "Collection[tuple[str, str]]") -> bool:
 
 
 def _apply(stores: "Stores", org_id: str, author: str) -> None:
-    from meterlake.model.bill_jobs import NO_DAYS, BillOrder
+    from meterlake.model.bills.jobs import NO_DAYS, BillOrder
     from meterlake.pipeline.billing.jobs import bill_order
 
     bill_order(stores, org_id, BillOrder(days=NO_DAYS, late_usage=True), author)

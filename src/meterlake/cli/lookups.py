@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 LISTED: Final = ("!table", "revision", "status", "itemCount=items", "?meters")
 Text = Annotated[str | None, Parameter(show_default=False)]

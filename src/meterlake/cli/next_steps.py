@@ -3,7 +3,7 @@
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from meterlake.model.command_line import CommandPlace
+from meterlake.model.values.command_line import CommandPlace
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings

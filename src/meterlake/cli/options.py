@@ -164,7 +164,7 @@ class FanOutOptions(Options):
         Raises:
             Invalid: There is no such runner; or an environment variable breaks a rule.
         """
-        from meterlake.model.runner import FanOutRunner
+        from meterlake.model.work.runner import FanOutRunner
 
         found = super().settings()
         if self.runner is None:
@@ -218,7 +218,7 @@ def read_settings(home: Path | None) -> "Settings":
     """
     from pydantic import ValidationError
 
-    from meterlake.model.problems import describe_rule
+    from meterlake.model.values.problems import describe_rule
     from meterlake.settings import Settings
 
     try:

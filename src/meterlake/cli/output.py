@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from meterlake.cli import next_steps
 from meterlake.cli.controls import CONTROLS
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.tables import Bar, TableColumn
@@ -88,7 +88,7 @@ class Output:
 
     def line(self, value: Any) -> None:
         """Print one JSON line; numbers keep their digits."""
-        from meterlake.model import wire
+        from meterlake.model.values import wire
 
         sys.stdout.write(wire.dumps(value).decode() + "\n")
         sys.stdout.flush()
@@ -156,7 +156,7 @@ def problem_lines(
 ) -> None:
     """Print what is wrong with files to stderr: one line each, as editors and compilers know it."""
     if json:
-        from meterlake.model import wire
+        from meterlake.model.values import wire
 
         listed = [each._asdict() for each in problems]
         error = {"code": kind, "message": " ".join(message.split()), "problems": listed}
@@ -171,7 +171,7 @@ def error_line(kind: str, message: str, *, json: bool) -> None:
     """Print an error to stderr as one line, which a terminal has in lines that fit."""
     text = next_steps.complete(" ".join(message.split()))
     if json:
-        from meterlake.model import wire
+        from meterlake.model.values import wire
 
         sys.stderr.write(wire.dumps({"error": {"code": kind, "message": text}}).decode() + "\n")
     else:

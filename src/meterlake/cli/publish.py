@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.files import check_ending
 from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output

@@ -6,13 +6,13 @@ from decimal import Decimal
 from typing import Any, Final, Self
 
 from meterlake.cli.output import Output
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Reduce
-from meterlake.model.counted import counted
-from meterlake.model.entity import Configuration
-from meterlake.model.money import ZERO, exact
-from meterlake.model.pricing import BillingFrequency
-from meterlake.model.quantity import Pooled
-from meterlake.model.quantity_unit import quantity_unit
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Reduce
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.usage.quantity import Pooled
+from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.values.counted import counted
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.money import ZERO, exact
 from meterlake.pipeline.usage.aggregate import AggregateResult
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.state import State

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.pipeline.rejected.dismiss import Decided, RowChoice
@@ -86,7 +86,7 @@ def instant(name: str, text: str | None) -> datetime | None:
         Invalid: It is none.
     """
     from meterlake.model.errors import Invalid
-    from meterlake.model.period import parse_instant
+    from meterlake.model.values.period import parse_instant
 
     if text is None:
         return None

@@ -17,9 +17,9 @@ from cyclopts.validators import Number
 
 from meterlake.cli.automatic_work import leave_out, show_served
 from meterlake.cli.options import INTEGER, NO_HOME_OPTIONS, HomeOptions
-from meterlake.model.automatic_work import left_on
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.log_lines import log_to_stderr
+from meterlake.model.values.log_lines import log_to_stderr
+from meterlake.model.work.automatic_work import left_on
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
@@ -125,7 +125,7 @@ def _start_worker(stack: ExitStack, environment: dict[str, str]) -> "_Worker":
 
 def _warn(host: str, url: str) -> None:
     """Say what other machines reach; on the error stream, where programs look for no results."""
-    from meterlake.model.addresses import names_this_machine
+    from meterlake.model.configuration.addresses import names_this_machine
 
     if names_this_machine(host):
         return

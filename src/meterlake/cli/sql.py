@@ -155,7 +155,7 @@ def _write_csv(stores: "Stores", org_id: str, query: str, out: Path | None) -> N
 
 
 def _answer(stores: "Stores", org_id: str, query: str, output: "Output", out: Path | None) -> None:
-    from meterlake.model import wire
+    from meterlake.model.values import wire
     from meterlake.pipeline.publish.query import query as run
 
     with run(stores, org_id, query) as answer:

@@ -8,7 +8,7 @@ from cyclopts import App
 from meterlake.cli.ingest import incomplete
 from meterlake.cli.late import show_late
 from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.model.counted import counted
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output

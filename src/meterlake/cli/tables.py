@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Self, TextIO
 from rich.cells import cell_len, chop_cells
 
 from meterlake.cli.controls import CONTROLS
-from meterlake.model.money import plain
-from meterlake.model.period import format_instant
+from meterlake.model.values.money import plain
+from meterlake.model.values.period import format_instant
 
 _BAR_WIDTH: Final = 48
 # What people copy stays in one piece: commands stand between backquotes.

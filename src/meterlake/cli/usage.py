@@ -14,14 +14,14 @@ from meterlake.cli.options import (
 )
 from meterlake.cli.organizations import show_organizations
 from meterlake.cli.output import error_line
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
     from meterlake.cli.quantities import QuantityNames
-    from meterlake.model.billing import Quantity
-    from meterlake.model.calendar.recurring_period import PeriodSpec
+    from meterlake.model.bills.bill import Quantity
+    from meterlake.model.customers.recurring_period import PeriodSpec
     from meterlake.pipeline.usage.aggregate import AggregateResult
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
@@ -118,9 +118,9 @@ def _describe_unmatched(result: "AggregateResult", names: "QuantityNames") -> li
 def _period_spec(
     month: str | None, on: tuple[str | None, str | None], between: tuple[str | None, str | None]
 ) -> "PeriodSpec":
-    from meterlake.model.calendar.recurring_period import PeriodSpec, parse_day
-    from meterlake.model.period import Month
-    from meterlake.model.pricing import BillingFrequency
+    from meterlake.model.catalog.pricing import BillingFrequency
+    from meterlake.model.customers.recurring_period import PeriodSpec, parse_day
+    from meterlake.model.values.period import Month
 
     ways = [month is not None, any(on), any(between)]
     if sum(ways) != 1 or (any(on) and not all(on)) or (any(between) and not all(between)):
@@ -203,7 +203,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _show_explained(found: dict[str, Any], output: "Output") -> None:
-    from meterlake.model.quantity_unit import quantity_text, units_text
+    from meterlake.model.usage.quantity_unit import quantity_text, units_text
 
     lists = ("measurements", "parts", "more", "statement", "parameters", "snapshotKept")
     shown = {name: value for name, value in found.items() if name not in lists}
@@ -211,7 +211,7 @@ def _show_explained(found: dict[str, Any], output: "Output") -> None:
     shown["units"] = units_text(found["units"], shown.pop("unit"))
     output.record(shown)
     if "statement" in found:
-        from meterlake.model import wire
+        from meterlake.model.values import wire
 
         output.text(f"\n{found['statement']}\n\n{wire.dumps(found['parameters']).decode()}\n")
     if not found["snapshotKept"]:

@@ -99,8 +99,8 @@ def replay(
 
 
 def _find_webhook(stores: "Stores", org_id: str, name: str) -> str:
+    from meterlake.model.configuration.integrations import WebhookDestination
     from meterlake.model.errors import NotFound
-    from meterlake.model.integrations import WebhookDestination
 
     with stores.state.reading(org_id) as reader:
         known = reader.all(WebhookDestination)

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 
 from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions, Switch
 from meterlake.cli.output import Output
-from meterlake.model.log_lines import log_to_stderr
+from meterlake.model.values.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings

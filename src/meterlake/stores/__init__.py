@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.settings import Settings
 from meterlake.stores.downloads import Downloads
 from meterlake.stores.files.durable import PRIVATE, close_to_others, make_folder, make_private

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from meterlake.model import wire
 from meterlake.model.errors import Forbidden, Invalid, Unavailable
+from meterlake.model.values import wire
 from meterlake.stores.secrets import Secrets
 
 PATH: Final = "/downloads"

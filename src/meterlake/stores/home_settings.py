@@ -15,10 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from meterlake.model import wire
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
-from meterlake.model.problems import describe_rule
-from meterlake.model.runner import FanOutRunner
+from meterlake.model.values import wire
+from meterlake.model.values.problems import describe_rule
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.settings import SCOPES, Settings, SettingScope, variable
 from meterlake.stores.dependent_settings import refuse_broken_promises
 from meterlake.stores.files.durable import disk, write_durably

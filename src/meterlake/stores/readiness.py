@@ -5,8 +5,8 @@ from http.client import HTTPException
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, build_opener
 
-from meterlake.model import wire
 from meterlake.model.errors import Invalid, Unavailable
+from meterlake.model.values import wire
 
 
 def check_ready(url: str, timeout: float) -> None:

@@ -13,9 +13,9 @@ from typing import Final
 
 from cyclopts import App
 
-from meterlake.model.automatic_work import check_names
 from meterlake.model.errors import MeterlakeError, Unavailable
-from meterlake.model.log_lines import log_to_stderr
+from meterlake.model.values.log_lines import log_to_stderr
+from meterlake.model.work.automatic_work import check_names
 from meterlake.pipeline.export.destinations import unreachable_from_here
 from meterlake.pipeline.jobs.attempt import leave_all
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, rest

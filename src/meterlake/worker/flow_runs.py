@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from meterlake.model.errors import Unavailable
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
 from meterlake.settings import Settings
 from meterlake.worker.runners import FAILED, Runners
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from meterlake.model import wire
 from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.model.values import wire
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
 from meterlake.worker.numbers import metrics_text

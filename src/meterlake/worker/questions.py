@@ -11,14 +11,14 @@ from typing import Final
 
 from sqlalchemy import ColumnElement
 
-from meterlake.model.balances import (
+from meterlake.model.configuration.exports import ExportSchedule
+from meterlake.model.configuration.notifications import ScheduledEventConfiguration
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.balances import (
     Balance,
     BalanceChargeSchedule,
     BalanceTransactionSchedule,
 )
-from meterlake.model.exports import ExportSchedule
-from meterlake.model.notifications import ScheduledEventConfiguration
-from meterlake.model.organization import OrganizationConfig
 from meterlake.pipeline.events.alerts import LakeWatch
 from meterlake.pipeline.ingest.drop_folder import DropFolders
 from meterlake.pipeline.jobs.turns import Ask, KnownOrganizations, RoundQuestion

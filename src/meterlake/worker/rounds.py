@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import Unavailable
-from meterlake.model.events import BILL_JOB, STATEMENT_JOB
-from meterlake.model.jobs import JobKind
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
+from meterlake.model.resources.events import BILL_JOB, STATEMENT_JOB
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.bill_job_source import BillJobSource
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 from meterlake.settings import Settings, as_environment
 from meterlake.stores.processes import answering, stop
 

@@ -13,9 +13,9 @@ import httpx
 import pyarrow.parquet as pq
 
 from meterlake.cli import run
-from meterlake.model.exports import OperationalDataType
-from meterlake.model.period import Month
-from meterlake.model.sql import identifier
+from meterlake.model.configuration.exports import OperationalDataType
+from meterlake.model.values.period import Month
+from meterlake.model.values.sql import identifier
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.export.run import run_export
 from meterlake.pipeline.ingest.uploads import ingest_uploads

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from meterlake.api.routes import OPERATIONS
-from meterlake.model.permissions import READ_ONLY
+from meterlake.model.configuration.permissions import READ_ONLY
 from meterlake.pipeline.access.tokens import AUDIENCE, ISSUER, Tokens
 from meterlake.pipeline.home.initialize import initialize
 

@@ -6,7 +6,7 @@ offered, and does not happen here either.
 
 import pytest
 
-from meterlake.model.events import NEVER_HAPPEN, event_types, published_types
+from meterlake.model.resources.events import NEVER_HAPPEN, event_types, published_types
 from tests.e2e.api.bodies import ROWS
 from tests.e2e.api.methods import api_of
 from tests.e2e.api.test_resources import ORGANIZATION

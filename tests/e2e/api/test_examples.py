@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from meterlake.model.examples import EXAMPLES
+from meterlake.model.configuration.examples import EXAMPLES
 from meterlake.model.resources import BY_NAME, CONFIG, in_order
 
 ORGANIZATION = "/organizations/{orgId}"

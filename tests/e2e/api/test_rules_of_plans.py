@@ -2,8 +2,8 @@
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account
 from tests.e2e.api.asking import refused
 from tests.e2e.api.world import END, MIDDLE, START
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from meterlake.api.routes import OPERATIONS
-from meterlake.model import wire
 from meterlake.model.resources import RESOURCES
+from meterlake.model.values import wire
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.downloads import Download, Downloads
 from meterlake.stores.files.incoming import Ticket, ticket_path

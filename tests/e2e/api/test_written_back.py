@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from meterlake.model.integrations import IntegrationConfig
+from meterlake.model.configuration.integrations import IntegrationConfig
 from meterlake.model.resources import RESOURCES
-from meterlake.model.secrets import with_secrets
+from meterlake.model.values.secrets import with_secrets
 from tests.e2e.api.bodies import ROWS
 from tests.e2e.api.methods import api_of
 from tests.e2e.api.test_resources import PLAIN

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.integration_systems import systems
-from meterlake.model.integrations import RunStatus
-from meterlake.model.period import Month
+from meterlake.model.configuration.integration_systems import systems
+from meterlake.model.configuration.integrations import RunStatus
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.events.reader import read_log
 from tests.bills import price_egress, subscribe

@@ -5,8 +5,8 @@ import base64
 import pytest
 from sqlalchemy import select, update
 
-from meterlake.model import failpoint, wire
 from meterlake.model.errors import Unavailable
+from meterlake.model.values import failpoint, wire
 from meterlake.pipeline.backfill.background import BACKFILL_STEPS, KIND, run_step
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state.ingest.backfills import BACKFILL

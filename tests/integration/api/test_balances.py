@@ -7,11 +7,11 @@ from starlette.requests import Request
 
 from meterlake.api.balances import OPERATIONS
 from meterlake.api.call import Call
-from meterlake.model import wire
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.accounts import Account
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.configuration.permissions import Permissions
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
-from meterlake.model.permissions import Permissions
+from meterlake.model.values import wire
 from meterlake.settings import Settings
 from tests.databases import state_of
 from tests.organizations import new_organization, open_new

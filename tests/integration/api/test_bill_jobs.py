@@ -12,10 +12,10 @@ import m3ter
 import pytest
 from sqlalchemy import update
 
-from meterlake.model import failpoint
-from meterlake.model.bill_jobs import KIND
-from meterlake.model.ids import is_id
-from meterlake.model.receipt import Delivery
+from meterlake.model.bills.jobs import KIND
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values import failpoint
+from meterlake.model.values.ids import is_id
 from meterlake.pipeline.billing import run as verb
 from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.jobs import BILL_JOBS, run_bill_job

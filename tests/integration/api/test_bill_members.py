@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.bill_members import BILL_MEMBERS, LINE_MEMBERS, ShownIn
+from meterlake.model.bills.members import BILL_MEMBERS, LINE_MEMBERS, ShownIn
 from tests.added_member import MEANING, VALUE
 
 ROOT = Path(__file__).parents[3]

@@ -10,11 +10,11 @@ import m3ter
 import pytest
 from sqlalchemy import text
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.bill_response import BillResponse
-from meterlake.model.period import Month
-from meterlake.model.pricing import PlanTemplate
+from meterlake.model.bills.response import BillResponse
+from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values import wire
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from tests.bills import price_egress, subscribe
 from tests.explained_trees import check_tree, walk

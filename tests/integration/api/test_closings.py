@@ -3,10 +3,10 @@
 import pytest
 
 from meterlake.api.responses.closings import ClosingLeftResponse
-from meterlake.model import failpoint
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Conflict
-from meterlake.model.period import Month
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import set_status
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.home.closing import Closing, ClosingStep

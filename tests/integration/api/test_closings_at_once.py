@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from meterlake.cli import run
-from meterlake.model import failpoint
-from meterlake.model.jobs import JobKind
+from meterlake.model.values import failpoint
+from meterlake.model.work.jobs import JobKind
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, EGRESS, Home, configure
 from tests.integration.api.test_closings import (

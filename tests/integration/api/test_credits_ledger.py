@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs import run_bill_job
 from meterlake.stores import open_stores

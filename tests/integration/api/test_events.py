@@ -8,12 +8,12 @@ from starlette.requests import Request
 from meterlake.api.call import Call
 from meterlake.api.events import OPERATIONS
 from meterlake.api.openapi.builder import COMPUTED as RESPONSES
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.accounts import Account
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.configuration.permissions import Permissions
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid
-from meterlake.model.event_fields import COMPUTED, type_of
-from meterlake.model.permissions import Permissions
 from meterlake.model.resources import RESOURCES
+from meterlake.model.resources.event_fields import COMPUTED, type_of
 from meterlake.settings import Settings
 from tests.organizations import new_organization, open_new
 

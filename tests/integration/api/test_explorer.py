@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
 from tests.homes import ACCOUNTS, CALLS, EGRESS, HEADER, Home, configure
 from tests.organizations import Clock
 from tests.served import served

@@ -6,8 +6,8 @@ import httpx
 import m3ter
 import pytest
 
-from meterlake.model.period import Month
-from meterlake.model.queries import TimePeriod
+from meterlake.model.configuration.queries import TimePeriod
+from meterlake.model.values.period import Month
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter, explain

@@ -7,8 +7,8 @@ from decimal import Decimal
 import httpx
 import pytest
 
-from meterlake.model import wire
-from meterlake.model.period import Month
+from meterlake.model.values import wire
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, CALLS, EGRESS, Home, configure

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from meterlake.model import wire
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.exports import OperationalDataType
+from meterlake.model.configuration.exports import OperationalDataType
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.export.run import export, run_export
 from meterlake.stages.config.describe import describe_all

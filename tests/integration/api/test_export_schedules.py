@@ -5,7 +5,7 @@ from datetime import timedelta
 import m3ter
 import pytest
 
-from meterlake.model.export_request import ExportRequest
+from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.export.run import EXPORT_JOBS
 from meterlake.pipeline.export.schedules import submit_due
 from meterlake.pipeline.jobs.waiting import run_round

@@ -12,7 +12,7 @@ import httpx
 import polars as pl
 import pytest
 
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.receipt import Delivery
 from meterlake.pipeline.export.run import run_export
 from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import ACCOUNTS, CALLS, EGRESS, configure, ndjson, wire_row

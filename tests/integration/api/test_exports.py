@@ -14,10 +14,10 @@ import m3ter
 import pytest
 from sqlalchemy import insert, update
 
-from meterlake.model import failpoint
 from meterlake.model.errors import Forbidden, Invalid
-from meterlake.model.export_request import KIND, ExportRequest, Source
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values import failpoint
+from meterlake.model.work.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.pipeline.home.initialize import initialize

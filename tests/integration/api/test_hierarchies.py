@@ -8,8 +8,8 @@ import httpx
 import m3ter
 import pytest
 
-from meterlake.model.period import Month
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill, run_bill_job
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.usage.aggregate import aggregate

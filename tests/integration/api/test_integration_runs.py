@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from tests.served import served
 from tests.stored_runs import add_run, end_run
 

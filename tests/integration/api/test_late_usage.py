@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.bill_jobs import NO_DAYS, BillOrder
-from meterlake.model.period import Month
+from meterlake.model.bills.jobs import NO_DAYS, BillOrder
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill, bill_order
 from meterlake.pipeline.events.reader import read_log
 from tests.bills import price_egress, subscribe

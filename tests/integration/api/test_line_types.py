@@ -19,18 +19,18 @@ import pytest
 from m3ter.types.bills import LineItemResponse
 
 from meterlake.api.responses.bills import BillLineItemResponse
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.bill_response import BillLineItem, BillResponse
-from meterlake.model.billing import (
+from meterlake.model.bills.bill import (
     LineItemType,
     ProductName,
 )
-from meterlake.model.catalog import Product
-from meterlake.model.commitments import Commitment
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.response import BillLineItem, BillResponse
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.values import wire
 from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.publish.run import publish

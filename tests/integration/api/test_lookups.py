@@ -7,7 +7,7 @@ import m3ter
 import pytest
 from sqlalchemy import insert
 
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.stores.state.ingest.uploads import UPLOAD
 from meterlake.stores.state.jobs import JOB

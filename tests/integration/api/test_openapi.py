@@ -13,9 +13,17 @@ from meterlake.api.openapi.descriptions import PARAMETERS
 from meterlake.api.openapi.schemas import components, relax_properties
 from meterlake.api.openapi.texts import TEXTS
 from meterlake.api.routes import OPERATIONS
-from meterlake.model.entity import Value
-from meterlake.model.fields import Code, CustomFieldMap, Days, Id, NonNegative, Ordinal, Positive
 from meterlake.model.resources import RESOURCES
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import (
+    Code,
+    CustomFieldMap,
+    Days,
+    Id,
+    NonNegative,
+    Ordinal,
+    Positive,
+)
 from tests.api_shapes import Comparison
 
 CONTRACT = Path(__file__).parents[4] / "shared" / "contract" / "openapi_shapes.json"

@@ -7,10 +7,10 @@ from starlette.requests import Request
 
 from meterlake.api.call import Call
 from meterlake.api.routes import BY_ID
-from meterlake.model import wire
-from meterlake.model.access import Principal, PrincipalType
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Invalid, Required, StaleVersion
-from meterlake.model.permissions import Permissions
+from meterlake.model.values import wire
 from meterlake.settings import Settings
 from tests.organizations import new_organization, open_new
 

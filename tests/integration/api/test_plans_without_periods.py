@@ -7,7 +7,7 @@ from itertools import count
 import m3ter
 import pytest
 
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.receipt import Delivery
 from meterlake.pipeline.billing.jobs import run_bill_job
 from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import ndjson

@@ -10,8 +10,8 @@ import httpx
 import m3ter
 import pytest
 
-from meterlake.model.events import STATEMENT_JOB
-from meterlake.model.period import Month
+from meterlake.model.resources.events import STATEMENT_JOB
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.jobs.waiting import run_all_waiting

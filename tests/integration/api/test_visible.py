@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from tests.served import served
 from tests.stored_runs import add_run, end_run
 

@@ -12,8 +12,8 @@ from sqlalchemy import select
 from meterlake.cli import run
 from meterlake.cli.app import build
 from meterlake.cli.options import NOBODY
-from meterlake.model.access import Principal, PrincipalType, ServiceUser
-from meterlake.model.period import Month
+from meterlake.model.configuration.access import Principal, PrincipalType, ServiceUser
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.named_bills import find_bills

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.customers.accounts import Account
 from meterlake.stores.state.billing import bills
 from tests.bill_diffs import change
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.period import Month
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.stores.state.billing import bills
 from tests.bills import a_home_to_bill, refuse_bills, use

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from meterlake.cli import run
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.open_points import describe_open_points, has_jumped
 from meterlake.pipeline.home.bill_review import review_bills

@@ -13,9 +13,9 @@ import duckdb
 import pytest
 
 from meterlake.cli import run
-from meterlake.model import failpoint
-from meterlake.model.proposal import Document
-from meterlake.model.wire import loads
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values import failpoint
+from meterlake.model.values.wire import loads
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.home.closing import ClosingStep
 from meterlake.pipeline.home.initialize import initialize
@@ -36,7 +36,7 @@ STEPS = [each.value for each in ClosingStep]
 CHILD = """
 import sys
 from datetime import UTC, datetime, timedelta
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.stores.state.jobs import lease
 from tests.killing import die_at
 lease.LEASES = dict.fromkeys(lease.LEASES, timedelta(seconds=1))

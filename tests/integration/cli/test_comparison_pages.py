@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.accounts import Account
-from meterlake.model.backfill import BackfillSpec, Mode
+from meterlake.model.customers.accounts import Account
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from tests.bill_diffs import identity_of, make_bills

@@ -254,10 +254,10 @@ def test_a_file_may_name_its_schema(config):
 
 
 def test_the_examples_of_the_reference_can_be_applied(tmp_path, capsys):
-    from meterlake.model.documents import to_yaml
-    from meterlake.model.examples import EXAMPLES
+    from meterlake.model.configuration.examples import EXAMPLES
     from meterlake.model.resources import CONFIG, RESOURCES
-    from meterlake.model.wire import to_plain
+    from meterlake.model.values.documents import to_yaml
+    from meterlake.model.values.wire import to_plain
 
     kinds = [each for each in RESOURCES if each.area == CONFIG]
     content = {e.name: EXAMPLES[e.name] if e.singleton else [EXAMPLES[e.name]] for e in kinds}

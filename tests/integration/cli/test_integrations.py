@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

@@ -11,15 +11,15 @@ from meterlake.cli.amounts import AmountText
 from meterlake.cli.app import run
 from meterlake.cli.late import show_late_usage
 from meterlake.cli.output import Output
-from meterlake.model.entity import Record
-from meterlake.model.late_usage import (
+from meterlake.model.bills.late_usage import (
     LateLine,
     LateSource,
     LateSourceKind,
     LateUsage,
     LateUsageStatus,
 )
-from meterlake.model.organization import Currency
+from meterlake.model.configuration.organization import Currency
+from meterlake.model.values.entity import Record
 from meterlake.stages.bill.pricing.currencies import Currencies
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.lookups import FILE_MAX
+from meterlake.model.catalog.lookups import FILE_MAX
 
 CONFIGURATION = """
 lookupTables:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from tests.bills import a_home_to_bill
 from tests.homes import configure

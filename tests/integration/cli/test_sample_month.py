@@ -11,9 +11,9 @@ import pytest
 
 import sample_data
 from meterlake.cli import run
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.balances import Balance
-from meterlake.model.bill_document import DocumentFormat
+from meterlake.model.bills.document import DocumentFormat
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.customers.balances import Balance
 from meterlake.pipeline.billing.balances import create_transaction
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.documents.content import read_document

@@ -24,7 +24,7 @@ from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.processes import free_port
 from tests.homes import settings
 from tests.prefect_access import SignedIn
-from tests.unit.model.test_log_lines import FORM
+from tests.unit.model.values.test_log_lines import FORM
 
 WAIT_S = 60
 COMMAND = "from meterlake.cli import main; main()"

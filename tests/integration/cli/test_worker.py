@@ -39,7 +39,7 @@ from tests.served import Served
 # A worker that hangs at a step, whatever it is asked.
 HANGING = """
 import sys, time
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.worker.__main__ import main
 
 def hook(name):

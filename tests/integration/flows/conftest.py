@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import flows  # noqa: F401  (before Prefect)
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from meterlake.model import failpoint
-from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.errors import Unavailable
+from meterlake.model.values import failpoint
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.backfill import Backfill, Order, history
 from meterlake.pipeline.backfill.background import KIND, submit_start
 from meterlake.pipeline.config.months import month_named

@@ -43,7 +43,7 @@ RUNS = [
 CHILD = """
 import sys
 from datetime import timedelta
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.stores.state.jobs import lease
 from tests.killing import die_at
 lease.LEASES = dict.fromkeys(lease.LEASES, timedelta(seconds=1))

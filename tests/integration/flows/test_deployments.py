@@ -97,7 +97,7 @@ def test_every_flow_is_deployed_or_named_with_a_reason() -> None:
 def test_the_deployment_of_backfills_takes_every_mode(mode: str) -> None:
     from prefect.exceptions import ParameterTypeError
 
-    from meterlake.model.backfill import Mode
+    from meterlake.model.work.backfill import Mode
 
     [deployment] = [each for each in DEPLOYMENTS if each["name"] == "backfill"]
     flow = flow_of(deployment)

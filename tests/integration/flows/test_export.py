@@ -10,9 +10,9 @@ import pytest
 
 from meterlake.cli.export_changes import create_schedule
 from meterlake.cli.export_documents import ScheduleDefinition
-from meterlake.model import failpoint
 from meterlake.model.errors import Busy, Unavailable
-from meterlake.model.export_request import KIND, ExportRequest, Format, Source
+from meterlake.model.values import failpoint
+from meterlake.model.work.export_request import KIND, ExportRequest, Format, Source
 from meterlake.pipeline.export.control import delete_schedule, enable_schedule
 from meterlake.pipeline.export.run import describe_export, run_export, submit_export
 from meterlake.settings import Settings

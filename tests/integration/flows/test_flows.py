@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from meterlake.cli import run
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.integration.flows.conftest import drop

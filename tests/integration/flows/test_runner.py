@@ -45,7 +45,7 @@ Announce = Callable[[dict[str, Any], str], dict[str, Any]]
 DIES = """
 import time
 from pathlib import Path
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from tests.killing import die
 
 def hook(name):

@@ -18,14 +18,22 @@ ALLOWED = (
     # An export is asked for in the same words on the command line and as a flow.
     "meterlake.cli.export_documents",
     *("meterlake.worker.runners", "meterlake.stores.processes"),
-    *("meterlake.model.errors", "meterlake.model.receipt", "meterlake.model.quantity_unit"),
+    *(
+        "meterlake.model.errors",
+        "meterlake.model.measurements.receipt",
+        "meterlake.model.usage.quantity_unit",
+    ),
     # What is asked for, what it is of, and how people read it.
-    *("meterlake.model.bill_jobs", "meterlake.model.period", "meterlake.model.command_line"),
-    *("meterlake.model.log_lines", "meterlake.stages.bill.pricing.currencies"),
+    *(
+        "meterlake.model.bills.jobs",
+        "meterlake.model.values.period",
+        "meterlake.model.values.command_line",
+    ),
+    *("meterlake.model.values.log_lines", "meterlake.stages.bill.pricing.currencies"),
     # The password of the server, which every process of a flow has to have.
     "meterlake.stores.prefect_access",
     # What carries organizations has the same names as on the command line, and is reached alike.
-    *("meterlake.model.runner", "meterlake.stores.fan_out.dask_cluster"),
+    *("meterlake.model.work.runner", "meterlake.stores.fan_out.dask_cluster"),
 )
 LIBRARIES = {"prefect", "cyclopts", "pydantic", "rich", "uvicorn", "flows"}
 
@@ -48,7 +56,7 @@ def test_flows_import_verbs_and_errors_and_open_stores(module: Path) -> None:
                 ("meterlake.stores", "Stores"),
                 ("meterlake.settings", "Settings"),
                 ("meterlake.stores.files.durable", "make_private"),
-                ("meterlake.model.redaction", "redact_logs"),
+                ("meterlake.model.values.redaction", "redact_logs"),
             }
             assert opens or source.startswith(ALLOWED), (source, name)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.jobs import bill
 from tests.bills import a_home_to_bill

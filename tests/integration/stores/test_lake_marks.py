@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.settings import as_environment
 from meterlake.stores import open_stores
 from meterlake.stores.lake.backends.marks import LakeMarks

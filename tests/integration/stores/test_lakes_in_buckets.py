@@ -17,8 +17,8 @@ import duckdb
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from meterlake.model import failpoint
 from meterlake.model.errors import BadQuery, Busy, Invalid, MeterlakeError, NotFound, Unavailable
+from meterlake.model.values import failpoint
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.publish.query import query
 from meterlake.settings import as_environment

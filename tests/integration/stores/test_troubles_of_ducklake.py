@@ -142,7 +142,7 @@ def test_a_commit_whose_answer_is_lost_is_found_in_the_ledger(home, monkeypatch)
             raise Unavailable("lake", "the connection to the server was lost")
 
     home.drop("a.csv", rows("u1", "u2"))
-    monkeypatch.setattr("meterlake.model.failpoint.hook", lose)
+    monkeypatch.setattr("meterlake.model.values.failpoint.hook", lose)
     with pytest.raises(Unavailable):
         home.work()
     monkeypatch.undo()

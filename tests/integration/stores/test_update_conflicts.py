@@ -3,9 +3,9 @@
 import duckdb
 import pytest
 
-from meterlake.model.bill_jobs import BillOrder
+from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.errors import Unavailable
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import submit_order
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.stores.lake.connection import translate_errors

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from flows.schedules import DEPLOYMENTS, _served
-from meterlake.model.automatic_work import AUTOMATIC_WORK
-from meterlake.model.bill_jobs import KIND
+from meterlake.model.bills.jobs import KIND
+from meterlake.model.work.automatic_work import AUTOMATIC_WORK
 from meterlake.settings import Settings
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import ROUNDS, RUNNERS, SCHEDULES, Loop, rounds_of, submit_schedules

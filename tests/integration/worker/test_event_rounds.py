@@ -2,9 +2,12 @@
 
 from datetime import date
 
-from meterlake.model.accounts import Account
-from meterlake.model.contracts import Contract
-from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
+from meterlake.model.configuration.notifications import (
+    NotificationConfiguration,
+    ScheduledEventConfiguration,
+)
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.contracts import Contract
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.stores.state.core.pages import Page
 from meterlake.worker.rounds import NOTIFICATIONS, SCHEDULED_EVENTS

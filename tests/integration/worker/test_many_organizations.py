@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import event, insert
 
-from meterlake.model.catalog import Product
-from meterlake.model.export_request import KIND as EXPORT
-from meterlake.model.jobs import JobKind
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.work.export_request import KIND as EXPORT
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.events.alerts import _limits
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.ingest.drop_folder import DropFolder, DropFolders

@@ -13,12 +13,12 @@ from sqlalchemy import insert
 from sqlalchemy.exc import DataError
 
 from flows.export_deployments import deployment_specs
-from meterlake.model.access import SupportAccess
-from meterlake.model.balances import Balance, BalanceChargeSchedule
+from meterlake.model.configuration.access import SupportAccess
+from meterlake.model.configuration.exports import ExportDestination, ExportSchedule
+from meterlake.model.configuration.notifications import ScheduledEventConfiguration
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.balances import Balance, BalanceChargeSchedule
 from meterlake.model.errors import Unavailable
-from meterlake.model.exports import ExportDestination, ExportSchedule
-from meterlake.model.notifications import ScheduledEventConfiguration
-from meterlake.model.organization import OrganizationConfig
 from meterlake.pipeline.access.access import organizations_of
 from meterlake.pipeline.export.destinations import unreachable_from_here
 from meterlake.pipeline.jobs.turns import give_turns

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.worker import __main__ as worker
 from meterlake.worker.flow_runs import Executor

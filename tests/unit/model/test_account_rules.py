@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Meter
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Invalid
-from meterlake.model.ids import derived_id
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.accounts import CHILDREN_MAX, children_fit
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.ids import derived_id
 from tests.rule_world import DERIVED, GB, KEY, START, TIER, market, subscribed
 
 CHILD = {"name": "C", "emailAddress": "a@b.example"}

@@ -5,11 +5,11 @@ from decimal import Decimal
 import pytest
 from pydantic import ValidationError
 
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import CustomFields
-from meterlake.model.pricing import Pricing
-from meterlake.model.rules.compound import compound_segments
+from meterlake.model.rules.catalog.compound import compound_segments
 from tests.rule_world import (
     COMPOUND,
     DERIVED,

@@ -5,11 +5,15 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.calculation import lookup_codes
-from meterlake.model.catalog import Meter, Product
-from meterlake.model.entity import Configuration
+from meterlake.model.catalog.catalog import Meter, Product
+from meterlake.model.catalog.lookups import (
+    LookupTable,
+    LookupTableRevision,
+    LookupTableRevisionState,
+)
+from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid
-from meterlake.model.lookups import LookupTable, LookupTableRevision, LookupTableRevisionState
-from meterlake.model.organization import CustomFields
+from meterlake.model.values.entity import Configuration
 from tests.organizations import empty
 from tests.rule_world import GB, REGION, World
 

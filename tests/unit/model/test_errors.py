@@ -8,7 +8,7 @@ from string import Formatter
 import pytest
 
 from meterlake.model.errors import Invalid, MeterlakeError, Required, Unavailable
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.rejection import Reason
 
 
 def tree(root=MeterlakeError):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from meterlake.model.catalog import CompoundAggregation
-from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.catalog.catalog import CompoundAggregation
+from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.catalog.pricing import PlanTemplate, Pricing
 from meterlake.model.errors import Invalid
-from meterlake.model.pricing import PlanTemplate, Pricing
 from tests.rule_world import COMPOUND, PRICING, bands, market, subscribed
 
 

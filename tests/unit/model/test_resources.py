@@ -1,13 +1,11 @@
 import pytest
 
-from meterlake.model import wire
-from meterlake.model.access import SYSTEM, PermissionPolicy
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Aggregation, Meter, Product
-from meterlake.model.entity import Record
+from meterlake.model.catalog.catalog import Aggregation, Meter, Product
+from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.configuration.access import SYSTEM, PermissionPolicy
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import NotFound
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.pricing import Plan, Pricing
 from meterlake.model.resources import (
     BY_ENTITY,
     RESOURCES,
@@ -19,6 +17,8 @@ from meterlake.model.resources import (
     values_at,
     wire_name,
 )
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Record
 from tests.organizations import Clock, after, everything
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.organization import Currency, CustomFields
+from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import Currency, CustomFields
 from tests.organizations import added, after, changed, everything
 
 REGION = {"category": "WHERE", "code": "region", "name": "Region"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model import errors, patterns, problems
+from meterlake.model import errors
 from meterlake.model.errors import (
     Invalid,
     Locked,
@@ -18,6 +18,7 @@ from meterlake.model.errors import (
     StillReferenced,
     Unsupported,
 )
+from meterlake.model.values import patterns, problems
 
 SOURCES = Path(errors.__file__).parents[2]
 # What a rule tells its reader to do, or how the value has to be.
@@ -215,9 +216,9 @@ OURS = "the sentence of an error of ours, which says it"
 # Texts that nobody can read at their place; the reason beside each.
 SAID_ELSEWHERE = {
     ("api/dispatch.py", "{operation.detail}"): "a text of the table of operations",
-    ("model/documents.py", "{rule}"): LIBRARY,
+    ("model/values/documents.py", "{rule}"): LIBRARY,
     (
-        "model/mapping.py",
+        "model/measurements/mapping.py",
         "{'; '.join((f\"{_place(problem['loc'])}: {describe_mismatch(problem)}\" for problem in error.errors()[:3]))}",
     ): "rules of fields, which tests above hold",
     ("pipeline/billing/calculation/failures.py", "{str(error)}"): OURS,
@@ -398,7 +399,7 @@ def test_an_error_without_a_remedy_is_found(tmp_path):
 
 # Where texts may name a command and no operation; the reason beside each.
 ONLY_COMMANDS = {
-    "model/command_line.py": "it writes commands",
+    "model/values/command_line.py": "it writes commands",
     "pipeline/billing/named_bills.py": "only commands take bills by such names",
     "pipeline/config/months.py": "only commands bill a month by its name",
     "pipeline/home/closing.py": "the words of commands, beside those of operations",

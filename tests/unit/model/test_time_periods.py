@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from meterlake.model.queries import TimePeriod, relative_period
+from meterlake.model.configuration.queries import TimePeriod, relative_period
 
 WEDNESDAY = "2024-06-12T10:20:30.000007Z"
 

@@ -20,10 +20,10 @@ from meterlake.api.openapi.schemas import (
 from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.api.responses.computed import COMPUTED
-from meterlake.model import wire
-from meterlake.model.envelope import Envelope
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import SINGLETON, Verb
+from meterlake.model.values import wire
+from meterlake.model.values.envelope import Envelope
 
 _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from meterlake.api.openapi.texts import TEXTS
 from meterlake.api.operations import ORGANIZATION, Operation
+from meterlake.model.configuration.subjects import SUBJECTS, subject_of
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import Verb
-from meterlake.model.subjects import SUBJECTS, subject_of
 from meterlake.stages.config.reference.document import rule_text
 from meterlake.stages.config.reference.schema import first_sentence
 

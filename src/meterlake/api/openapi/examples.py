@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from meterlake.model.examples import EXAMPLES
-from meterlake.model.ids import derived_id
+from meterlake.model.configuration.examples import EXAMPLES
 from meterlake.model.resources import BY_ENTITY, Resource, wire_name
+from meterlake.model.values.ids import derived_id
 
 Schema = dict[str, Any]
 

@@ -11,10 +11,10 @@ from meterlake.api.openapi.examples import (
     request_example,
     response_example,
 )
-from meterlake.model import wire
-from meterlake.model.entity import Entity
-from meterlake.model.meanings import meaning, table_of
+from meterlake.model.configuration.meanings import meaning, table_of
 from meterlake.model.resources import RESOURCES
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Entity
 
 Schema = dict[str, Any]
 

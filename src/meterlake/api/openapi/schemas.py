@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
-from meterlake.model.access import PermissionAction, PermissionEffect, TargetType
+from meterlake.model.configuration.access import PermissionAction, PermissionEffect, TargetType
 
 Schema = dict[str, Any]
 

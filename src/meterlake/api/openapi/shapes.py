@@ -33,23 +33,33 @@ from meterlake.api.responses import (
     statements,
     usage,
 )
-from meterlake.model.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
-from meterlake.model.accounts import EndDateBillingEntities
-from meterlake.model.backfill import BackfillStatus
-from meterlake.model.balances import BalanceTransaction, EntityType
-from meterlake.model.bill_document import AppendixDetail, DocumentFormat
-from meterlake.model.bill_explanation import ROWS_SHOWN_MAX
-from meterlake.model.bill_jobs import BillJobRecalculateRequest, BillJobRequest
-from meterlake.model.bill_requests import (
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.document import AppendixDetail, DocumentFormat
+from meterlake.model.bills.explanation import ROWS_SHOWN_MAX
+from meterlake.model.bills.jobs import BillJobRecalculateRequest, BillJobRequest
+from meterlake.model.bills.late_usage import LateUsageStatus
+from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
+from meterlake.model.bills.requests import (
     ApproveBillsRequest,
     BillStatus,
     DownloadCsvRequest,
     UpdateBillStatusRequest,
 )
-from meterlake.model.bill_response import BillResponse
-from meterlake.model.bill_statements import StatementJobRequest, StatementsBatchJobRequest
-from meterlake.model.billing import LineItemType
-from meterlake.model.explorer import (
+from meterlake.model.bills.response import BillResponse
+from meterlake.model.bills.statement_orders import StatementJobRequest, StatementsBatchJobRequest
+from meterlake.model.catalog.lookups import (
+    LookupTableDataArchivedRequest,
+    LookupTableDataDownloadJobRequest,
+    LookupTableDataUploadRequest,
+)
+from meterlake.model.configuration.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
+from meterlake.model.configuration.exports import AdHocExport
+from meterlake.model.configuration.integrations import RunStatus
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.customers.accounts import EndDateBillingEntities
+from meterlake.model.customers.balances import BalanceTransaction, EntityType
+from meterlake.model.measurements.uploads import UploadRequest
+from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
     QueryCommitmentsRequest,
     QueryDimensionValuesRequest,
@@ -57,17 +67,7 @@ from meterlake.model.explorer import (
     QueryMetersRequest,
     QueryUsageDataRequest,
 )
-from meterlake.model.exports import AdHocExport
-from meterlake.model.integrations import RunStatus
-from meterlake.model.late_usage import LateUsageStatus
-from meterlake.model.lookups import (
-    LookupTableDataArchivedRequest,
-    LookupTableDataDownloadJobRequest,
-    LookupTableDataUploadRequest,
-)
-from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoLineItem
-from meterlake.model.queries import UsageQueryRequest
-from meterlake.model.uploads import UploadRequest
+from meterlake.model.work.backfill import BackfillStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

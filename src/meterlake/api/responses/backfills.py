@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from meterlake.model.backfill import Action, BackfillStatus, Mode
-from meterlake.model.entity import Value
-from meterlake.model.fields import Instant, Integer, Text
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Instant, Integer, Text
+from meterlake.model.work.backfill import Action, BackfillStatus, Mode
 from meterlake.pipeline.backfill.background import BackfillAction
 
 _Names = tuple[Text, ...]

@@ -2,11 +2,11 @@
 
 from enum import StrEnum
 
-from meterlake.model.bill_jobs import BillJobBillingFrequency, BillJobType
-from meterlake.model.entity import Value
-from meterlake.model.envelope import Envelope
-from meterlake.model.fields import Day, Id, Integer, Text
-from meterlake.model.organization import CurrencyConversion
+from meterlake.model.bills.jobs import BillJobBillingFrequency, BillJobType
+from meterlake.model.configuration.organization import CurrencyConversion
+from meterlake.model.values.entity import Value
+from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.fields import Day, Id, Integer, Text
 
 
 class BillJobStatus(StrEnum):

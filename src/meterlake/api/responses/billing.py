@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from meterlake.api.responses.envelope import response_of
-from meterlake.model.balances import EntityType
-from meterlake.model.entity import Value
-from meterlake.model.envelope import Envelope
-from meterlake.model.fields import Id, Instant, Number, Text
+from meterlake.model.customers.balances import EntityType
+from meterlake.model.values.entity import Value
+from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.fields import Id, Instant, Number, Text
 
 
 class EndDatedEntities(Value):

@@ -4,15 +4,15 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from meterlake.model.bill_differences import CauseKind
-from meterlake.model.bill_explanation import DerivationRule
-from meterlake.model.bill_members import LINE_MEMBERS, ShownIn
-from meterlake.model.bill_response import response_fields
-from meterlake.model.bill_verification import DifferenceSubject
-from meterlake.model.billing import LineItemType
-from meterlake.model.entity import Value
-from meterlake.model.envelope import Envelope
-from meterlake.model.fields import Day, Id, Instant, Integer, Number, Text
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.differences import CauseKind
+from meterlake.model.bills.explanation import DerivationRule
+from meterlake.model.bills.members import LINE_MEMBERS, ShownIn
+from meterlake.model.bills.response import response_fields
+from meterlake.model.bills.verification import DifferenceSubject
+from meterlake.model.values.entity import Value
+from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.fields import Day, Id, Instant, Integer, Number, Text
 
 BillLineItemResponse = create_model(
     "BillLineItemResponse",

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from meterlake.api.responses.told_body import ToldBody
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.bill_review import ReviewKind
-from meterlake.model.entity import Value
-from meterlake.model.fields import Day, Id, Instant, Integer, Number, Text
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.review import ReviewKind
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Day, Id, Instant, Integer, Number, Text
 from meterlake.pipeline.home.closing import ClosingStep
 from meterlake.pipeline.home.closing_requests import ClosingAction, ClosingStatus
 

@@ -4,9 +4,9 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from meterlake.api.responses.envelope import response_of
-from meterlake.model.entity import Value
-from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
-from meterlake.model.lookups import LookupTableRevisionStatus
+from meterlake.model.catalog.lookups import LookupTableRevisionStatus
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Flag, Id, Instant, Integer, Number, Text
 
 
 class _ManagedPolicy(Value):

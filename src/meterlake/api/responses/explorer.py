@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.entity import Value
-from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Flag, Id, Instant, Integer, Number, Text
 
 
 class UsageQueryResponse(Value):

@@ -3,9 +3,9 @@
 from enum import StrEnum
 from typing import Any
 
-from meterlake.model.entity import Value
-from meterlake.model.exports import DataExportDestinationType, SourceType
-from meterlake.model.fields import Id, Instant, Integer, Text
+from meterlake.model.configuration.exports import DataExportDestinationType, SourceType
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Id, Instant, Integer, Text
 
 
 class Status(StrEnum):

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from meterlake.model.entity import Value
-from meterlake.model.envelope import Envelope
-from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
-from meterlake.model.integrations import RunAction, RunStatus
+from meterlake.model.configuration.integrations import RunAction, RunStatus
+from meterlake.model.values.entity import Value
+from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.fields import Flag, Id, Instant, Integer, Number, Text
 
 
 class EventResponse(Value):

@@ -1,8 +1,8 @@
 """Answers about late usage."""
 
-from meterlake.model.entity import Value
-from meterlake.model.fields import Day, Id, Instant, Integer, Number, Text
-from meterlake.model.late_usage import LateSourceKind, LateUsageStatus
+from meterlake.model.bills.late_usage import LateSourceKind, LateUsageStatus
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Day, Id, Instant, Integer, Number, Text
 
 
 class LateSourceResponse(Value):

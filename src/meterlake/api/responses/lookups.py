@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from meterlake.model.entity import Value
-from meterlake.model.fields import CustomValue, Id, Instant, Integer, Text
-from meterlake.model.lookups import (
+from meterlake.model.catalog.lookups import (
     LookupTableDataJobStatus,
     LookupTableDataJobType,
     LookupTableRevisionStatus,
 )
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import CustomValue, Id, Instant, Integer, Text
 
 
 class LookupTableRevisionStatusRequest(Value):

@@ -5,10 +5,15 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from meterlake.model.access import KeyStatus, PermissionStatement, PrincipalType, TargetType
-from meterlake.model.entity import Value
-from meterlake.model.envelope import Envelope
-from meterlake.model.fields import Flag, Id, Instant, Integer, Text
+from meterlake.model.configuration.access import (
+    KeyStatus,
+    PermissionStatement,
+    PrincipalType,
+    TargetType,
+)
+from meterlake.model.values.entity import Value
+from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.fields import Flag, Id, Instant, Integer, Text
 
 
 class BearerAccessTokenRequest(BaseModel):

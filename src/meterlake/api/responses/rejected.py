@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from meterlake.model.entity import Value
-from meterlake.model.fields import Instant, Integer, Text
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Instant, Integer, Text
 
 
 class RejectedRowEdit(Value):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from meterlake.model.entity import Value
-from meterlake.model.fields import Text
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Text
 
 
 class ServerStatusResponse(Value):

@@ -2,9 +2,9 @@
 
 from enum import StrEnum
 
-from meterlake.model.bill_statements import StatementJobFilters, StatementStatus
-from meterlake.model.envelope import Envelope
-from meterlake.model.fields import Flag, Id, Text
+from meterlake.model.bills.statement_orders import StatementJobFilters, StatementStatus
+from meterlake.model.values.envelope import Envelope
+from meterlake.model.values.fields import Flag, Id, Text
 
 
 class StatementJobStatus(StrEnum):

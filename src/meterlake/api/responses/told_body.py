@@ -1,6 +1,6 @@
 """Bodies of operations of our own whose unknown members are told."""
 
-from meterlake.model.entity import Value
+from meterlake.model.values.entity import Value
 
 
 class ToldBody(Value):

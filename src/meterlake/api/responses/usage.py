@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from meterlake.model.entity import Value
-from meterlake.model.fields import Code, Id, Instant, Integer, Number, Text
-from meterlake.model.measurement import BATCH_MAX, UID_MAX
-from meterlake.model.uploads import UploadStatus
+from meterlake.model.measurements.measurement import BATCH_MAX, UID_MAX
+from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Code, Id, Instant, Integer, Number, Text
 
 Texts = dict[Text, Text]
 Numbers = dict[Text, Number]

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from meterlake.cli.billing.review import show_review
 from meterlake.cli.output import error_line
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meterlake.cli.output import Output
-    from meterlake.model.bill_jobs import BillOrder
-    from meterlake.model.bill_review import ReviewFinding
+    from meterlake.model.bills.jobs import BillOrder
+    from meterlake.model.bills.review import ReviewFinding
     from meterlake.pipeline.billing.run import BillResult
     from meterlake.pipeline.billing.shown_bills import Approval
     from meterlake.stores import Stores
@@ -47,7 +47,7 @@ def check_words(*, approve: bool, change_approved: bool, recalculate: bool, has_
 
 def approve(stores: "Stores", org_id: str, order: "BillOrder", author: str) -> Outcome:
     """Approve the bills of an order that were shown, and look for what is open about them."""
-    from meterlake.model.period import Month
+    from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of
     from meterlake.pipeline.home.bill_review import review_approval
 

@@ -23,15 +23,15 @@ from meterlake.cli.billing.statement import statement
 from meterlake.cli.options import NO_ORGANIZATION_OPTIONS, NOBODY, OrganizationOptions
 from meterlake.cli.organizations import show_organizations
 from meterlake.cli.output import error_line
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meterlake.cli.output import Output
-    from meterlake.model.bill_jobs import BillOrder
-    from meterlake.model.unbilled import Unpriced
+    from meterlake.model.bills.jobs import BillOrder
+    from meterlake.model.bills.unbilled import Unpriced
     from meterlake.pipeline.billing.run import Billed, BillResult
     from meterlake.stores import Stores
 
@@ -215,10 +215,10 @@ def _order(choice: BillChoice, *, change_approved: bool) -> "BillOrder":
         Invalid: They contradict each other, or one breaks a rule.
         Required: They say nothing.
     """
-    from meterlake.model.bill_jobs import BillJobRecalculateRequest, BillJobRequest, BillOrder
+    from meterlake.model.bills.jobs import BillJobRecalculateRequest, BillJobRequest, BillOrder
     from meterlake.model.errors import Required
-    from meterlake.model.period import Month
-    from meterlake.model.problems import read
+    from meterlake.model.values.period import Month
+    from meterlake.model.values.problems import read
 
     if choice.recalculate:
         chosen = read(BillJobRecalculateRequest, {"billIds": list(choice.recalculate)})
@@ -287,7 +287,7 @@ def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> N
 def _unpriced_row(found: "Unpriced") -> dict[str, Any]:
     """Usage with its quantity and the units that a price would be for, each with its own unit."""
     from meterlake.cli.tables import Digits
-    from meterlake.model.quantity_unit import quantity_text, units_text
+    from meterlake.model.usage.quantity_unit import quantity_text, units_text
 
     return {
         **found.to_wire(),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meterlake.cli.output import Output
-    from meterlake.model.bill_differences import BillDiff, ComparedContent, DifferencePart
+    from meterlake.model.bills.differences import BillDiff, ComparedContent, DifferencePart
     from meterlake.pipeline.billing.differences.ends import DiffChoice
 
 Version = Annotated[int | None, Parameter(show_default=False)]
@@ -192,7 +192,7 @@ class _DiffText:
             output.note(f"Line by line: `{self.again} --lines`")
 
     def _report_unexplained(self, *, json: bool) -> None:
-        from meterlake.model.bill_differences import CauseKind
+        from meterlake.model.bills.differences import CauseKind
 
         parts = [each for each in self.found.parts if each.causes[0].kind is CauseKind.UNKNOWN]
         first = parts[0]
@@ -252,6 +252,6 @@ class _DiffText:
 
 def _second(instant: datetime) -> str:
     """An instant without fractions of a second."""
-    from meterlake.model.period import format_instant
+    from meterlake.model.values.period import format_instant
 
     return format_instant(instant.replace(microsecond=0))

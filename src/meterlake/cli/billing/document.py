@@ -68,7 +68,7 @@ def document(
             code.
         month: If you name the bill by an account: the month of its last day, such as 2026-10.
     """
-    from meterlake.model.bill_document import AppendixDetail, DocumentFormat
+    from meterlake.model.bills.document import AppendixDetail, DocumentFormat
     from meterlake.pipeline.documents.bill import make_document, options_of
 
     name = format_named(choice.format, choice.to, _ENDINGS, "pdf")

@@ -12,14 +12,14 @@ from meterlake.cli.controls import CONTROLS
 from meterlake.cli.files import check_ending, check_target, write_file
 from meterlake.cli.options import INTEGER, NO_OPTIONS, Options
 from meterlake.cli.output import error_line
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meterlake.cli.output import Output
-    from meterlake.model.bill_explanation import BillExplanation, ExplainedNumber
+    from meterlake.model.bills.explanation import BillExplanation, ExplainedNumber
     from meterlake.pipeline.billing.explanation.explain import ExplanationRequest
     from meterlake.stores import Stores
 
@@ -117,7 +117,7 @@ def _explain(words: "Sequence[str]", depth: Depth, options: Options) -> "BillExp
 
 
 def _check(depth: Depth, line: str | None, more: "Sequence[str]") -> None:
-    from meterlake.model.bill_explanation import ROWS_SHOWN_MAX
+    from meterlake.model.bills.explanation import ROWS_SHOWN_MAX
 
     if more:
         raise Invalid("LINE", more[0], "leave it out: a line is named before it")
@@ -136,7 +136,7 @@ def _check(depth: Depth, line: str | None, more: "Sequence[str]") -> None:
 
 def _rows(depth: Depth, line: str | None, options: Options) -> int:
     """How many measurements are shown: none on a terminal for a whole bill, unless asked for."""
-    from meterlake.model.bill_explanation import ROWS_SHOWN
+    from meterlake.model.bills.explanation import ROWS_SHOWN
 
     if depth.rows is not None:
         return depth.rows
@@ -247,7 +247,7 @@ def _write_measurement(found: dict[str, Any], options: Options) -> None:
 def _text(value: Any) -> str:
     from decimal import Decimal
 
-    from meterlake.model.money import plain
+    from meterlake.model.values.money import plain
 
     if value is None:
         return ""

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from meterlake.cli.controls import CONTROLS
 from meterlake.cli.tables import terminal_width
-from meterlake.model.bill_explanation import ExplainedNumber
-from meterlake.model.counted import counted
-from meterlake.model.money import ZERO, exact
+from meterlake.model.bills.explanation import ExplainedNumber
+from meterlake.model.values.counted import counted
+from meterlake.model.values.money import ZERO, exact
 from meterlake.stages.report.explained_text import ASCII, UNICODE, NumberText, Signs
 
 # Where nobody's terminal limits it, a line is as wide as it needs.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meterlake.cli.output import Output
-    from meterlake.model.bill_review import ReviewFinding
+    from meterlake.model.bills.review import ReviewFinding
 
 _COMMANDS_MAX: Final = 3
 

@@ -7,11 +7,11 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from meterlake.model.bill_verification import BillVerification
+    from meterlake.model.bills.verification import BillVerification
     from meterlake.pipeline.billing.verify import VerifyChoice
 
 _SAID_MAX: Final = 20
@@ -82,7 +82,7 @@ def _choice(bills: tuple[str, ...], month: str | None, *, everything: bool) -> "
         Required: They say nothing.
     """
     from meterlake.model.errors import Required
-    from meterlake.model.period import Month
+    from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.verify import VerifyChoice
 
     if month is not None and bills:

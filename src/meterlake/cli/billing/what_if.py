@@ -15,8 +15,8 @@ from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid, MeterlakeError
 
 if TYPE_CHECKING:
-    from meterlake.model.period import Month
-    from meterlake.model.proposal import Document
+    from meterlake.model.resources.proposal import Document
+    from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.what_if import WhatIf
     from meterlake.stores import Stores
 
@@ -53,7 +53,7 @@ class WhatIfInput:
         Raises:
             Invalid: They are none.
         """
-        from meterlake.model.period import Month
+        from meterlake.model.values.period import Month
 
         if self.months is None:
             return None

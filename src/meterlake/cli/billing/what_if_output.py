@@ -13,13 +13,13 @@ from cyclopts import CycloptsError, Parameter
 
 from meterlake.cli.amounts import AmountText
 from meterlake.cli.files import check_ending, check_target, open_target
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
     from meterlake.cli.tables import Digits
-    from meterlake.model.bill_what_if import AmountChange, AmountTotal, Movers, WhatIfSummary
+    from meterlake.model.bills.what_if import AmountChange, AmountTotal, Movers, WhatIfSummary
     from meterlake.pipeline.billing.what_if import WhatIf
 
 File = Annotated[Path | None, Parameter(show_default=False)]
@@ -79,7 +79,7 @@ def show_comparison(
     found: "WhatIf", form: WhatIfForm, amounts: AmountText, output: "Output"
 ) -> None:
     """Calculate a comparison and show it."""
-    from meterlake.model.bill_what_if import Movers
+    from meterlake.model.bills.what_if import Movers
 
     movers, summary = Movers(), found.summary
     is_table = form.format == "table" and not output.json
@@ -134,7 +134,7 @@ def _columns(form: WhatIfForm) -> list[str]:
 
 
 def _write_csv(stream: BinaryIO, changes: "Iterable[AmountChange]", form: WhatIfForm) -> None:
-    from meterlake.model.money import plain
+    from meterlake.model.values.money import plain
     from meterlake.stages.decode.csv_lines import csv_lines
 
     columns = _columns(form)
@@ -167,7 +167,7 @@ def _write_parquet(stream: BinaryIO, changes: "Iterable[AmountChange]", form: Wh
 def _write_json(
     stream: BinaryIO, changes: "Iterable[AmountChange]", summary: "WhatIfSummary"
 ) -> None:
-    from meterlake.model import wire
+    from meterlake.model.values import wire
 
     amounts = ({"type": "amount", **each.to_wire()} for each in changes)
     stream.writelines(wire.dumps(each) + b"\n" for each in amounts)

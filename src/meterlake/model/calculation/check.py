@@ -22,7 +22,7 @@ from meterlake.model.calculation.types import (
     Type,
     type_of,
 )
-from meterlake.model.money import parse_number, plain
+from meterlake.model.values.money import parse_number, plain
 
 
 def check(node: Node, scope: CalculationScope, expected: Type | None = None) -> Type:

@@ -42,7 +42,7 @@ from meterlake.model.calculation.tree import (
     Signed,
 )
 from meterlake.model.calculation.types import CONSTANTS, Type, Value, type_of
-from meterlake.model.money import exact
+from meterlake.model.values.money import exact
 
 # Finds the value of a field in a lookup table: code of the table, field, keys; None without a row.
 Lookup: TypeAlias = Callable[[str, str, tuple[Value, ...]], Value]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from meterlake.model.calculation.mistakes import CalculationError
 from meterlake.model.calculation.types import CONSTANTS, Type
-from meterlake.model.money import (
+from meterlake.model.values.money import (
     EXACT,
     ONE,
     ZERO,
@@ -23,7 +23,7 @@ from meterlake.model.money import (
     plain,
     round_units,
 )
-from meterlake.model.period import format_instant, parse_instant
+from meterlake.model.values.period import format_instant, parse_instant
 
 EXPONENT_MAX: Final = 64
 SCALE_MAX: Final = 38

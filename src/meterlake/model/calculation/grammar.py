@@ -25,7 +25,7 @@ from meterlake.model.calculation.tree import (
     Power,
     Signed,
 )
-from meterlake.model.money import EXACT, parse_number
+from meterlake.model.values.money import EXACT, parse_number
 
 LENGTH_MAX: Final = 5000
 # Parentheses and functions within one another; far below what Python's own stack allows.

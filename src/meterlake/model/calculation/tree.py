@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, TypeAlias
 
-from meterlake.model.money import plain
+from meterlake.model.values.money import plain
 
 IDENTIFIER: Final = r"(?:[^\W\d]|\$)(?:\w|\$)*"
 RESERVED: Final = frozenset({"AND", "OR", "true", "false", "null"})

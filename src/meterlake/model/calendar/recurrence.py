@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Final
 
-from meterlake.model.period import Period, local_date, midnight
+from meterlake.model.values.period import Period, local_date, midnight
 
 _MONTHS: Final = 12
 

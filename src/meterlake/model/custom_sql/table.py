@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from meterlake.model.catalog import Meter
-from meterlake.model.measurement import NUMBER_TYPE, TEXT_TYPE, Field
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.measurements.measurement import NUMBER_TYPE, TEXT_TYPE, Field
 
 MEASUREMENTS: Final = "measurements"
 # Beside the fields; the same in the lake.

@@ -1,6 +1,6 @@
 """Everything that can go wrong and is somebody's to fix, as one tree.
 
-Bad rows are not here: they are rows of ``rejected``, for a `Reason` of `model/rejection.py`. Nor is
+Bad rows are not here: they are rows of ``rejected``, for a `Reason` of `model/measurements/rejection.py`. Nor is
 bad code: assertions.
 
 * MeterlakeError

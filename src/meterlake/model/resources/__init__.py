@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from meterlake.model import wire
-from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import (
     access,
@@ -30,6 +28,8 @@ from meterlake.model.resources import (
     queries,
 )
 from meterlake.model.resources.resource import ACCESS, CONFIG, Filter, Resource
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Entity, Record
 
 __all__ = ["ACCESS", "CONFIG", "RESOURCES", "Filter", "Resource"]
 

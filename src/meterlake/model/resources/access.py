@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from meterlake.model.access import (
+from meterlake.model.configuration.access import (
     Invitation,
     PermissionPolicy,
     ResourceGroup,

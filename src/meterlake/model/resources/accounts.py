@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.contracts import Contract
-from meterlake.model.organization import Currency
-from meterlake.model.picklists import BillGroupingKey
-from meterlake.model.plan_groups import PlanGroup
-from meterlake.model.pricing import Plan
+from meterlake.model.catalog.plan_groups import PlanGroup
+from meterlake.model.catalog.pricing import Plan
+from meterlake.model.configuration.organization import Currency
+from meterlake.model.configuration.picklists import BillGroupingKey
+from meterlake.model.configuration.statements import StatementDefinition
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.resources.resource import CODES, IDS, VERBS, Filter, Resource
 from meterlake.model.rules.account_plans import (
     account_plan_product,
@@ -23,7 +24,6 @@ from meterlake.model.rules.contracts import (
 )
 from meterlake.model.rules.custom_fields import custom_fields_known
 from meterlake.model.rules.spans import ends_after_start
-from meterlake.model.statements import StatementDefinition
 
 ROWS: Final = (
     Resource(

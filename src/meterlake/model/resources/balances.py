@@ -2,15 +2,19 @@
 
 from typing import Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
-from meterlake.model.catalog import Product
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
-from meterlake.model.organization import Currency
-from meterlake.model.picklists import TransactionType
-from meterlake.model.pricing import Plan
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.catalog.pricing import Plan
+from meterlake.model.configuration.organization import Currency
+from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import (
+    Balance,
+    BalanceChargeSchedule,
+    BalanceTransactionSchedule,
+)
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.resources.resource import IDS, VERBS, Filter, Resource
 from meterlake.model.rules.balances import (
     charge_schedule_runs,

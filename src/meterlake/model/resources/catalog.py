@@ -2,10 +2,24 @@
 
 from typing import Final
 
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, MeterGroup, Product
-from meterlake.model.lookups import LookupTable
+from meterlake.model.catalog.catalog import (
+    Aggregation,
+    CompoundAggregation,
+    Meter,
+    MeterGroup,
+    Product,
+)
+from meterlake.model.catalog.lookups import LookupTable
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
-from meterlake.model.rules.catalog import (
+from meterlake.model.rules.catalog.compound import (
+    calculation_is_whole,
+    compound_fits,
+    compound_segments,
+    compounds_keep_aggregation_fields,
+    compounds_keep_product_fields,
+)
+from meterlake.model.rules.catalog.derived import calculations_fit, calculations_keep_product_fields
+from meterlake.model.rules.catalog.meters import (
     aggregated_fields_stay,
     compounds_reach_aggregation,
     compounds_reach_meter,
@@ -19,16 +33,8 @@ from meterlake.model.rules.catalog import (
     segments_fit,
     target_field_fits,
 )
-from meterlake.model.rules.compound import (
-    calculation_is_whole,
-    compound_fits,
-    compound_segments,
-    compounds_keep_aggregation_fields,
-    compounds_keep_product_fields,
-)
 from meterlake.model.rules.contracts import filtered_dimensions_stay
 from meterlake.model.rules.custom_fields import custom_fields_known
-from meterlake.model.rules.derived import calculations_fit, calculations_keep_product_fields
 
 ROWS: Final = (
     Resource(

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Product
-from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
-from meterlake.model.rules.bands import bands_rise, one_plan_or_template
+from meterlake.model.rules.catalog.bands import bands_rise, one_plan_or_template
 from meterlake.model.rules.counters import (
     counter_in_product_scope,
     one_adjustment_per_day,

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
-from meterlake.model.exports import ExportDestination, ExportSchedule
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.exports import ExportDestination, ExportSchedule
+from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.resource import Resource
 from meterlake.model.rules.exports import destination_complete, runs_by_one_clock, source_complete
 

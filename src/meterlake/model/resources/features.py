@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from meterlake.model.features import Features
+from meterlake.model.catalog.features import Features
 from meterlake.model.resources.resource import SINGLETON, Resource
 
 ROWS: Final = (

@@ -2,7 +2,11 @@
 
 from typing import Final
 
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
+from meterlake.model.configuration.integrations import (
+    ExternalMapping,
+    IntegrationConfig,
+    WebhookDestination,
+)
 from meterlake.model.resources.resource import Filter, Resource
 from meterlake.model.rules.integrations import (
     credentials_shown,

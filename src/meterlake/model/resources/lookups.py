@@ -2,9 +2,13 @@
 
 from typing import Final
 
-from meterlake.model.lookups import LookupTable, LookupTableRevision, LookupTableRevisionState
+from meterlake.model.catalog.lookups import (
+    LookupTable,
+    LookupTableRevision,
+    LookupTableRevisionState,
+)
 from meterlake.model.resources.resource import CODES, IDS, Resource
-from meterlake.model.rules.derived import calculations_keep_columns, looked_up_code_stays
+from meterlake.model.rules.catalog.derived import calculations_keep_columns, looked_up_code_stays
 from meterlake.model.rules.lookups import only_drafts_change, revision_state, schema_fits
 
 # Neither in configuration files nor an operation of the API: the status has operations of its own.

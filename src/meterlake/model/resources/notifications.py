@@ -2,15 +2,18 @@
 
 from typing import Final
 
-from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
-from meterlake.model.resources.resource import IDS, Filter, Resource
-from meterlake.model.rules.notifications import (
+from meterlake.model.configuration.notifications import (
+    NotificationConfiguration,
+    ScheduledEventConfiguration,
+)
+from meterlake.model.resources.notification_rules import (
     calculation_holds_or_not,
     event_exists,
     notified_event_stays,
     scheduled_for_a_date,
     scheduled_name_says_entity,
 )
+from meterlake.model.resources.resource import IDS, Filter, Resource
 
 ROWS: Final = (
     Resource(

@@ -2,13 +2,19 @@
 
 from typing import Final
 
-from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
+from meterlake.model.configuration.organization import (
+    BillConfig,
+    Currency,
+    CustomFields,
+    OrganizationConfig,
+)
+from meterlake.model.configuration.statements import StatementDefinition
 from meterlake.model.resources.picklists import PICKLIST_FILTERS
 from meterlake.model.resources.resource import SINGLETON, Resource
 from meterlake.model.rules.account_plans import overlaps_are_allowed
-from meterlake.model.rules.compound import compounds_keep_custom_fields
+from meterlake.model.rules.catalog.compound import compounds_keep_custom_fields
+from meterlake.model.rules.catalog.derived import calculations_keep_custom_fields
 from meterlake.model.rules.custom_fields import custom_fields_not_in_use_stay
-from meterlake.model.rules.derived import calculations_keep_custom_fields
 from meterlake.model.rules.organization import (
     currency_code_stays,
     grace_period_has_a_unit,
@@ -16,7 +22,6 @@ from meterlake.model.rules.organization import (
     one_rate_per_pair,
     timezone_exists,
 )
-from meterlake.model.statements import StatementDefinition
 
 # What the SDK does not know: its updates leave it alone.
 _OWN: Final = frozenset(

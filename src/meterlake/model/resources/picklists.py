@@ -2,11 +2,16 @@
 
 from typing import Final
 
-from meterlake.model.catalog import Meter
-from meterlake.model.picklists import BillGroupingKey, CreditReason, DebitReason, TransactionType
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.picklists import (
+    BillGroupingKey,
+    CreditReason,
+    DebitReason,
+    TransactionType,
+)
+from meterlake.model.configuration.statements import StatementDefinition
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
 from meterlake.model.rules.contracts import exclusive_key_is_of_one_contract
-from meterlake.model.statements import StatementDefinition
 
 PICKLIST_FILTERS: Final = (IDS, CODES, Filter("archived", kind="flag"))
 

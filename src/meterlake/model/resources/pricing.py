@@ -2,22 +2,21 @@
 
 from typing import Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Product
-from meterlake.model.organization import Currency
-from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Product
+from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.configuration.organization import Currency
+from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.resource import IDS, Filter, Resource
-from meterlake.model.rules.bands import bands_rise, one_plan_or_template
-from meterlake.model.rules.custom_fields import custom_fields_known
-from meterlake.model.rules.plan_groups import (
+from meterlake.model.rules.catalog.bands import bands_rise, one_plan_or_template
+from meterlake.model.rules.catalog.plan_groups import (
     bespoke_plan_in_its_group,
     group_in_use_overlaps_nothing,
     one_billing_period_in_group,
     one_plan_per_product_in_group,
 )
-from meterlake.model.rules.plans import bespoke_account_stays, plan_product
-from meterlake.model.rules.pricing import (
+from meterlake.model.rules.catalog.plans import bespoke_account_stays, plan_product
+from meterlake.model.rules.catalog.pricing import (
     aggregation_in_product_scope,
     compound_in_product_scope,
     one_aggregation,
@@ -26,6 +25,7 @@ from meterlake.model.rules.pricing import (
     pricing_aggregation_type,
     segment_exists,
 )
+from meterlake.model.rules.custom_fields import custom_fields_known
 from meterlake.model.rules.spans import ends_after_start
 
 ROWS: Final = (

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
-from meterlake.model.queries import UsageSavedQuery
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.queries import UsageSavedQuery
+from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.resource import Resource
 from meterlake.model.rules.queries import saved_query_fits
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.rules import Rule
+from meterlake.model.values.entity import Configuration, Entity, Record
 
 CONFIG: Final = "config"
 ACCESS: Final = "access"

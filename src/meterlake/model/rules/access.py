@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from meterlake.model.access import SYSTEM, PermissionPolicy, statement_documents
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.configuration.access import SYSTEM, PermissionPolicy, statement_documents
 from meterlake.model.errors import Forbidden
 from meterlake.model.rules.proposed import Proposed
+from meterlake.model.values.entity import Configuration, Record
 
 
 def policy_shown(record: Record[PermissionPolicy], configuration: Configuration) -> dict[str, Any]:

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any, Final
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.catalog.plan_groups import PlanGroup
+from meterlake.model.catalog.pricing import Plan
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import format_instant
-from meterlake.model.plan_groups import PlanGroup
-from meterlake.model.pricing import Plan
 from meterlake.model.rules.choice import exactly_one
 from meterlake.model.rules.dependents import changes, display_name
-from meterlake.model.rules.products import product_of_plan, products_of_account_plan
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
+from meterlake.model.scopes.products import product_of_plan, products_of_account_plan
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import format_instant
 
 _LISTED_MAX: Final = 20
 # What says who is on which plan, and when.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed
 

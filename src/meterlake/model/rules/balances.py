@@ -4,20 +4,24 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
 
-from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
 from meterlake.model.calendar.recurrence import (
     instants_after,
     periods,
 )
-from meterlake.model.calendar.schedule import bill_dates, billed_at
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.customers.balances import (
+    Balance,
+    BalanceChargeSchedule,
+    BalanceTransactionSchedule,
+)
+from meterlake.model.customers.schedules import bill_dates, billed_at
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, local_date, zone
-from meterlake.model.picklists import TransactionType
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
 from meterlake.model.rules.spans import wire_text
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Period, local_date, zone
 
 # Within these years every day of a schedule is a date in every time zone.
 _FIRST_YEAR: Final = 2

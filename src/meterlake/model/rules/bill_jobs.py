@@ -3,10 +3,10 @@
 from datetime import date
 from typing import Final
 
-from meterlake.model.bill_jobs import BillJobRequest
+from meterlake.model.bills.jobs import BillJobRequest
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.period import zone
 from meterlake.model.rules.organization import refuse_two_rates
+from meterlake.model.values.period import zone
 
 # A period of any length around such a day lies within the calendar, in every time zone.
 _FIRST, _LAST = date(1000, 1, 1), date(9000, 1, 1)

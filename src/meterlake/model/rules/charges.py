@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from meterlake.model.balances import Balance
-from meterlake.model.charges import Charge, ChargeEntityType, ChargeLineItemType
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.charges import Charge, ChargeEntityType, ChargeLineItemType
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import wire_text
+from meterlake.model.values.entity import Configuration, Record
 
 _LINE_TYPES = {
     ChargeEntityType.AD_HOC: ChargeLineItemType.AD_HOC,

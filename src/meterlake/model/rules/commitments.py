@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from meterlake.model.calendar.recurring_period import RECURRING
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.recurring_period import RECURRING
 from meterlake.model.errors import Invalid
-from meterlake.model.money import ZERO, exact
-from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.rules.charges import service_period
 from meterlake.model.rules.proposed import Proposed
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.money import ZERO, exact
 
 
 def commitment_spent(record: Record[Commitment], configuration: Configuration) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Rules of counters, their pricings and their adjustments."""
 
-from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.errors import Invalid
-from meterlake.model.period import format_instant
 from meterlake.model.rules.dependents import display_name
-from meterlake.model.rules.products import product_of_pricing
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
+from meterlake.model.scopes.products import product_of_pricing
+from meterlake.model.values.period import format_instant
 
 
 def counter_in_product_scope(new: Proposed[CounterPricing]) -> None:

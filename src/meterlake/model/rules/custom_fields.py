@@ -5,10 +5,10 @@ from typing import Any
 
 from pydantic.alias_generators import to_snake
 
-from meterlake.model.entity import Configuration
+from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import CustomFields
 from meterlake.model.rules.proposed import Proposed
+from meterlake.model.values.entity import Configuration
 
 
 def custom_fields_not_in_use_stay(new: Proposed[CustomFields]) -> None:

@@ -7,9 +7,9 @@ names others in its calculation: their changes are checked against it here.
 from collections.abc import Iterable
 from typing import Any
 
-from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed, Rule
+from meterlake.model.values.entity import Configuration, Record
 
 
 def changes(new: Proposed[Any], *fields: str) -> bool:

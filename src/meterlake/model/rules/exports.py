@@ -6,9 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from meterlake.model.calendar.cron import parse_cron, shortest_gap
-from meterlake.model.entity import Configuration, Value
-from meterlake.model.errors import Invalid, Required
-from meterlake.model.exports import (
+from meterlake.model.configuration.exports import (
     AdHocExport,
     DataExportDestinationType,
     ExportDestination,
@@ -18,10 +16,12 @@ from meterlake.model.exports import (
     of_other_sources,
     of_other_types,
 )
+from meterlake.model.errors import Invalid, Required
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.queries import check_dates, check_question
 from meterlake.model.rules.references import existing
 from meterlake.model.rules.spans import wire_text
+from meterlake.model.values.entity import Configuration, Value
 
 _NEEDED: Final = {
     DataExportDestinationType.S3: {"iam_role_arn": "iamRoleArn"},

@@ -4,14 +4,9 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from meterlake.model.accounts import Account
-from meterlake.model.addresses import Endpoint
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.errors import Conflict, Invalid, NotFound, Required
-from meterlake.model.headers import fits_header
-from meterlake.model.ids import derived_id
-from meterlake.model.integration_facts import IntegrationFacts
-from meterlake.model.integration_systems import (
+from meterlake.model.bills.template_members import check_members
+from meterlake.model.configuration.addresses import Endpoint
+from meterlake.model.configuration.integration_systems import (
     BILL,
     NOTIFICATION,
     STRIPE,
@@ -23,7 +18,7 @@ from meterlake.model.integration_systems import (
     system_of,
     systems,
 )
-from meterlake.model.integrations import (
+from meterlake.model.configuration.integrations import (
     ALL_ENTITIES,
     CredentialsType,
     ExternalMapping,
@@ -32,12 +27,17 @@ from meterlake.model.integrations import (
     RunStatus,
     WebhookDestination,
 )
-from meterlake.model.notifications import NotificationConfiguration
+from meterlake.model.configuration.notifications import NotificationConfiguration
+from meterlake.model.configuration.signing_secrets import SECRET_PREFIX, is_signing_secret
+from meterlake.model.customers.accounts import Account
+from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
-from meterlake.model.secrets import MASK
-from meterlake.model.signing_secrets import SECRET_PREFIX, is_signing_secret
-from meterlake.model.template_members import check_members
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.headers import fits_header
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.integration_facts import IntegrationFacts
+from meterlake.model.values.secrets import MASK
 
 
 def webhook_has_url(new: Proposed[WebhookDestination]) -> None:

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from meterlake.model.counted import counted
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.errors import Invalid
-from meterlake.model.lookups import (
+from meterlake.model.catalog.lookups import (
     LookupTableRevision,
     LookupTableRevisionState,
     LookupTableRevisionStatus,
     state_of,
 )
+from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed
+from meterlake.model.values.counted import counted
+from meterlake.model.values.entity import Configuration, Record
 
 _DRAFT = LookupTableRevisionStatus.DRAFT
 _PUBLISHED = LookupTableRevisionStatus.PUBLISHED

@@ -3,16 +3,16 @@
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.catalog import Product
-from meterlake.model.entity import Configuration, Entity
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.configuration.organization import Currency
+from meterlake.model.configuration.picklists import CreditReason, DebitReason, PicklistItem
 from meterlake.model.errors import Invalid
-from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoLineItem
-from meterlake.model.money import ONE, ZERO, plain
-from meterlake.model.organization import Currency
-from meterlake.model.period import format_instant
-from meterlake.model.picklists import CreditReason, DebitReason, PicklistItem
 from meterlake.model.rules.references import existing
+from meterlake.model.values.entity import Configuration, Entity
+from meterlake.model.values.money import ONE, ZERO, plain
+from meterlake.model.values.period import format_instant
 
 REASONS: Final[dict[type[Entity], tuple[str, type[PicklistItem]]]] = {
     CreditLineItem: ("creditReasonId", CreditReason),

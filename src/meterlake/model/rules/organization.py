@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from meterlake.model.entity import Configuration
-from meterlake.model.errors import Invalid
-from meterlake.model.organization import (
+from meterlake.model.configuration.organization import (
     ONCE_A_DAY,
     Currency,
     CurrencyConversion,
     OrganizationConfig,
 )
-from meterlake.model.period import zone
+from meterlake.model.errors import Invalid
 from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.proposed import Proposed
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import zone
 
 # The fields in which entities name a currency by its code, but for the organization's rates.
 CURRENCY_FIELDS: Final = ("currency", "currency_paid")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meterlake.model.contracts import Contract
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed
 

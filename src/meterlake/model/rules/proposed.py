@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from meterlake.model.entity import Configuration, E
+from meterlake.model.values.entity import Configuration, E
 
 
 @dataclass(frozen=True, slots=True)

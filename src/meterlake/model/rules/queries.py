@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from meterlake.model.catalog import Meter
-from meterlake.model.entity import Configuration
-from meterlake.model.errors import Invalid, Required
-from meterlake.model.measurement import Category
-from meterlake.model.period import Period
-from meterlake.model.queries import (
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.queries import (
     DataExplorerAggregation,
     DataExplorerAggregationFunction,
     DataExplorerDimensionFilter,
@@ -20,8 +16,12 @@ from meterlake.model.queries import (
     Selection,
     UsageSavedQuery,
 )
+from meterlake.model.errors import Invalid, Required
+from meterlake.model.measurements.measurement import Category
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import wire_text
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import Period
 
 _DIMENSION: Final = DataExplorerFieldType.DIMENSION
 _MEASURE: Final = DataExplorerFieldType.MEASURE

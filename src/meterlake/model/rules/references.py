@@ -1,7 +1,7 @@
 """What a document refers to by id exists."""
 
-from meterlake.model.entity import Configuration, E, Record
 from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.values.entity import Configuration, E, Record
 
 
 def existing(kind: type[E], location: str, id: str, configuration: Configuration) -> Record[E]:

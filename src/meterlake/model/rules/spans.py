@@ -4,8 +4,8 @@ from datetime import date, datetime
 from typing import Any, Protocol, TypeVar
 
 from meterlake.model.errors import Invalid
-from meterlake.model.period import format_instant
 from meterlake.model.rules.proposed import Proposed
+from meterlake.model.values.period import format_instant
 
 T = TypeVar("T", date, datetime)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from meterlake.model.access import (
+from meterlake.model.configuration.access import (
     SYSTEM,
     KeyStatus,
     PermissionPolicy,
@@ -19,10 +19,10 @@ from meterlake.model.access import (
     SupportAccess,
     statement_documents,
 )
-from meterlake.model.entity import Record
+from meterlake.model.configuration.permissions import ADMINISTRATOR, Permissions
 from meterlake.model.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized
-from meterlake.model.ids import is_id
-from meterlake.model.permissions import ADMINISTRATOR, Permissions
+from meterlake.model.values.entity import Record
+from meterlake.model.values.ids import is_id
 from meterlake.stores.state import Reader, State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions
 from meterlake.stores.state.access.access import SUPPORT, AccessKey, PolicyGrant

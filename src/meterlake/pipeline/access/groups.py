@@ -1,10 +1,10 @@
 """Resource groups: what is in them, and who they give policies to."""
 
-from meterlake.model.access import PermissionPolicy, ResourceGroup, ServiceUser
-from meterlake.model.entity import Entity, Record
+from meterlake.model.configuration.access import PermissionPolicy, ResourceGroup, ServiceUser
+from meterlake.model.configuration.permissions import GROUP, ITEM
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.permissions import GROUP, ITEM
 from meterlake.model.resources import RESOURCES
+from meterlake.model.values.entity import Entity, Record
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state.access import access, groups, people
 from meterlake.stores.state.access.access import USER_GROUP

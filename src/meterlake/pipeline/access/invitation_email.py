@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from meterlake.model.access import Invitation
+from meterlake.model.configuration.access import Invitation
 from meterlake.pipeline.access.users import InvitationEmail, renew_password
 from meterlake.pipeline.access.users import invite as invite_person
 from meterlake.stores import Stores

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from meterlake.model.access import Principal, PrincipalType
+from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.errors import Forbidden, NotFound, Unauthorized
 from meterlake.pipeline.access.access import organizations_of
 from meterlake.pipeline.access.passwords import matches

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from meterlake.model.access import Principal, PrincipalType, ServiceUser
-from meterlake.model.entity import Record
+from meterlake.model.configuration.access import Principal, PrincipalType, ServiceUser
 from meterlake.model.errors import Forbidden, Invalid, NotFound
-from meterlake.model.period import format_instant
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import format_instant
 from meterlake.stores import Stores
 from meterlake.stores.state.access import people
 from meterlake.stores.state.access.people import User

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from jwt.algorithms import OKPAlgorithm
 
-from meterlake.model.access import Principal
+from meterlake.model.configuration.access import Principal
 from meterlake.model.errors import Forbidden, Unauthorized
 from meterlake.stores.secrets import Secrets
 from meterlake.stores.state import State, new_id

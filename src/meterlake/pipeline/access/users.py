@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic.alias_generators import to_camel
 from sqlalchemy import Connection
 
-from meterlake.model.access import (
+from meterlake.model.configuration.access import (
     Invitation,
     PermissionPolicy,
     PermissionStatement,
@@ -19,10 +19,10 @@ from meterlake.model.access import (
     ResourceGroup,
     ServiceUser,
 )
-from meterlake.model.access import statement_documents as shown_statements
-from meterlake.model.entity import Record
+from meterlake.model.configuration.access import statement_documents as shown_statements
 from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
 from meterlake.model.resources import resource_of
+from meterlake.model.values.entity import Record
 from meterlake.pipeline.access.passwords import hash_password
 from meterlake.stores.state import State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions

@@ -1,6 +1,6 @@
 """Backfills: stored measurements corrected on purpose, seen before they are, and revertible."""
 
-from meterlake.model.backfill import Backfill
+from meterlake.model.work.backfill import Backfill
 from meterlake.pipeline.backfill.lifecycle import (
     Order,
     apply,

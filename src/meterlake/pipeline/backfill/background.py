@@ -7,10 +7,10 @@ and the backfill says what is pending; its history says how each step ended.
 from enum import StrEnum
 from typing import Final
 
-from meterlake.model.backfill import Backfill, BackfillStatus
 from meterlake.model.errors import Conflict
-from meterlake.model.failpoint import mark_step
-from meterlake.model.jobs import JobKind
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.work.backfill import Backfill, BackfillStatus
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill.lifecycle import (
     Order,
     apply,

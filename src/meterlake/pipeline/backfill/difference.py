@@ -5,15 +5,15 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from meterlake.model import wire
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.entity import Configuration
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.errors import NotFound
-from meterlake.model.measurement import meter_table
-from meterlake.model.money import plain
-from meterlake.model.period import Month, aware, format_instant, naive
-from meterlake.model.pricing import BillingFrequency
-from meterlake.model.quantity_unit import quantity_unit
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.money import plain
+from meterlake.model.values.period import Month, aware, format_instant, naive
 from meterlake.pipeline.backfill.impact import MeterChange, affected_months, affected_runs
 from meterlake.pipeline.backfill.period_usage import before_and_after
 from meterlake.pipeline.backfill.priced import World, account_code, affected_bills

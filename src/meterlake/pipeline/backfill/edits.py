@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import duckdb
 
-from meterlake.model.backfill import Action
 from meterlake.model.errors import Conflict
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.work.backfill import Action
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.stores.lake.backfill_rows import RowSelection, fingerprint
 from meterlake.stores.lake.backfill_steps import BackfillStep, Next, last_step, write_step

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.accounts import Account
-from meterlake.model.calendar.recurring_period import RECURRING, NamedPeriod, PeriodSpec
-from meterlake.model.catalog import Aggregation, Reduce
-from meterlake.model.entity import Configuration
+from meterlake.model.catalog.catalog import Aggregation, Reduce
+from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.recurring_period import RECURRING, NamedPeriod, PeriodSpec
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, local_date, naive, zone
-from meterlake.model.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import Month, Period, local_date, naive, zone
 from meterlake.pipeline.backfill.priced import World
 from meterlake.pipeline.backfill.runs import known_runs, longest, months_between, order
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration

@@ -9,8 +9,8 @@ import duckdb
 import polars as pl
 
 from meterlake.model.errors import Invalid
-from meterlake.model.receipt import SAMPLE_MAX, Receipt
-from meterlake.model.sql import quote
+from meterlake.model.measurements.receipt import SAMPLE_MAX, Receipt
+from meterlake.model.values.sql import quote
 from meterlake.pipeline.backfill.job import Folder
 from meterlake.pipeline.ingest.commit import Commit
 from meterlake.stores.lake.backfill_rows import RowSelection, copy, keys, stage_keys

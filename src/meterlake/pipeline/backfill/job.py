@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from meterlake.model import wire
-from meterlake.model.backfill import Backfill
 from meterlake.model.errors import Busy, Conflict
+from meterlake.model.values import wire
+from meterlake.model.work.backfill import Backfill
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, make_folder, write_durably

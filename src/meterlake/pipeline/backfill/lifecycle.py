@@ -12,8 +12,10 @@ from uuid import uuid4
 
 import duckdb
 
-from meterlake.model import wire
-from meterlake.model.backfill import (
+from meterlake.model.errors import Busy, Conflict, MeterlakeError, NotFound, Unavailable
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.work.backfill import (
     Action,
     Backfill,
     BackfillSpec,
@@ -21,8 +23,6 @@ from meterlake.model.backfill import (
     Mode,
     check_backfill_id,
 )
-from meterlake.model.errors import Busy, Conflict, MeterlakeError, NotFound, Unavailable
-from meterlake.model.failpoint import mark_step
 from meterlake.pipeline.backfill import copies, reaggregate, rederive, retract
 from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last

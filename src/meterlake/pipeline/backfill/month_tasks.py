@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from meterlake.model import wire
 from meterlake.model.errors import Busy, Unavailable
-from meterlake.model.runner import FanOutRunner
+from meterlake.model.values import wire
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, TaskEnd, run_tasks

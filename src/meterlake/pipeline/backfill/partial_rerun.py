@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from meterlake.model import wire
-from meterlake.model.billing import Quantity, Segment
-from meterlake.model.catalog import Aggregation, CompoundAggregation
-from meterlake.model.entity import Configuration
-from meterlake.model.period import Period, aware
-from meterlake.model.quantity import COMPOUND, SIMPLE
+from meterlake.model.bills.bill import Quantity, Segment
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.usage.quantity import COMPOUND, SIMPLE
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import Period, aware
 from meterlake.pipeline.usage.quantity_rows import frames
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.lake.quantities import SCHEMA, STATEMENT_SCHEMA

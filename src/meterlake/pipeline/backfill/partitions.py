@@ -18,10 +18,10 @@ from uuid import uuid4
 import duckdb
 import polars as pl
 
-from meterlake.model import wire
-from meterlake.model.failpoint import mark_step
-from meterlake.model.measurement import MeterFields, meter_table
-from meterlake.model.sql import quote
+from meterlake.model.measurements.measurement import MeterFields, meter_table
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import quote
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.ingest.account_codes import account_codes
 from meterlake.pipeline.ingest.derivations import Derivations

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from meterlake.model.catalog import Aggregation, CompoundAggregation
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
 from meterlake.pipeline.backfill.priced import World
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import (

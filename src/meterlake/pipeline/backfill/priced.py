@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from meterlake.model.accounts import Account
-from meterlake.model.billing import Bill
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.entity import Configuration
+from meterlake.model.bills.bill import Bill
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.money import EXACT, ZERO, plain
-from meterlake.model.period import Month
-from meterlake.model.version import code_version
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.money import EXACT, ZERO, plain
+from meterlake.model.values.period import Month
+from meterlake.model.values.version import code_version
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.advance import read_advance_changes
 from meterlake.pipeline.billing.calculation.reading import billed_parts

@@ -16,16 +16,16 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.catalog import Aggregation
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Conflict
-from meterlake.model.failpoint import mark_step
-from meterlake.model.period import naive
-from meterlake.model.pricing import BillingFrequency
-from meterlake.model.runner import FanOutRunner
-from meterlake.model.sql import identifier
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import naive
+from meterlake.model.values.sql import identifier
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.pipeline.backfill.difference import (
     KEPT_MAX,
     QuantityKey,

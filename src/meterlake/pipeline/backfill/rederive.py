@@ -8,11 +8,11 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model.errors import Conflict
-from meterlake.model.failpoint import mark_step
-from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
-from meterlake.model.period import naive
-from meterlake.model.runner import FanOutRunner
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import CALCULATION_ERROR, MeterFields
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import naive
+from meterlake.model.values.sql import identifier
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.pipeline.backfill import partitions
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched

@@ -14,11 +14,11 @@ from typing import Any
 
 import duckdb
 
-from meterlake.model.backfill import Action
 from meterlake.model.errors import Busy, Conflict, Invalid
-from meterlake.model.failpoint import mark_step
-from meterlake.model.mapping import Mapping
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.mapping import Mapping
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.work.backfill import Action
 from meterlake.pipeline.backfill import incoming
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched, edit

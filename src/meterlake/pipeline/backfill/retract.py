@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, MeterlakeError, NotFound
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
 from meterlake.pipeline.backfill.impact import MeterChange

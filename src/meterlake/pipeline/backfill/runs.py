@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.calendar.recurring_period import RECURRING, NamedPeriod, PeriodSpec
-from meterlake.model.catalog import Aggregation, Meter, Reduce
-from meterlake.model.entity import Configuration
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, local_date, naive, zone
-from meterlake.model.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.recurring_period import RECURRING, NamedPeriod, PeriodSpec
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import Period, local_date, naive, zone
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.usage.period_usage import assembler
 from meterlake.pipeline.usage.usage_configuration import read

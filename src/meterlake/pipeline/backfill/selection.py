@@ -6,15 +6,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
-from meterlake.model.accounts import Account
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.calendar.recurring_period import parse_day
-from meterlake.model.catalog import Meter
-from meterlake.model.counted import counted
-from meterlake.model.entity import Configuration
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.recurring_period import parse_day
 from meterlake.model.errors import Conflict, Invalid, NotFound
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, midnight, parse_instant, zone
+from meterlake.model.values.counted import counted
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import Period, midnight, parse_instant, zone
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.stores import Stores
 

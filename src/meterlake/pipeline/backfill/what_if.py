@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from meterlake.model.accounts import Account
-from meterlake.model.backfill import Backfill
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Invalid
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import Backfill
 from meterlake.pipeline.backfill.difference import changed_sources
 from meterlake.pipeline.backfill.impact import MeterChange, affected_months, with_parents
 from meterlake.pipeline.backfill.lifecycle import open_staged

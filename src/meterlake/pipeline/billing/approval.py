@@ -5,12 +5,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from meterlake.model.bill_clock import approves_itself, grace_period
-from meterlake.model.bill_jobs import KIND, BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.clock import approves_itself, grace_period
+from meterlake.model.bills.jobs import KIND, BillOrder
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Locked, NotFound, Required
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import local_date, zone
+from meterlake.model.values.period import local_date, zone
 from meterlake.pipeline.billing.bill_job_documents import HELD
 from meterlake.stores import Stores
 from meterlake.stores.state import JobStatus

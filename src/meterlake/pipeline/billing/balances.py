@@ -6,27 +6,27 @@ from decimal import Decimal
 from itertools import islice
 from typing import Final
 
-from meterlake.model import wire
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.balances import (
+from meterlake.model.bills.ledger import PostingKind
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.customers.balances import (
     Balance,
     BalanceChargeSchedule,
     BalanceTransaction,
     BalanceTransactionSchedule,
     EntityType,
 )
-from meterlake.model.calendar.schedule import charges, transactions
-from meterlake.model.entity import Configuration, E, Record
+from meterlake.model.customers.schedules import charges, transactions
 from meterlake.model.errors import Invalid
-from meterlake.model.ids import derived_id
-from meterlake.model.ledger import PostingKind
-from meterlake.model.money import ZERO
-from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.period import zone
-from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, response
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.balances import pick_transaction_type
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, E, Record
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.money import ZERO
+from meterlake.model.values.period import zone
+from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope, parse
 from meterlake.stages.bill.credits.balances import Entry, entry_of, overdrawn, summarize
 from meterlake.stages.bill.credits.funds import first_bill_date

@@ -5,10 +5,10 @@ from datetime import date, datetime, time, timedelta
 from itertools import chain
 from typing import Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import DownloadCsvRequest
+from meterlake.model.bills.requests import DownloadCsvRequest
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.period import format_instant
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.explorer.files import FileFormat, keep_file
 from meterlake.stages.decode.csv_lines import csv_lines

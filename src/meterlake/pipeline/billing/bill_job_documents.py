@@ -5,7 +5,7 @@ from datetime import date
 from itertools import islice
 from typing import Any, Final
 
-from meterlake.model.bill_jobs import BillJobType, BillOrder
+from meterlake.model.bills.jobs import BillJobType, BillOrder
 from meterlake.model.errors import Required
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.stores.state import Job, JobStatus

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import select
 
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.billing.bill_job_documents import job_document
 from meterlake.pipeline.events.scheduled import CurrentEntity
 from meterlake.stores.state import Reader

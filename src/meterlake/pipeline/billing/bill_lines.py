@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from meterlake.model import wire
 from meterlake.model.errors import NotFound
+from meterlake.model.values import wire
 from meterlake.pipeline.billing.bill_documents import line_response
 from meterlake.pipeline.billing.line_usage import line_usage
 from meterlake.pipeline.config.entities import Document, envelope

@@ -5,10 +5,10 @@ from datetime import date, timedelta
 from functools import partial
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.listing import Search
-from meterlake.model.period import Month
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.customers.accounts import Account
+from meterlake.model.resources.listing import Search
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.ended_balances import settle_draws
 from meterlake.pipeline.billing.late_usage.taking_back import take_back_memos_of

@@ -10,12 +10,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from meterlake.model.balances import Balance
-from meterlake.model.billing import LineItemType
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Entity
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Leftover, Posting
-from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Leftover, Posting
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.values.entity import Entity
+from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.stages.bill.credits.books import (
     Books,
     ConsumptionLine,

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from meterlake.model.access import SYSTEM
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Busy, StaleVersion
-from meterlake.model.failpoint import mark_step
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.runner import FanOutRunner
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.pipeline.billing.calculation.reading import BUCKET, BillReading, read_bills
 from meterlake.pipeline.billing.run import BillResult, BillRun, RunWatch, make_bucket
 from meterlake.pipeline.jobs.attempt import Cancelled, GivenUp

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from meterlake.model import wire
-from meterlake.model.bill_verification import BillDifference, DifferenceSubject
-from meterlake.model.money import plain
+from meterlake.model.bills.verification import BillDifference, DifferenceSubject
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
 from meterlake.stages.bill.verification import BillTexts, LineTexts, compare_bills
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bill_batch import BillColumns

@@ -1,6 +1,6 @@
 """The currencies of an organization as they are now."""
 
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stores import Stores
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from sqlalchemy import select
 
-from meterlake.model.accounts import Account
-from meterlake.model.billing import Failure
+from meterlake.model.bills.bill import Failure
+from meterlake.model.customers.accounts import Account
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader

@@ -7,9 +7,9 @@ after that, such as a bill that was calculated later and draws for a time before
 from contextlib import suppress
 from typing import Final
 
-from meterlake.model.balances import Balance
+from meterlake.model.customers.balances import Balance
 from meterlake.model.errors import NotFound
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.stages.bill.credits.leftovers import correct_leftovers, count_ends, find_leftovers
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction

@@ -11,25 +11,25 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.access import SYSTEM
-from meterlake.model.bill_jobs import (
+from meterlake.model.bills.jobs import (
     KIND,
     UNFINISHED_MAX,
     BillJobRecalculateRequest,
     BillJobRequest,
     BillOrder,
 )
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.counted import counted
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.unbilled import Uncovered
+from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
 from meterlake.model.errors import Invalid, NotFound, TooManyJobs
-from meterlake.model.events import BILL_JOB, Event, change, data
-from meterlake.model.failpoint import mark_step
-from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.period import Month, local_date, zone
-from meterlake.model.problems import read
+from meterlake.model.resources.events import BILL_JOB, Event, change, data
 from meterlake.model.rules.bill_jobs import check_bill_request
-from meterlake.model.unbilled import Uncovered
+from meterlake.model.values import wire
+from meterlake.model.values.counted import counted
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import Month, local_date, zone
+from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.bill_job_documents import (
     COUNTED,
     HELD,

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from meterlake.model.accounts import AccountPlan, ChildBillingMode
-from meterlake.model.billing import LineItemType, Query, Segment
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Reduce
-from meterlake.model.compound import CompoundScope
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Entity
+from meterlake.model.bills.bill import LineItemType, Query, Segment
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Reduce
+from meterlake.model.configuration.queries import ROWS_MAX
+from meterlake.model.customers.accounts import AccountPlan, ChildBillingMode
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.usage_selection import UsageSelection, select_usage
 from meterlake.model.errors import NotFound
-from meterlake.model.measurement import meter_table
-from meterlake.model.period import Period, naive, parse_instant
-from meterlake.model.queries import ROWS_MAX
-from meterlake.model.usage_selection import UsageSelection, select_usage
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.scopes.compound import CompoundScope
+from meterlake.model.values.entity import Entity
+from meterlake.model.values.period import Period, naive, parse_instant
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.explorer.explore import answer
 from meterlake.pipeline.explorer.usage_questions import stored_fields

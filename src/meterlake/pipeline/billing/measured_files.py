@@ -5,9 +5,9 @@ from datetime import date, timedelta
 from hashlib import sha256
 from typing import Final
 
-from meterlake.model.bill_verification import BillDifference, DifferenceSubject
+from meterlake.model.bills.verification import BillDifference, DifferenceSubject
+from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.errors import NotFound
-from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.publish.months import month_of_path
 from meterlake.stores import Stores
 from meterlake.stores.lake.lake import Lake

@@ -5,12 +5,12 @@ Each change is one of its bill, too: its total follows, and it waits for approva
 
 from dataclasses import dataclass
 
-from meterlake.model.balances import Balance
-from meterlake.model.commitments import Commitment
+from meterlake.model.bills.memos import MemoLineItem
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.memos import MemoLineItem
-from meterlake.model.problems import read
 from meterlake.model.rules.memos import check_memo, memo_line
+from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.bill_lines import find_line
 from meterlake.pipeline.config.entities import Document, envelope, version_of
 from meterlake.stores import Stores

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.ids import is_id
+from meterlake.model.values.ids import is_id
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.config.months import month_named
 from meterlake.stores import Stores

@@ -7,10 +7,10 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.bill_review import ReviewKind
-from meterlake.model.money import exact
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.review import ReviewKind
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.values.money import exact
 from meterlake.pipeline.billing.approval import HeldAccounts
 from meterlake.stores import Stores
 from meterlake.stores.state.billing.auto_approval import WaitingBill, bills_to_approve

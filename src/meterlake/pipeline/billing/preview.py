@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.bill_jobs import BillJobRequest, BillOrder
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.billing import Bill, Failure
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.jobs import BillJobRequest, BillOrder
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.problems import read
 from meterlake.model.rules.bill_jobs import check_preview
+from meterlake.model.values import wire
+from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.jobs import resolve_order

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
-from meterlake.model.bill_verification import BillVerification
-from meterlake.model.events import VERIFICATION_ALERT
+from meterlake.model.bills.verification import BillVerification
+from meterlake.model.resources.events import VERIFICATION_ALERT
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores import Stores

@@ -8,17 +8,17 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final, Protocol
 
-from meterlake.model.access import SYSTEM
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.billing import Bill, Failure
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.left_bill import LeftDifference, describe_left
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.unbilled import NoBill, Unpriced
 from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import NotFound
-from meterlake.model.failpoint import mark_step
-from meterlake.model.left_bill import LeftDifference, describe_left
-from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.packed_list import PackedList
-from meterlake.model.period import Month
-from meterlake.model.unbilled import NoBill, Unpriced
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.money import ZERO, exact, plain
+from meterlake.model.values.packed_list import PackedList
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.batches import store_in_parts
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import (

@@ -7,12 +7,12 @@ of the newest instant. While the last run is unfinished, the next one waits.
 from datetime import datetime
 from typing import Final
 
-from meterlake.model.bill_clock import last_due
-from meterlake.model.bill_jobs import UNFINISHED_MAX, BillOrder
+from meterlake.model.bills.clock import last_due
+from meterlake.model.bills.jobs import UNFINISHED_MAX, BillOrder
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.entity import Record
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import local_date, zone
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import local_date, zone
 from meterlake.pipeline.billing.jobs import count_unfinished, submit_order
 from meterlake.pipeline.billing.late_usage.policy import OPEN_AFTER_END
 from meterlake.stores import Stores

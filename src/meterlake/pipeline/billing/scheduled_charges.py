@@ -11,16 +11,16 @@ from datetime import datetime
 from itertools import count, islice, takewhile
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.balances import Balance, BalanceChargeSchedule
-from meterlake.model.calendar.schedule import billed_at, charge_of_part
-from meterlake.model.charges import Charge
-from meterlake.model.entity import Record
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.balances import Balance, BalanceChargeSchedule
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.schedules import billed_at, charge_of_part
 from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
-from meterlake.model.failpoint import mark_step
-from meterlake.model.ids import CODE_MAX
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, zone
 from meterlake.model.rules.balances import charge_schedule_runs, charged_parts
+from meterlake.model.values.entity import Record
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.ids import CODE_MAX
+from meterlake.model.values.period import Period, zone
 from meterlake.pipeline.billing.scheduled_transactions import AUTHOR
 from meterlake.pipeline.config.entities import create_in
 from meterlake.stores import Stores

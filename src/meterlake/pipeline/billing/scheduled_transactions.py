@@ -10,18 +10,18 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import Any, Final
 
-from meterlake.model.balances import (
+from meterlake.model.calendar.recurrence import instants_after
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.balances import (
     Balance,
     BalanceTransaction,
     BalanceTransactionSchedule,
     EntityType,
 )
-from meterlake.model.calendar.recurrence import instants_after
-from meterlake.model.entity import Record
 from meterlake.model.errors import NotFound
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, zone
 from meterlake.model.rules.balances import transaction_schedule_runs
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Period, zone
 from meterlake.pipeline.billing.balances import book
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from meterlake.model.bill_jobs import KIND, BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.jobs import KIND, BillOrder
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.errors import Conflict
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.run import BILL_IDS, Billed, BillResult
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from meterlake.model.access import SYSTEM
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, local_date, zone
-from meterlake.model.unbilled import Unpriced
+from meterlake.model.bills.unbilled import Unpriced
+from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Month, local_date, zone
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.pipeline.billing.run import BillResult

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, Final
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.billing import Bill, LineItemType
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.entity import Configuration, E
+from meterlake.model.bills.bill import Bill, LineItemType
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.unbilled import Uncovered
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.errors import NotFound
-from meterlake.model.period import Month
-from meterlake.model.quantity_unit import quantity_unit
-from meterlake.model.unbilled import Uncovered
+from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.values.entity import Configuration, E
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.stages.bill import BillSelection

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement
 
-from meterlake.model import wire
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.bill_verification import BillDifference, BillVerification, DifferenceSubject
-from meterlake.model.billing import Bill
+from meterlake.model.bills.bill import Bill
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.verification import BillDifference, BillVerification, DifferenceSubject
 from meterlake.model.errors import NotFound
-from meterlake.model.period import Month
-from meterlake.model.version import calculation_digest
+from meterlake.model.values import wire
+from meterlake.model.values.period import Month
+from meterlake.model.values.version import calculation_digest
 from meterlake.pipeline.billing.calculation.account_bills import AccountBills, BillCalculation
 from meterlake.pipeline.billing.calculation.failures import describe_error
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again

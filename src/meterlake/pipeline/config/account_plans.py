@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.entity import Record
+from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.errors import Invalid
-from meterlake.model.listing import FilterValues
-from meterlake.model.period import format_instant
 from meterlake.model.resources import BY_ENTITY, Filter
+from meterlake.model.resources.listing import FilterValues
 from meterlake.model.resources.resource import IDS
-from meterlake.model.rules.products import products_of_account_plan
+from meterlake.model.scopes.products import products_of_account_plan
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.config.entities import (
     Document,
     create_in,

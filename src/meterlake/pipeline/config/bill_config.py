@@ -1,7 +1,7 @@
 """The day up to which bills are closed, checked against the bills that are still open."""
 
+from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import BillConfig
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.billing.bills import pending_until
 

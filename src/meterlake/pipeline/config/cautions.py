@@ -7,22 +7,31 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, get_args
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.balances import Balance
-from meterlake.model.bill_response import BillResponse
+from meterlake.model.bills.response import BillResponse
 from meterlake.model.calculation import InvalidCalculation, parse
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Configuration, Entity
+from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.configuration.integrations import IntegrationConfig
+from meterlake.model.configuration.notifications import (
+    NotificationConfiguration,
+    ScheduledEventConfiguration,
+)
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.hierarchy import billed_account_id
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.events import BILL, NEVER_HAPPEN, event_kind, fields_of, follows_from_another
-from meterlake.model.hierarchy import billed_account_id
-from meterlake.model.integrations import IntegrationConfig
-from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import Plan, PlanTemplate
-from meterlake.model.unused import without_effect
+from meterlake.model.resources.events import (
+    BILL,
+    NEVER_HAPPEN,
+    event_kind,
+    fields_of,
+    follows_from_another,
+)
+from meterlake.model.resources.unused import without_effect
+from meterlake.model.values.entity import Configuration, Entity
 from meterlake.stages.events.never_true import why_never_true
 from meterlake.stores import Stores
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration

@@ -6,10 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from meterlake.model import wire
-from meterlake.model.addresses import PUBLIC_ONLY, AddressPolicy
-from meterlake.model.documents import parse, to_yaml
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.configuration.addresses import PUBLIC_ONLY, AddressPolicy
 from meterlake.model.errors import (
     CHECK_PATH,
     Conflict,
@@ -20,10 +17,13 @@ from meterlake.model.errors import (
     Unavailable,
     UnreadableConfiguration,
 )
-from meterlake.model.problems import locate_error, refuse
-from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import code_of, resource_of, wire_name
-from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.model.resources.proposal import Document, Proposal
+from meterlake.model.values import wire
+from meterlake.model.values.documents import parse, to_yaml
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.problems import locate_error, refuse
+from meterlake.model.values.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.config.cautions import cautions
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.entities import delete_in, mask_secrets, refuse_booked

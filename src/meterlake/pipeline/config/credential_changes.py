@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meterlake.model.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.rules.integrations import credentials_id
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.integrations.refusals import forget_refusals

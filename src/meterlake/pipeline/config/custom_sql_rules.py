@@ -6,7 +6,7 @@ process that is killed where that takes long.
 
 from functools import partial
 
-from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
 from meterlake.model.custom_sql import MEASUREMENTS, InvalidSql, columns_of
 from meterlake.model.errors import Invalid
 from meterlake.model.rules import Proposed

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Conflict, StillReferenced
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import display_name
+from meterlake.model.values.entity import Entity, Record
 from meterlake.stages.config.check import check_rules
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration

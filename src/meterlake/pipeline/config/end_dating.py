@@ -8,17 +8,22 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, tzinfo
 from typing import Any, Final
 
-from meterlake.model.accounts import Account, AccountPlan, BillingEntity, EndDateBillingEntities
-from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
-from meterlake.model.counters import CounterPricing
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.catalog.counters import CounterPricing
+from meterlake.model.catalog.plan_groups import PlanGroupLink
+from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import (
+    Account,
+    AccountPlan,
+    BillingEntity,
+    EndDateBillingEntities,
+)
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Conflict, Invalid
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import format_instant, local_date, zone
-from meterlake.model.plan_groups import PlanGroupLink
-from meterlake.model.pricing import Plan, Pricing
-from meterlake.model.problems import read
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import format_instant, local_date, zone
+from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, single, update_in
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from meterlake.model import wire
-from meterlake.model.access import SYSTEM
-from meterlake.model.entity import E, Entity, Record
+from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Invalid, NotFound, Required
-from meterlake.model.ids import derived_id
-from meterlake.model.listing import FilterValues, Search
-from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
+from meterlake.model.resources.listing import FilterValues, Search
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.references import existing
-from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.model.values import wire
+from meterlake.model.values.entity import E, Entity, Record
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.problems import read
+from meterlake.model.values.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.deletion import refuse_named, release
 from meterlake.pipeline.config.hooks import hooks_of

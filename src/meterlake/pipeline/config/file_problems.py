@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from meterlake.model.documents import DocumentLines
 from meterlake.model.errors import MeterlakeError, UnreadableConfiguration
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.documents import DocumentLines
 
 
 class ConfigurationProblem(NamedTuple):

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Entity, Record
-from meterlake.model.exports import ExportSchedule
-from meterlake.model.integrations import IntegrationConfig, WebhookDestination
-from meterlake.model.notifications import ScheduledEventConfiguration
-from meterlake.model.organization import BillConfig
-from meterlake.model.picklists import CreditReason, DebitReason, TransactionType
+from meterlake.model.configuration.exports import ExportSchedule
+from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.configuration.notifications import ScheduledEventConfiguration
+from meterlake.model.configuration.organization import BillConfig
+from meterlake.model.configuration.picklists import CreditReason, DebitReason, TransactionType
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.values.entity import Entity, Record
 from meterlake.pipeline.config.bill_config import refuse_pending
 from meterlake.pipeline.config.credential_changes import (
     forget_refusals_of_integration,

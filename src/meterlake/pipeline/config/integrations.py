@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from meterlake.model.errors import NotFound
-from meterlake.model.integrations import (
+from meterlake.model.configuration.integrations import (
     ALL_ENTITIES,
     ExternalMapping,
     IntegrationConfig,
     WebhookDestination,
 )
-from meterlake.model.listing import FilterValues
+from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_ENTITY, Filter
+from meterlake.model.resources.listing import FilterValues
 from meterlake.model.rules.integrations import credentials_id
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, ResourceRef

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.counters import CounterAdjustment
-from meterlake.model.entity import Entity
-from meterlake.model.listing import Comparator, FilterValues, Search, Term
-from meterlake.model.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.catalog.counters import CounterAdjustment
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.customers.accounts import Account
 from meterlake.model.resources import BY_ENTITY, Filter, Resource
+from meterlake.model.resources.listing import Comparator, FilterValues, Search, Term
+from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config.entities import Document, entity_document, envelope, list_page
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader

@@ -5,13 +5,13 @@ from typing import Any, TypeAlias
 
 import duckdb
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
-from meterlake.model.entity import Record
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import StillReferenced
-from meterlake.model.measurement import meter_table
+from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.resources import code_of
-from meterlake.model.sql import identifier
+from meterlake.model.values.entity import Record
+from meterlake.model.values.sql import identifier
 from meterlake.stores import Stores
 from meterlake.stores.lake.tables import table_names
 

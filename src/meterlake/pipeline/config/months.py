@@ -4,9 +4,9 @@ from datetime import timedelta
 from typing import Final
 
 from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, format_instant, local_date, zone
+from meterlake.model.values.period import Month, format_instant, local_date, zone
 from meterlake.stores import Stores
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 

@@ -1,7 +1,10 @@
 """What notifications need of other entities, beyond what the rules of each say."""
 
+from meterlake.model.configuration.notifications import (
+    NotificationConfiguration,
+    ScheduledEventConfiguration,
+)
 from meterlake.model.errors import StillReferenced
-from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
 from meterlake.model.rules.dependents import display_name
 from meterlake.stores.state import Reader
 

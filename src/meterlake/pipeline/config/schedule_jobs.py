@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from meterlake.model.entity import Record
-from meterlake.model.export_request import KIND, ExportRequest, Format, Source
-from meterlake.model.exports import AdHocExport, ExportSchedule, SourceType
-from meterlake.model.features import Features
-from meterlake.model.queries import UsageQueryRequest, relative_period
+from meterlake.model.catalog.features import Features
+from meterlake.model.configuration.exports import AdHocExport, ExportSchedule, SourceType
+from meterlake.model.configuration.queries import UsageQueryRequest, relative_period
+from meterlake.model.values.entity import Record
+from meterlake.model.work.export_request import KIND, ExportRequest, Format, Source
 from meterlake.stages.export.exported_columns import FOCUS, MEASUREMENTS, operational
 from meterlake.stores.state import Job, Reader, Transaction
 from meterlake.stores.state.jobs import submit

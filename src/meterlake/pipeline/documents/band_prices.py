@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.organization import Currency
-from meterlake.model.pricing import Pricing
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.configuration.organization import Currency
 from meterlake.pipeline.statements.content import BillLine, ReadBill
 from meterlake.stages.bill.pricing.currencies import MODE_DEFAULT, PLACES_DEFAULT
 from meterlake.stages.document.facts import BandPrice, CurrencyRounding

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meterlake.model.bill_document import AppendixDetail, DocumentFormat
+from meterlake.model.bills.document import AppendixDetail, DocumentFormat
 from meterlake.pipeline.documents.content import read_document
 from meterlake.pipeline.documents.render import RenderOptions, render_document, template_name
 from meterlake.settings import Settings

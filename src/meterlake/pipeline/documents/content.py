@@ -11,16 +11,20 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_document import AppendixDetail, BillDocument
-from meterlake.model.bill_statements import StatementOrder
-from meterlake.model.counters import CounterPricing
-from meterlake.model.entity import Entity
+from meterlake.model.bills.document import AppendixDetail, BillDocument
+from meterlake.model.bills.statement_content import (
+    DEFAULT_DEFINITION,
+    StatementContent,
+    StatementLine,
+)
+from meterlake.model.bills.statement_orders import StatementOrder
+from meterlake.model.catalog.counters import CounterPricing
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.configuration.organization import Currency, CustomFields
+from meterlake.model.configuration.statements import AggregationFrequency
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
-from meterlake.model.organization import Currency, CustomFields
-from meterlake.model.pricing import Pricing
-from meterlake.model.statement_content import DEFAULT_DEFINITION, StatementContent, StatementLine
-from meterlake.model.statements import AggregationFrequency
+from meterlake.model.values.entity import Entity
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.line_usage import OF_USAGE
 from meterlake.pipeline.documents.band_prices import read_band_prices

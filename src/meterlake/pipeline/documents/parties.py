@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.accounts import Account, Address
-from meterlake.model.bill_document import DocumentParty
-from meterlake.model.money import plain
+from meterlake.model.bills.document import DocumentParty
+from meterlake.model.customers.accounts import Account, Address
+from meterlake.model.values.money import plain
 from meterlake.stages.document.texts import clean_lines, clean_text
 
 Fields = Mapping[str, str | Decimal]

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Final
 
-from meterlake.model.bill_document import BillDocument, DocumentFormat
+from meterlake.model.bills.document import BillDocument, DocumentFormat
 from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, Unavailable
 from meterlake.pipeline.documents import render_process
 from meterlake.pipeline.documents.fonts import FAMILIES, font_folders

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.catalog import Meter
-from meterlake.model.custom_fields import custom_value
-from meterlake.model.entity import Record
-from meterlake.model.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
-from meterlake.model.measurement import meter_table
-from meterlake.model.money import divide
-from meterlake.model.organization import CustomFields
-from meterlake.model.period import format_instant, naive
-from meterlake.model.sql import identifier
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.custom_fields import custom_value
+from meterlake.model.configuration.organization import CustomFields
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.resources.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import divide
+from meterlake.model.values.period import format_instant, naive
+from meterlake.model.values.sql import identifier
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores import Stores
 from meterlake.stores.lake.backends.marks import LakeMarks

@@ -4,8 +4,8 @@ from typing import Any
 
 from meterlake.model.calculation import CalculationError, InvalidCalculation
 from meterlake.model.errors import Required
-from meterlake.model.events import fields_of
-from meterlake.model.rules.notifications import check_condition
+from meterlake.model.resources.events import fields_of
+from meterlake.model.resources.notification_rules import check_condition
 from meterlake.pipeline.events.events import scheduled_events
 from meterlake.stages.events.match import evaluate_text
 from meterlake.stores import Stores

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.events import (
+from meterlake.model.resources import BY_KIND
+from meterlake.model.resources.events import (
     CATEGORIES,
     NOTIFICATION,
     UPLOAD_ALERT,
@@ -16,7 +16,7 @@ from meterlake.model.events import (
     event_types,
     fields_of,
 )
-from meterlake.model.resources import BY_KIND
+from meterlake.model.values.entity import Entity, Record
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.pages import Page

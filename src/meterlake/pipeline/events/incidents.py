@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from meterlake.model.events import Event, data
-from meterlake.model.failpoint import mark_step
-from meterlake.model.period import format_instant
+from meterlake.model.resources.events import Event, data
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import format_instant
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.events import events, incidents

@@ -10,15 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.counted import counted
-from meterlake.model.entity import Record
-from meterlake.model.events import INTEGRATION, NOTIFICATION, Event, data, follows_from_another
-from meterlake.model.failpoint import mark_step
-from meterlake.model.ids import derived_id
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunAction
-from meterlake.model.notifications import NotificationConfiguration
-from meterlake.model.period import format_instant
+from meterlake.model.configuration.integrations import ExternalMapping, IntegrationConfig, RunAction
+from meterlake.model.configuration.notifications import NotificationConfiguration
+from meterlake.model.resources.events import (
+    INTEGRATION,
+    NOTIFICATION,
+    Event,
+    data,
+    follows_from_another,
+)
+from meterlake.model.values import wire
+from meterlake.model.values.counted import counted
+from meterlake.model.values.entity import Record
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.events.events import event_document
 from meterlake.pipeline.events.scheduled import note_changes
 from meterlake.stages.events import hand_over

@@ -15,14 +15,14 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import select
 
-from meterlake.model import wire
-from meterlake.model.entity import Record
-from meterlake.model.events import DELETED, SIDES, Event, account_of, data, stem_of
-from meterlake.model.failpoint import mark_step
-from meterlake.model.notifications import ScheduledEventConfiguration
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import zone
+from meterlake.model.configuration.notifications import ScheduledEventConfiguration
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.resources import RESOURCES, Resource
+from meterlake.model.resources.events import DELETED, SIDES, Event, account_of, data, stem_of
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Record
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import zone
 from meterlake.stages.events.due import due_moment
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from meterlake.model.events import UPLOAD_ALERT, Event, data
-from meterlake.model.ids import derived_id
-from meterlake.model.jobs import JobKind
-from meterlake.model.period import format_instant
+from meterlake.model.resources.events import UPLOAD_ALERT, Event, data
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import format_instant
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.events import events, incidents
 from meterlake.stores.state.events.incidents import Incident

@@ -6,8 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.money import plain
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
 
 _NULL: Final = "null"
 

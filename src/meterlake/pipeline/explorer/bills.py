@@ -6,17 +6,17 @@ from datetime import date, datetime, time, timedelta
 from itertools import islice
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Record
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.explorer import (
+from meterlake.model.rules.queries import check_dates
+from meterlake.model.usage.explorer import (
     ACCOUNT,
     PRODUCT,
     DimensionQuery,
     QueryBillDataRequest,
 )
-from meterlake.model.period import format_instant
-from meterlake.model.rules.queries import check_dates
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import format_instant
 from meterlake.stores import Stores
 from meterlake.stores.state.billing.bill_dates import (
     billed_account_ids,

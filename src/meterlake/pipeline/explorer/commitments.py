@@ -8,17 +8,17 @@ from decimal import Decimal
 from itertools import accumulate, islice
 from typing import Any, Final
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Record
-from meterlake.model.explorer import (
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.rules.queries import check_dates
+from meterlake.model.usage.explorer import (
     ACCOUNT,
     QueryBillDataRequest,
     QueryCommitmentsRequest,
 )
-from meterlake.model.money import ZERO, exact
-from meterlake.model.period import Month, format_instant
-from meterlake.model.rules.queries import check_dates
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import Month, format_instant
 from meterlake.pipeline.explorer.bills import (
     Document,
     explore_lines,

@@ -9,10 +9,15 @@ from typing import Any
 
 import duckdb
 
+from meterlake.model.configuration.queries import (
+    ROWS_MAX,
+    UsageQueryRequest,
+    UsageSavedQuery,
+    relative_period,
+)
 from meterlake.model.errors import BadQuery
-from meterlake.model.money import divide
-from meterlake.model.queries import ROWS_MAX, UsageQueryRequest, UsageSavedQuery, relative_period
 from meterlake.model.rules.queries import check_dates, check_question
+from meterlake.model.values.money import divide
 from meterlake.pipeline.explorer.answers import ExplorerAnswer, ExplorerTable
 from meterlake.pipeline.explorer.usage_questions import check_ids, questions_of
 from meterlake.stages.usage.aggregate import narrow

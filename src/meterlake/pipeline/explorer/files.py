@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
 
-from meterlake.model import wire
-from meterlake.model.money import plain
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.model.catalog import Meter, Reduce
-from meterlake.model.entity import Record
+from meterlake.model.catalog.catalog import Meter, Reduce
+from meterlake.model.configuration.statements import AggregationFrequency
 from meterlake.model.errors import Invalid
-from meterlake.model.explorer import (
+from meterlake.model.rules.queries import check_dates
+from meterlake.model.usage.explorer import (
     ACCOUNT,
     AccountAttribute,
     DataFieldMeasureQuery,
@@ -17,9 +18,8 @@ from meterlake.model.explorer import (
     QueryMetersRequest,
     QueryUsageDataRequest,
 )
-from meterlake.model.period import Period, format_instant
-from meterlake.model.rules.queries import check_dates
-from meterlake.model.statements import AggregationFrequency
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Period, format_instant
 from meterlake.pipeline.explorer.explore import Stop, answer, reading
 from meterlake.pipeline.explorer.usage_questions import reduction_of, stored_fields
 from meterlake.stages.usage.explore import (

@@ -3,11 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from meterlake.model.catalog import DataField, DerivedField, Meter, Reduce
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.errors import Invalid
-from meterlake.model.measurement import NUMBER_TYPE, TEXT_TYPE, Field
-from meterlake.model.queries import (
+from meterlake.model.catalog.catalog import DataField, DerivedField, Meter, Reduce
+from meterlake.model.configuration.queries import (
     DataExplorerAggregation,
     DataExplorerGroup,
     DataExplorerGroupType,
@@ -15,7 +12,10 @@ from meterlake.model.queries import (
     Selection,
     UsageQueryRequest,
 )
+from meterlake.model.errors import Invalid
+from meterlake.model.measurements.measurement import NUMBER_TYPE, TEXT_TYPE, Field
 from meterlake.model.rules.references import existing
+from meterlake.model.values.entity import Configuration, Record
 from meterlake.stages.usage.aggregate import REDUCERS
 from meterlake.stages.usage.explore import (
     BY_ACCOUNT,

@@ -8,9 +8,9 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from meterlake.model.catalog import Reduce
-from meterlake.model.export_request import Format
-from meterlake.model.money import plain
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.values.money import plain
+from meterlake.model.work.export_request import Format
 from meterlake.pipeline.explorer.answers import ExplorerTable
 from meterlake.pipeline.explorer.explore import add_codes, combine_rows
 from meterlake.pipeline.export.files import schema_of

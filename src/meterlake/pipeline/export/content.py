@@ -13,10 +13,10 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from meterlake.model import wire
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid
-from meterlake.model.export_request import Format
+from meterlake.model.values import wire
+from meterlake.model.values.counted import counted
+from meterlake.model.work.export_request import Format
 from meterlake.pipeline.export.files import schema_of
 from meterlake.stages.export.column_kinds import ExportColumn, flat
 from meterlake.stages.export.manifest import ExactSums, Sum, WrittenFile, summable

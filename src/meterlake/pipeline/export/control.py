@@ -6,12 +6,12 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import Any, Final
 
-from meterlake.model.entity import Record
+from meterlake.model.configuration.exports import ExportDestination, ExportSchedule
 from meterlake.model.errors import Invalid, NotFound, Unavailable
-from meterlake.model.export_request import KIND
-from meterlake.model.exports import ExportDestination, ExportSchedule
-from meterlake.model.period import format_instant
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import format_instant
+from meterlake.model.work.export_request import KIND
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, ResourceRef, id_of
 from meterlake.pipeline.config.schedule_jobs import exports_enabled

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from meterlake.model import wire
+from meterlake.model.configuration.exports import PartitionOrder
 from meterlake.model.errors import MeterlakeError, NotFound
-from meterlake.model.export_request import ExportRequest
-from meterlake.model.exports import PartitionOrder
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.export.destinations import destination_of
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stages.export.names import ObjectPrefix, arrange_key

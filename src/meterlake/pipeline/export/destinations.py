@@ -5,9 +5,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
+from meterlake.model.configuration.exports import ExportDestination, ExportSchedule, PartitionOrder
 from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
-from meterlake.model.export_request import KIND, ExportRequest, Source
-from meterlake.model.exports import ExportDestination, ExportSchedule, PartitionOrder
+from meterlake.model.work.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline.config.schedule_jobs import exported_types
 from meterlake.stages.export.exported_columns import Export, exports_of
 from meterlake.stores import Stores

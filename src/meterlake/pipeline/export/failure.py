@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from meterlake.model.events import Event, data
-from meterlake.model.ids import derived_id
-from meterlake.model.period import format_instant
+from meterlake.model.resources.events import Event, data
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import format_instant
 from meterlake.stores.state import Job, JobStatus, Transaction
 from meterlake.stores.state.events import events
 

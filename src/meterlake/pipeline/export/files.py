@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from meterlake.model import wire
 from meterlake.model.errors import Invalid
-from meterlake.model.export_request import Format
-from meterlake.model.money import LAKE_PRECISION, LAKE_SCALE
-from meterlake.model.period import parse_instant
+from meterlake.model.values import wire
+from meterlake.model.values.money import LAKE_PRECISION, LAKE_SCALE
+from meterlake.model.values.period import parse_instant
+from meterlake.model.work.export_request import Format
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.decode.gzipped import compress
 from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell, flat

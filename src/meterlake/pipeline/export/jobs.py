@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from meterlake.model.configuration.exports import AdHocExport, SourceType
 from meterlake.model.errors import Conflict, Invalid, NotFound, TooManyJobs
-from meterlake.model.export_request import KIND, ExportRequest
-from meterlake.model.exports import AdHocExport, SourceType
-from meterlake.model.period import format_instant
-from meterlake.model.problems import read
 from meterlake.model.rules.exports import check_ad_hoc
+from meterlake.model.values.period import format_instant
+from meterlake.model.values.problems import read
+from meterlake.model.work.export_request import KIND, ExportRequest
 from meterlake.pipeline.config.entities import envelope
 from meterlake.pipeline.config.schedule_jobs import export_request
 from meterlake.pipeline.explorer.usage_questions import check_ids

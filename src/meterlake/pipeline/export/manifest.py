@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.version import code_version
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.values.version import code_version
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.stages.export.manifest import WrittenFile
 from meterlake.stores.state import Job

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement
 
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Deletion, Entity, Record
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
-from meterlake.model.money import ZERO
-from meterlake.model.pricing import Pricing
 from meterlake.model.resources import resource_of
+from meterlake.model.values.entity import Deletion, Entity, Record
+from meterlake.model.values.money import ZERO
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents
 from meterlake.stages.export.documents import Document, entity_document

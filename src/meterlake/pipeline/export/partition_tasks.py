@@ -14,9 +14,9 @@ from typing import Final
 from uuid import uuid4
 
 from meterlake.model.errors import RunnerUnavailable, StaleVersion
-from meterlake.model.export_request import Source
-from meterlake.model.failpoint import mark_step
-from meterlake.model.runner import FanOutRunner
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.work.export_request import Source
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.pipeline.export.operational import stage_operational
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import meters_of, stage_usage

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, exact
+from meterlake.model.values.money import LAKE_INTEGER_DIGITS, ZERO, exact
 from meterlake.stages.decode.gzipped import compress
 
 # A file of Parquet may end behind so many rows.

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from meterlake.model import wire
+from meterlake.model.configuration.exports import ExportSchedule
 from meterlake.model.errors import (
     Busy,
     Conflict,
@@ -24,9 +24,9 @@ from meterlake.model.errors import (
     StaleVersion,
     Unavailable,
 )
-from meterlake.model.export_request import KIND, ExportRequest, Source
-from meterlake.model.exports import ExportSchedule
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.work.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline.config.schedule_jobs import exports_enabled
 from meterlake.pipeline.export.delivery import (
     Delivered,

@@ -8,13 +8,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.entity import Configuration
-from meterlake.model.export_request import ExportRequest, Format
-from meterlake.model.failpoint import mark_step
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, zone
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import Month, Period, zone
+from meterlake.model.work.export_request import ExportRequest, Format
 from meterlake.pipeline.export.files import FileLimits, digest, write_documents
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stages.export.column_kinds import ExportColumn

@@ -7,15 +7,15 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.accounts import Account
-from meterlake.model.billing import Query
-from meterlake.model.catalog import Meter
+from meterlake.model.bills.bill import Query
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
-from meterlake.model.export_request import Format
-from meterlake.model.measurement import Category, Field
-from meterlake.model.period import Period
-from meterlake.model.queries import UsageQueryRequest
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import Category, Field
+from meterlake.model.values.period import Period
+from meterlake.model.values.sql import identifier
+from meterlake.model.work.export_request import Format
 from meterlake.pipeline.explorer.usage_questions import questions_of
 from meterlake.pipeline.export.aggregated import MeterAggregate
 from meterlake.pipeline.export.files import schema_of

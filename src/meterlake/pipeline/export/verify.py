@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
-from meterlake.model.export_request import Format
-from meterlake.model.money import plain
-from meterlake.model.problems import read
+from meterlake.model.values import wire
+from meterlake.model.values.counted import counted
+from meterlake.model.values.money import plain
+from meterlake.model.values.problems import read
+from meterlake.model.work.export_request import Format
 from meterlake.pipeline.export.content import Hashed, count_rows
 from meterlake.settings import Settings
 from meterlake.stages.export.manifest import ReadManifest, Sum, WrittenFile

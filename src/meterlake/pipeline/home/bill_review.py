@@ -7,18 +7,18 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final, Self
 
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.bill_review import ReviewFinding, ReviewKind
-from meterlake.model.billing import Bill, Failure
-from meterlake.model.catalog import Meter
-from meterlake.model.counted import counted
-from meterlake.model.late_usage import UNDECIDED, LateSourceKind, LateUsage
-from meterlake.model.money import ZERO, exact
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, format_instant, zone
-from meterlake.model.sql import quote
-from meterlake.model.unbilled import Uncovered, Unpriced
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.late_usage import UNDECIDED, LateSourceKind, LateUsage
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.review import ReviewFinding, ReviewKind
+from meterlake.model.bills.unbilled import Uncovered, Unpriced
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.values.counted import counted
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import Month, format_instant, zone
+from meterlake.model.values.sql import quote
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts

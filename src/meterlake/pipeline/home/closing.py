@@ -14,11 +14,11 @@ from uuid import NAMESPACE_OID, uuid5
 
 from sqlalchemy import Connection
 
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Busy, Conflict, NotFound
-from meterlake.model.failpoint import mark_step
-from meterlake.model.jobs import JobKind
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, format_instant, zone
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import Month, Period, format_instant, zone
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.pipeline.jobs.run_job import hold_job
 from meterlake.stores import Stores

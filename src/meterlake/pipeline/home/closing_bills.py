@@ -8,13 +8,13 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final, Self
 
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.counted import counted, first_of
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict
-from meterlake.model.money import ZERO, exact
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month
+from meterlake.model.values.counted import counted, first_of
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import approve_bills
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult

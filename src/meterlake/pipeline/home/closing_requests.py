@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from meterlake.model.access import SYSTEM
+from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Conflict
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.jobs import JobKind
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest, Format, Source
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.pipeline.home.closing import (

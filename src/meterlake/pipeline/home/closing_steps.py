@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from meterlake.model.counted import counted, first_of
 from meterlake.model.errors import Conflict, Invalid
-from meterlake.model.export_request import ExportRequest
-from meterlake.model.period import Month
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
+from meterlake.model.values.counted import counted, first_of
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.backfill import apply
 from meterlake.pipeline.export.run import run_to_end, submit_export
 from meterlake.pipeline.home.closing import Closing, ClosingStep

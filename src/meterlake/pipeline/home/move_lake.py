@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meterlake.model.errors import Busy, CannotMove
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.stores.files.locks import hold_lock

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.runner import FanOutRunner, RunnerKind
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.work.runner import FanOutRunner, RunnerKind
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of

@@ -7,9 +7,9 @@ from typing import Final
 
 import polars as pl
 
-from meterlake.model.catalog import Meter
-from meterlake.model.events import BOOKS_ALERT
-from meterlake.model.measurement import Category, Field, MeterFields, field_of
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.measurements.measurement import Category, Field, MeterFields, field_of
+from meterlake.model.resources.events import BOOKS_ALERT
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes
 from meterlake.stores import Stores

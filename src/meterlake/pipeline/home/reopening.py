@@ -4,9 +4,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.home.closing import Closing, ClosingStep
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.month_bills import read_month_bills

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from meterlake.model.access import SYSTEM, ServiceUser
+from meterlake.model.configuration.access import SYSTEM, ServiceUser
+from meterlake.model.configuration.organization import (
+    BillConfig,
+    Currency,
+    CustomFields,
+    OrganizationConfig,
+)
+from meterlake.model.configuration.permissions import ADMINISTRATOR, MANAGED
 from meterlake.model.errors import Conflict, Invalid
-from meterlake.model.events import ORGANIZATION, Event, change, data
-from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
-from meterlake.model.period import format_instant
-from meterlake.model.permissions import ADMINISTRATOR, MANAGED
+from meterlake.model.resources.events import ORGANIZATION, Event, change, data
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.access.access import SECRET_BYTES
 from meterlake.settings import Settings
 from meterlake.stores.state import State, Transaction, utc_now

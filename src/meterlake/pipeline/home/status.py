@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.catalog import Meter
-from meterlake.model.measurement import meter_table
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import aware
-from meterlake.model.sql import identifier
-from meterlake.model.unused import without_effect
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.resources.unused import without_effect
+from meterlake.model.values.period import aware
+from meterlake.model.values.sql import identifier
 from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
 from meterlake.pipeline.usage.late import Late, late
 from meterlake.stores import Stores

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.calculation.mistakes import nearest
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound
 from meterlake.model.resources import RESOURCES
 from meterlake.pipeline.events.events import list_event_types

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model import wire
-from meterlake.model.period import Period, aware, format_instant, naive
+from meterlake.model.values import wire
+from meterlake.model.values.period import Period, aware, format_instant, naive
 from meterlake.stores import Stores
 
 # So many hours are told one by one, so that a summary that was missed is no loss.

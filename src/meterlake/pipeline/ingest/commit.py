@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 
 from meterlake.model.errors import Invalid, Unavailable, UnreadableSource
-from meterlake.model.failpoint import mark_step
-from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
-from meterlake.model.receipt import SAMPLE_MAX, Receipt
-from meterlake.model.rejection import Reason, Rejection
-from meterlake.model.sql import identifier, quote
+from meterlake.model.measurements.measurement import CALCULATION_ERROR, MeterFields
+from meterlake.model.measurements.receipt import SAMPLE_MAX, Receipt
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import identifier, quote
 from meterlake.pipeline.ingest.sent_files import WHOLE, is_inlined, new_name
 from meterlake.pipeline.ingest.staged_books import check_staged
 from meterlake.stages.ingest import dedup

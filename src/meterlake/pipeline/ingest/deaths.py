@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import Busy, UnreadableSource
-from meterlake.model.receipt import Delivery
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.measurements.rejection import Reason
 from meterlake.stores.files.durable import PRIVATE, disk, make_folder
 from meterlake.stores.files.locks import hold_lock
 

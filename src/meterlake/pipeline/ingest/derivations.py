@@ -7,12 +7,12 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from meterlake.model.calculation import CalculationError, InvalidCalculation, Lookup, Value, names
-from meterlake.model.catalog import Meter
-from meterlake.model.derived import ACCOUNT, ACCOUNT_CODE, CUSTOM_FIELDS, DerivedScope
-from meterlake.model.entity import Record
-from meterlake.model.lookup_keys import join_key
-from meterlake.model.lookups import LookupTable, active_revision
-from meterlake.model.measurement import Field, MeterFields
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.lookup_keys import join_key
+from meterlake.model.catalog.lookups import LookupTable, active_revision
+from meterlake.model.measurements.measurement import Field, MeterFields
+from meterlake.model.scopes.derived import ACCOUNT, ACCOUNT_CODE, CUSTOM_FIELDS, DerivedScope
+from meterlake.model.values.entity import Record
 from meterlake.stages.ingest.derive import AccountValues, Calculation, Derivation
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state import lookups as stored

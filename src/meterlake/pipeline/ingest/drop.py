@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from meterlake.model import wire
 from meterlake.model.errors import Busy, Unavailable
-from meterlake.model.failpoint import mark_step
-from meterlake.model.mapping import Mapping
-from meterlake.model.receipt import Delivery, Receipt
+from meterlake.model.measurements.mapping import Mapping
+from meterlake.model.measurements.receipt import Delivery, Receipt
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.drop_folder import DropFolder, resting_files
 from meterlake.pipeline.ingest.mappings import claiming, folder_mappings
 from meterlake.pipeline.ingest.run import ingest_file

@@ -5,8 +5,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.mapping import Mapping
-from meterlake.model.receipt import Delivery, Receipt
+from meterlake.model.measurements.mapping import Mapping
+from meterlake.model.measurements.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.mappings import claiming, folder_mappings, load_mapping
 from meterlake.pipeline.ingest.run import ingest_file, preview_file

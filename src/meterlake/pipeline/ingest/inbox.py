@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from meterlake.model import wire
 from meterlake.model.errors import (
     Busy,
     Invalid,
@@ -24,9 +23,10 @@ from meterlake.model.errors import (
     StaleVersion,
     Unavailable,
 )
-from meterlake.model.failpoint import mark_step
-from meterlake.model.mapping import Mapping
-from meterlake.model.receipt import Delivery, Receipt
+from meterlake.model.measurements.mapping import Mapping
+from meterlake.model.measurements.receipt import Delivery, Receipt
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.deaths import reading_alone
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox_place import InboxPlace

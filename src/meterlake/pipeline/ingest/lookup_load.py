@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meterlake.model.entity import Record
-from meterlake.model.errors import Busy, Conflict, Invalid, MeterlakeError, NotFound
-from meterlake.model.jobs import JobKind
-from meterlake.model.lookups import (
+from meterlake.model.catalog.lookups import (
     FILE_MAX,
     LookupTable,
     LookupTableDataJobStatus,
@@ -21,9 +18,12 @@ from meterlake.model.lookups import (
     LookupTableRevisionStatus,
     active_revision,
 )
-from meterlake.model.problems import read, suggest_name
-from meterlake.model.rules.derived import meters_looking_up
+from meterlake.model.errors import Busy, Conflict, Invalid, MeterlakeError, NotFound
+from meterlake.model.rules.catalog.derived import meters_looking_up
 from meterlake.model.rules.lookups import revision_state
+from meterlake.model.values.entity import Record
+from meterlake.model.values.problems import read, suggest_name
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.ingest.uploads import note_arrival, run_upload
 from meterlake.pipeline.jobs.file_jobs import expect_file, key

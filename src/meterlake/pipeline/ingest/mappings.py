@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.calculation.mistakes import nearest
-from meterlake.model.documents import parse
 from meterlake.model.errors import NotFound, UnreadableConfiguration, UnreadableMapping
-from meterlake.model.mapping import Mapping, parse_mapping
+from meterlake.model.measurements.mapping import Mapping, parse_mapping
+from meterlake.model.values.documents import parse
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.stores import Stores
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
-from meterlake.model.measurement import meter_table
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import aware, local_date, zone
-from meterlake.model.sql import identifier
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.period import aware, local_date, zone
+from meterlake.model.values.sql import identifier
 from meterlake.stores import Stores
 from meterlake.stores.lake.tables import table_names
 

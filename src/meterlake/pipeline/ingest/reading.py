@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
-from meterlake.model.column_hints import find_ignored, suggestions
 from meterlake.model.errors import Invalid, UnreadableSource
-from meterlake.model.mapping import Mapping
-from meterlake.model.measurement import Block, Decoded, MeterFields, Origin
-from meterlake.model.receipt import SourceFormat
-from meterlake.model.rejection import Reason, Rejection
+from meterlake.model.measurements.column_hints import find_ignored, suggestions
+from meterlake.model.measurements.mapping import Mapping
+from meterlake.model.measurements.measurement import Block, Decoded, MeterFields, Origin
+from meterlake.model.measurements.receipt import SourceFormat
+from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.derivations import NO_DERIVATIONS, Derivations
 from meterlake.settings import Settings
 from meterlake.stages.decode import split

@@ -17,8 +17,8 @@ from meterlake.model.errors import (
     Unavailable,
     Unsupported,
 )
-from meterlake.model.failpoint import mark_step
-from meterlake.model.uploads import UploadStatus
+from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest import uploads
 from meterlake.pipeline.jobs.file_jobs import key
 from meterlake.stores import Stores

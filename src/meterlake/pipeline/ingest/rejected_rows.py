@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.rejection import Reason
 from meterlake.stores import Stores
 from meterlake.stores.lake import receipts as sources
 from meterlake.stores.lake import rejected

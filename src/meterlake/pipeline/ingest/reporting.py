@@ -16,12 +16,12 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from meterlake.model.counted import counted
 from meterlake.model.errors import MeterlakeError, NotFound
-from meterlake.model.events import VALIDATION_FAILURE, Event, data
-from meterlake.model.failpoint import mark_step
-from meterlake.model.period import format_instant
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
+from meterlake.model.resources.events import VALIDATION_FAILURE, Event, data
+from meterlake.model.values.counted import counted
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import raise_alert
 from meterlake.stores import Stores

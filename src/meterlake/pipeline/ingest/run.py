@@ -15,14 +15,14 @@ from typing import Final
 
 import polars as pl
 
-from meterlake.model import wire
-from meterlake.model.column_hints import ignored_sentence
 from meterlake.model.errors import Busy, Invalid, NotReconciled, UnreadableSource
-from meterlake.model.failpoint import mark_step
-from meterlake.model.mapping import Mapping
-from meterlake.model.measurement import Origin
-from meterlake.model.receipt import Delivery, Receipt, SourceFormat
-from meterlake.model.rejection import Reason, Rejection
+from meterlake.model.measurements.column_hints import ignored_sentence
+from meterlake.model.measurements.mapping import Mapping
+from meterlake.model.measurements.measurement import Origin
+from meterlake.model.measurements.receipt import Delivery, Receipt, SourceFormat
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.account_codes import account_codes
 from meterlake.pipeline.ingest.commit import Commit, Conflicting, commit, preview
 from meterlake.pipeline.ingest.deaths import counting_deaths

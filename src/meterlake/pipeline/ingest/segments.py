@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import Busy, Unavailable
-from meterlake.model.failpoint import mark_step
-from meterlake.model.receipt import Delivery, Receipt
+from meterlake.model.measurements.receipt import Delivery, Receipt
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, move

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from meterlake.model.measurement import CALCULATION_ERROR
+from meterlake.model.measurements.measurement import CALCULATION_ERROR
 from meterlake.stores.lake.connection import INLINED_ROWS_MAX
 from meterlake.stores.lake.staged import StagedFile
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Container, Iterable
 
 from meterlake.model.errors import NotReconciled
-from meterlake.model.events import BOOKS_ALERT
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
+from meterlake.model.resources.events import BOOKS_ALERT
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores import Stores
 from meterlake.stores.lake.staged import StagedFile

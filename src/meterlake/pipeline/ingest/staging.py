@@ -13,10 +13,15 @@ from typing import Final
 
 import polars as pl
 
-from meterlake.model.failpoint import mark_step
-from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES, Field, MeterFields
-from meterlake.model.receipt import SAMPLE_MAX, Receipt
-from meterlake.model.rejection import Reason, Rejection
+from meterlake.model.measurements.measurement import (
+    CALCULATION_ERROR,
+    LAKE_TABLES,
+    Field,
+    MeterFields,
+)
+from meterlake.model.measurements.receipt import SAMPLE_MAX, Receipt
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.reading import ReadBlock, Reading, read
 from meterlake.pipeline.jobs.progress import Progress
 from meterlake.stages.ingest.bloom_filter import SeenUids

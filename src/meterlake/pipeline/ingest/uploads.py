@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from meterlake.model.counted import counted
 from meterlake.model.errors import Busy, Invalid, NotFound, UnreadableSource
-from meterlake.model.failpoint import mark_step
-from meterlake.model.jobs import JobKind
-from meterlake.model.problems import read
-from meterlake.model.receipt import Delivery, Receipt
-from meterlake.model.uploads import UploadRequest
+from meterlake.model.measurements.receipt import Delivery, Receipt
+from meterlake.model.measurements.uploads import UploadRequest
+from meterlake.model.values.counted import counted
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.problems import read
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import report_no_file

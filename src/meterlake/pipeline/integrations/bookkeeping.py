@@ -10,12 +10,16 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
-from meterlake.model.entity import Record
+from meterlake.model.configuration.integrations import (
+    IntegrationConfig,
+    RunStatus,
+    WebhookDestination,
+)
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.events import Event, data
-from meterlake.model.failpoint import mark_step
-from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
-from meterlake.model.period import format_instant
+from meterlake.model.resources.events import Event, data
+from meterlake.model.values.entity import Record
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.integrations.connectors.connector import (
     DISABLED_EVENT,
     FAILURES,

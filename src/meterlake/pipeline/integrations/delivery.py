@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from meterlake.model.integration_systems import systems
+from meterlake.model.configuration.integration_systems import systems
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.integrations.sender import send_due_runs
 from meterlake.stores import Stores

@@ -6,10 +6,10 @@ from typing import Final, TypeVar
 
 from sqlalchemy import Connection, select
 
-from meterlake.model import wire
-from meterlake.model.entity import Entity, Record
+from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.errors import NotFound
-from meterlake.model.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Entity, Record
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.tables import ENTITY_HISTORY
 from meterlake.stores.state.integrations.health import Health

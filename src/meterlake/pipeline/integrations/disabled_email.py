@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from meterlake.model.entity import Record
-from meterlake.model.integrations import IntegrationConfig
+from meterlake.model.configuration.integrations import IntegrationConfig
+from meterlake.model.values.entity import Record
 from meterlake.pipeline.config.webhook_addresses import PEOPLE
 from meterlake.stores import Stores
 from meterlake.stores.mail import Outbox, without_links

@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from meterlake.model.configuration.integration_systems import (
+    ConfigSetting,
+    IntegrationSystem,
+    systems,
+)
+from meterlake.model.configuration.integrations import IntegrationConfig
 from meterlake.model.errors import NotFound
-from meterlake.model.integration_systems import ConfigSetting, IntegrationSystem, systems
-from meterlake.model.integrations import IntegrationConfig
 from meterlake.model.rules.integrations import fields_of
 from meterlake.pipeline.config.entities import Document
 from meterlake.stores import Stores

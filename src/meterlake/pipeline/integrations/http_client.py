@@ -18,9 +18,9 @@ from typing import Final
 
 import httpcore
 
-from meterlake.model.addresses import Address, AddressPolicy, Endpoint
+from meterlake.model.configuration.addresses import Address, AddressPolicy, Endpoint
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.headers import fits_header
+from meterlake.model.values.headers import fits_header
 
 Headers = Sequence[tuple[str, str]]
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]

@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Record
-from meterlake.model.integration_systems import BILL
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunAction, RunStatus
+from meterlake.model.configuration.integration_systems import BILL
+from meterlake.model.configuration.integrations import (
+    ExternalMapping,
+    IntegrationConfig,
+    RunAction,
+    RunStatus,
+)
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.entity import Record
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bill_versions import keys_of, which_are_there

@@ -2,13 +2,13 @@
 
 from enum import StrEnum
 
-from meterlake.model.errors import Conflict
-from meterlake.model.integrations import (
+from meterlake.model.configuration.integrations import (
     ExternalMapping,
     IntegrationConfig,
     RunStatus,
     WebhookDestination,
 )
+from meterlake.model.errors import Conflict
 from meterlake.pipeline.config.entities import Document, delete_in, entity_document
 from meterlake.pipeline.integrations.replay import repeat_deletions
 from meterlake.stores import Stores

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Entity, Record
+from meterlake.model.configuration.integration_systems import STRIPE, STRIPE_TEST, systems
+from meterlake.model.configuration.integrations import IntegrationConfig, IntegrationCredentials
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
-from meterlake.model.integration_systems import STRIPE, STRIPE_TEST, systems
-from meterlake.model.integrations import IntegrationConfig, IntegrationCredentials
 from meterlake.model.resources import BY_KIND
 from meterlake.model.rules.integrations import credentials_id, find_shared
-from meterlake.model.secrets import with_secrets
+from meterlake.model.values.entity import Entity, Record
+from meterlake.model.values.secrets import with_secrets
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations.connectors.stripe_values import list_stripe_values
 from meterlake.settings import Settings

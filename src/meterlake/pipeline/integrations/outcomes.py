@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from random import SystemRandom
 from typing import Final
 
-from meterlake.model.integrations import RunStatus
-from meterlake.model.untrusted import storable
+from meterlake.model.configuration.integrations import RunStatus
+from meterlake.model.values.untrusted import storable
 from meterlake.pipeline.integrations.connectors.connector import (
     FAILURES,
     Exchange,

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 from sqlalchemy import Row, literal, select, tuple_
 
-from meterlake.model import wire
+from meterlake.model.configuration.integration_systems import BILL
+from meterlake.model.configuration.integrations import RunAction, RunStatus, WebhookDestination
 from meterlake.model.errors import Conflict
-from meterlake.model.integration_systems import BILL
-from meterlake.model.integrations import RunAction, RunStatus, WebhookDestination
-from meterlake.model.period import format_instant
+from meterlake.model.values import wire
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations.runs import run_document
 from meterlake.stores import Stores

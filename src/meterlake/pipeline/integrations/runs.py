@@ -3,10 +3,10 @@
 import base64
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.access import SYSTEM
+from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.errors import NotFound
-from meterlake.model.integrations import RunStatus
+from meterlake.model.values import wire
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.state.core.pages import Page

@@ -17,8 +17,8 @@ from typing import Final
 import uvloop
 
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.failpoint import mark_step
-from meterlake.model.secrets import with_secrets
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.secrets import with_secrets
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Finished, SendableRun, Written
 from meterlake.pipeline.integrations.connectors.connector import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from meterlake.model.signing_secrets import key_of_secret
+from meterlake.model.configuration.signing_secrets import key_of_secret
 
 ID: Final = "webhook-id"
 TIMESTAMP: Final = "webhook-timestamp"

@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from meterlake.model.period import format_instant
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.state.core.pages import Page

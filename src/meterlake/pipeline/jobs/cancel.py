@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from meterlake.model.access import SYSTEM
+from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import run_job

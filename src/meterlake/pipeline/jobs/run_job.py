@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from meterlake.model.access import SYSTEM
+from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Busy, Invalid, MeterlakeError, StaleVersion, Unavailable
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, GivenUp, running
 from meterlake.pipeline.jobs.job_spec import JobSpec

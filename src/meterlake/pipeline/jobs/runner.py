@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
 
 
 class Runner(Protocol):

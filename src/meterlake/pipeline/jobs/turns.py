@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
-from meterlake.model import wire
 from meterlake.model.errors import Busy, MeterlakeError
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
+from meterlake.model.values import wire
 from meterlake.stores import Stores
 
 Stop = Callable[[], bool]

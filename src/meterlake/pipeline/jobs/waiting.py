@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from meterlake.model.errors import Busy, MeterlakeError, NotFound, StaleVersion
-from meterlake.model.receipt import Receipt
+from meterlake.model.measurements.receipt import Receipt
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import run_job
 from meterlake.pipeline.jobs.runner import Runner

@@ -9,18 +9,18 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, AnyStr, Final, Generic
 
-from meterlake.model import wire
-from meterlake.model.entity import Record
-from meterlake.model.errors import Invalid, NotFound, StaleVersion
-from meterlake.model.failpoint import mark_step
-from meterlake.model.lookup_keys import LOOKUP_KEY, item_of, number_in
-from meterlake.model.lookups import (
+from meterlake.model.catalog.lookup_keys import LOOKUP_KEY, item_of, number_in
+from meterlake.model.catalog.lookups import (
     LookupTableDataJobType,
     LookupTableFileType,
     LookupTableRevision,
     LookupTableRevisionFieldType,
 )
-from meterlake.model.money import plain
+from meterlake.model.errors import Invalid, NotFound, StaleVersion
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Record
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.money import plain
 from meterlake.pipeline.jobs.file_jobs import Work, failure, key
 from meterlake.pipeline.lookups.lookups import At, archive_key, count_again, draft_at
 from meterlake.stages.decode.csv_lines import csv_lines

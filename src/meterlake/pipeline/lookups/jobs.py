@@ -7,9 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.errors import Invalid
-from meterlake.model.jobs import JobKind
-from meterlake.model.lookups import (
+from meterlake.model.catalog.lookups import (
     LookupTableDataArchivedRequest,
     LookupTableDataDownloadJobRequest,
     LookupTableDataJobStatus,
@@ -18,7 +16,9 @@ from meterlake.model.lookups import (
     LookupTableRevisionStatus,
     state_of,
 )
-from meterlake.model.problems import read
+from meterlake.model.errors import Invalid
+from meterlake.model.values.problems import read
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.jobs.file_jobs import (

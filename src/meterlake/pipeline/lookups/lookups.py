@@ -8,11 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.model.entity import Record
-from meterlake.model.errors import Invalid, NotFound, Required, StaleVersion
-from meterlake.model.ids import is_id
-from meterlake.model.lookup_keys import LOOKUP_KEY, item_of, key_in_path
-from meterlake.model.lookups import (
+from meterlake.model.catalog.lookup_keys import LOOKUP_KEY, item_of, key_in_path
+from meterlake.model.catalog.lookups import (
     ITEMS_MAX,
     LookupTable,
     LookupTableDataJobType,
@@ -23,8 +20,11 @@ from meterlake.model.lookups import (
     active_revision,
     state_id,
 )
-from meterlake.model.rules.derived import lookups_still_hold
+from meterlake.model.errors import Invalid, NotFound, Required, StaleVersion
+from meterlake.model.rules.catalog.derived import lookups_still_hold
 from meterlake.model.rules.lookups import check_next, refuse_unless_draft
+from meterlake.model.values.entity import Record
+from meterlake.model.values.ids import is_id
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, entity_document, version_of
 from meterlake.pipeline.jobs.file_jobs import file_to_make, remove_files

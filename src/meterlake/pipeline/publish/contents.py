@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from meterlake.model.measurement import LAKE_TABLES as DECLARED
-from meterlake.model.sql import identifier
-from meterlake.model.version import code_version
+from meterlake.model.measurements.measurement import LAKE_TABLES as DECLARED
+from meterlake.model.values.sql import identifier
+from meterlake.model.values.version import code_version
 from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.months import (
     CREATE,

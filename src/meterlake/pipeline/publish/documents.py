@@ -7,14 +7,14 @@ from decimal import Decimal
 from functools import partial
 from typing import Final, NamedTuple, Self
 
-from meterlake.model.balances import Balance
-from meterlake.model.catalog import Meter
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Configuration, Entity
-from meterlake.model.late_usage import LateUsage
-from meterlake.model.money import ZERO
-from meterlake.model.pricing import Plan, PlanTemplate
-from meterlake.model.version import code_version
+from meterlake.model.bills.late_usage import LateUsage
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.values.entity import Configuration, Entity
+from meterlake.model.values.money import ZERO
+from meterlake.model.values.version import code_version
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
 from meterlake.pipeline.billing.late_usage.findings import read_unnoted
 from meterlake.pipeline.billing.unbilled_now import read_unbilled

@@ -5,8 +5,8 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.sql import identifier
-from meterlake.model.version import code_version
+from meterlake.model.values.sql import identifier
+from meterlake.model.values.version import code_version
 from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import (
     Made,

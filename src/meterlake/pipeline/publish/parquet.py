@@ -15,8 +15,8 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.failpoint import mark_step
-from meterlake.model.sql import identifier, quote
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import identifier, quote
 from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES

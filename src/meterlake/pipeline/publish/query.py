@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from meterlake.model import wire
 from meterlake.model.errors import BadQuery
-from meterlake.model.sql import identifier, quote
+from meterlake.model.values import wire
+from meterlake.model.values.sql import identifier, quote
 from meterlake.pipeline.publish.views import ACCOUNT, COMMENT, create_views
 from meterlake.stores import Stores
 from meterlake.stores.lake.connection import translate_errors

@@ -17,15 +17,15 @@ from typing import Any, Final
 import duckdb
 from jinja2 import Environment, StrictUndefined
 
-from meterlake.model import wire
-from meterlake.model.catalog import Aggregation, Meter, Reduce
-from meterlake.model.entity import Record
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Unavailable
-from meterlake.model.money import exact
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, zone
-from meterlake.model.quantity_unit import quantity_unit
-from meterlake.model.sql import identifier, local_time
+from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import exact
+from meterlake.model.values.period import Month, zone
+from meterlake.model.values.sql import identifier, local_time
 from meterlake.pipeline.publish.views import create_views
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import PublishedMeter, column_name, measured_meters

@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from meterlake.model import wire
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.failpoint import mark_step
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import zone
-from meterlake.model.sql import identifier, quote
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import zone
+from meterlake.model.values.sql import identifier, quote
 from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.contents import PublishedContent, fill_file
 from meterlake.pipeline.publish.documents import Findings, about_document, documents_of

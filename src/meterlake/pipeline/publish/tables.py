@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import duckdb
 
-from meterlake.model import wire
-from meterlake.model.money import to_lake
-from meterlake.model.period import parse_instant
-from meterlake.model.sql import identifier, quote
+from meterlake.model.values import wire
+from meterlake.model.values.money import to_lake
+from meterlake.model.values.period import parse_instant
+from meterlake.model.values.sql import identifier, quote
 from meterlake.stages.publish import tables
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.meters import PublishedMeter

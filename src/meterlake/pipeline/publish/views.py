@@ -5,9 +5,9 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.catalog import Meter
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import zone
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.values.period import zone
 from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.documents import (
     ColumnRequest,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from meterlake.model.counted import counted
 from meterlake.model.errors import Invalid, Required
+from meterlake.model.values.counted import counted
 from meterlake.pipeline.ingest.rejected_rows import places_of
 from meterlake.stores import Stores
 from meterlake.stores.lake.dismissals import Decision, decide_meant, decide_named

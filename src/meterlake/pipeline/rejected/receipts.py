@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
 from meterlake.stages.ingest.validate.content_hash import uid_hashes
 from meterlake.stores import Stores

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.editable_row import (
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.measurements.editable_row import (
     MEASUREMENT_MAX,
     from_columns,
     members_of,
     text_of,
     to_columns,
 )
-from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.measurement import FIXED_KEYS
+from meterlake.model.measurements.measurement import FIXED_KEYS
 from meterlake.stores.files.durable import disk, write_durably
 from meterlake.stores.lake.rejected import RejectedRow
 

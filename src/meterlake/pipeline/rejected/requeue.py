@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from meterlake.model.editable_row import members_of, text_of
 from meterlake.model.errors import Busy, Invalid
-from meterlake.model.failpoint import mark_step
-from meterlake.model.receipt import Delivery, Receipt, Requeued
+from meterlake.model.measurements.editable_row import members_of, text_of
+from meterlake.model.measurements.receipt import Delivery, Receipt, Requeued
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.commit import Overtaken
 from meterlake.pipeline.ingest.rejected_rows import BATCH_ROWS, every_rejected, place_of
 from meterlake.pipeline.ingest.run import ingest_file

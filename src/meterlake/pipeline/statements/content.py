@@ -8,15 +8,15 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_statements import StatementOrder
-from meterlake.model.billing import LineItemType
-from meterlake.model.entity import Record
-from meterlake.model.money import ZERO, exact
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import zone
-from meterlake.model.statement_content import StatementContent, StatementLine
-from meterlake.model.statements import StatementDefinition
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.statement_content import StatementContent, StatementLine
+from meterlake.model.bills.statement_orders import StatementOrder
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.configuration.statements import StatementDefinition
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import zone
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.line_usage import OF_USAGE, LineUsage, LineUsageReader
 from meterlake.pipeline.statements.usage_rows import AccountNames, UsageRows

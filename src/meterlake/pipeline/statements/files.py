@@ -7,9 +7,9 @@ from datetime import datetime
 from itertools import chain
 from typing import Final
 
-from meterlake.model.bill_statements import KIND, StatementFormat, StatementOrder
+from meterlake.model.bills.statement_content import StatementContent
+from meterlake.model.bills.statement_orders import KIND, StatementFormat, StatementOrder
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.statement_content import StatementContent
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.export.statement_csv import statement_header, statement_rows
 from meterlake.stages.export.statement_document import write_statement

@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from meterlake.model.access import SYSTEM
-from meterlake.model.bill_statements import (
+from meterlake.model.bills.statement_orders import (
     KIND,
     StatementFormat,
     StatementJobFilters,
@@ -18,10 +17,11 @@ from meterlake.model.bill_statements import (
     StatementOrder,
     StatementsBatchJobRequest,
 )
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, TooManyJobs
-from meterlake.model.failpoint import mark_step
-from meterlake.model.problems import read
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.jobs.cancel import cancel_job
 from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import select
 
-from meterlake.model.bill_statements import KIND, StatementOrder
+from meterlake.model.bills.statement_orders import KIND, StatementOrder
 from meterlake.pipeline.events.scheduled import CurrentEntity
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bill_statements import (

@@ -8,19 +8,19 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.catalog import Meter, Reduce
-from meterlake.model.errors import Invalid
-from meterlake.model.explorer import ACCOUNT, AccountAttribute
-from meterlake.model.measurement import meter_table
-from meterlake.model.money import ZERO
-from meterlake.model.period import Period
-from meterlake.model.statement_content import AggregatedUsage, StatementRow
-from meterlake.model.statements import (
+from meterlake.model.bills.statement_content import AggregatedUsage, StatementRow
+from meterlake.model.catalog.catalog import Meter, Reduce
+from meterlake.model.configuration.statements import (
     AggregationFrequency,
     Dimension,
     Measure,
     StatementDefinition,
 )
+from meterlake.model.errors import Invalid
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.usage.explorer import ACCOUNT, AccountAttribute
+from meterlake.model.values.money import ZERO
+from meterlake.model.values.period import Period
 from meterlake.pipeline.billing.line_usage import LineUsage, read_line_source
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import segments

@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from meterlake.model.billing import Quantity
-from meterlake.model.calendar.recurring_period import NamedPeriod, PeriodSpec
-from meterlake.model.period import Month, Period, naive
+from meterlake.model.bills.bill import Quantity
+from meterlake.model.customers.recurring_period import NamedPeriod, PeriodSpec
+from meterlake.model.values.period import Month, Period, naive
 from meterlake.pipeline.usage.garbage import rare_garbage_searches
 from meterlake.pipeline.usage.period_usage import LakeState, calculated_with, usage_of_period
 from meterlake.pipeline.usage.quantity_rows import frames

@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.billing import MeterUsage, Quantity, Query, Segment
-from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.bills.bill import MeterUsage, Quantity, Query, Segment
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.custom_sql import InvalidSql, columns_of
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.customers.usage_selection import UsageSelection
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.measurement import meter_table
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, aware, zone
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Month, Period, aware, zone
 from meterlake.pipeline.usage.meter_rollup import MeterSource, Scopes
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import AggregationScope, SegmentFilter

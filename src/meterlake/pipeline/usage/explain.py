@@ -8,16 +8,16 @@ from typing import Any
 
 import duckdb
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Reduce
-from meterlake.model.entity import Record
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Reduce
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.measurement import meter_table
-from meterlake.model.period import Period, aware
-from meterlake.model.quantity import SIMPLE, Pooled
-from meterlake.model.quantity_unit import quantity_unit
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.usage.quantity import SIMPLE, Pooled
+from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Period, aware
+from meterlake.model.values.sql import identifier
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import segments
 from meterlake.stages.usage.aggregate.time_weighted import lasting

@@ -8,20 +8,20 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.calendar.recurring_period import (
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.customers.recurring_period import (
     RECURRING,
     PeriodSpec,
     containing,
     epoch_of,
     recurring,
 )
-from meterlake.model.catalog import Meter
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.measurement import meter_table
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, aware, midnight, naive
-from meterlake.model.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Month, Period, aware, midnight, naive
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
 from meterlake.stages.bill import BillingCalendar
 from meterlake.stages.usage.cycles import Cycles

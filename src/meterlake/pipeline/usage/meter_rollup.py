@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import duckdb
 
-from meterlake.model.billing import MeterUsage
-from meterlake.model.catalog import Aggregation
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.measurement import meter_table
+from meterlake.model.bills.bill import MeterUsage
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.entity import Configuration, Record
 from meterlake.stages.usage import aggregate
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake

@@ -10,11 +10,11 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import NamedTuple
 
-from meterlake.model.billed_usage import BilledUsage, MissingQuantity
-from meterlake.model.billing import MeterUsage
-from meterlake.model.catalog import Aggregation, Meter, Reduce
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.version import code_version
+from meterlake.model.bills.bill import MeterUsage
+from meterlake.model.bills.billed_usage import BilledUsage, MissingQuantity
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.version import code_version
 from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql
 from meterlake.pipeline.usage.meter_rollup import MeterSource, Scopes, aggregate_meters
 from meterlake.pipeline.usage.stored_usage import BilledParts, StoredUsage

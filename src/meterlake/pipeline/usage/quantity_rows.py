@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from meterlake.model import wire
-from meterlake.model.billing import Query
-from meterlake.model.money import plain, to_lake
-from meterlake.model.period import Period, naive
-from meterlake.model.quantity import COMPOUND, SIMPLE
+from meterlake.model.bills.bill import Query
+from meterlake.model.usage.quantity import COMPOUND, SIMPLE
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain, to_lake
+from meterlake.model.values.period import Period, naive
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.lake import quantities
 

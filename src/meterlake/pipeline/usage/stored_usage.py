@@ -8,12 +8,12 @@ from typing import Any
 
 import duckdb
 
-from meterlake.model.billed_usage import UsageOwners, UsageWindows
-from meterlake.model.billing import MeterUsage, Quantity
-from meterlake.model.catalog import Aggregation, Meter, Reduce
-from meterlake.model.entity import Record
-from meterlake.model.period import Period, naive
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.bills.bill import MeterUsage, Quantity
+from meterlake.model.bills.billed_usage import UsageOwners, UsageWindows
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.customers.usage_selection import UsageSelection
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Period, naive
 from meterlake.stages.usage.aggregate import AggregationScope, others, whole, windows
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.cycles import Cycles

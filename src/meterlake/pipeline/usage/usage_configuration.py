@@ -3,16 +3,16 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from meterlake.model.accounts import AccountPlan
 from meterlake.model.calculation import Value
-from meterlake.model.calendar.recurring_period import NamedPeriod, PeriodSpec
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
-from meterlake.model.compound import ACCOUNT, CUSTOM_FIELDS
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Configuration, Entity, Record
-from meterlake.model.organization import CustomFields, OrganizationConfig
-from meterlake.model.plan_groups import PlanGroupLink
-from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
+from meterlake.model.catalog.plan_groups import PlanGroupLink
+from meterlake.model.catalog.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.model.configuration.organization import CustomFields, OrganizationConfig
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.recurring_period import NamedPeriod, PeriodSpec
+from meterlake.model.scopes.compound import ACCOUNT, CUSTOM_FIELDS
+from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state.billing.usage_accounts import accounts_apart

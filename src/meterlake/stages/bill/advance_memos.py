@@ -15,23 +15,23 @@ from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.balances import Balance
-from meterlake.model.billing import Line
-from meterlake.model.billing_cycle import BillingCycle
+from meterlake.model.bills.bill import Line
+from meterlake.model.bills.billing_cycle import BillingCycle
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.calendar.recurring_period import RECURRING, recurring
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
-from meterlake.model.counters import CounterAdjustment
-from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.catalog.counters import CounterAdjustment
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.recurring_period import RECURRING, recurring
 from meterlake.model.errors import NotFound
-from meterlake.model.money import ZERO, exact
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, count_days
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Entity, Record
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import Period, count_days
 from meterlake.stages.bill.billing_terms import billing_terms
 from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.credits.source_returns import return_to_sources

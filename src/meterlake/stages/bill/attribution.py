@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from meterlake.model.money import ZERO, exact
+from meterlake.model.values.money import ZERO, exact
 
 
 @dataclass(frozen=True, slots=True)

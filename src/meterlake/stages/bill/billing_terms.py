@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.entity import Configuration, Record
 from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.lines import has_lines_in_advance
 from meterlake.stages.bill.periods.due import BillingCalendar

@@ -7,13 +7,13 @@ from datetime import date, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
-from meterlake.model.accounts import Account
-from meterlake.model.billed_usage import BilledUsage, MissingQuantity
-from meterlake.model.billing import Bill, Failure, Line, Pins
-from meterlake.model.contracts import Contract
-from meterlake.model.counters import CounterAdjustment
-from meterlake.model.entity import Record
-from meterlake.model.organization import InvoiceDate
+from meterlake.model.bills.bill import Bill, Failure, Line, Pins
+from meterlake.model.bills.billed_usage import BilledUsage, MissingQuantity
+from meterlake.model.catalog.counters import CounterAdjustment
+from meterlake.model.configuration.organization import InvoiceDate
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.values.entity import Record
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     BilledQuantityKey,

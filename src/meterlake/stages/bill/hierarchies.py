@@ -6,13 +6,13 @@ from datetime import UTC, date, datetime, tzinfo
 from functools import cached_property
 from typing import Final, NamedTuple, Self
 
-from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
-from meterlake.model.catalog import Product
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.hierarchy import billed_account_id
-from meterlake.model.period import Period, first_day, uncovered_periods
-from meterlake.model.plan_fields import plans_of
-from meterlake.model.pricing import PlanTemplate
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.customers.accounts import Account, AccountPlan, ChildBillingMode
+from meterlake.model.customers.hierarchy import billed_account_id
+from meterlake.model.scopes.plan_fields import plans_of
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Period, first_day, uncovered_periods
 
 # Longer than any plan holds; both ends have a calendar day in every time zone.
 _ALWAYS: Final = Period(datetime(1001, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC))

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import msgspec
 
-from meterlake.model import wire
-from meterlake.model.account_entities import ACCOUNT_ENTITIES
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.ledger import Movement, PostingKind
-from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.version import calculation_digest
+from meterlake.model.bills.ledger import Movement, PostingKind
+from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.money import ZERO, exact, plain
+from meterlake.model.values.version import calculation_digest
 from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.credits.account_ledger import AccountLedger
 from meterlake.stages.bill.periods.due import BillIdentity

@@ -9,15 +9,15 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.bill_members import LINE_MEMBERS, ShownIn, members_in
-from meterlake.model.billing import LineItemType
-from meterlake.model.memos import (
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.members import LINE_MEMBERS, ShownIn, members_in
+from meterlake.model.bills.memos import (
     CarriedCredit,
     CarriedDebit,
     MemoLineItem,
 )
-from meterlake.model.money import ZERO, exact
 from meterlake.model.rules.memos import memo_members
+from meterlake.model.values.money import ZERO, exact
 
 # What pays for a bill, and what corrects another one.
 _LEFT_OUT: Final = {

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.accounts import Account
-from meterlake.model.billing import Line, LineItemType, MadeFrom
-from meterlake.model.ledger import Consumption
+from meterlake.model.bills.bill import Line, LineItemType, MadeFrom
+from meterlake.model.bills.ledger import Consumption
+from meterlake.model.customers.accounts import Account
 from meterlake.stages.bill.charges.ad_hoc_charges import ad_hoc_charges
 from meterlake.stages.bill.charges.commitment_charges import commitment_charges
 from meterlake.stages.bill.charges.counter_charges import counter_charges

@@ -5,10 +5,10 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from meterlake.model import wire
-from meterlake.model.bill_verification import SHOWN_MAX, BillDifference, DifferenceSubject
-from meterlake.model.ids import derived_id
-from meterlake.model.member_differences import differing_members
+from meterlake.model.bills.member_differences import differing_members
+from meterlake.model.bills.verification import SHOWN_MAX, BillDifference, DifferenceSubject
+from meterlake.model.values import wire
+from meterlake.model.values.ids import derived_id
 
 _VERSIONS: Final = "versions."
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import DuplicateCode, Invalid, MeterlakeError
-from meterlake.model.problems import locate_error, refuse
-from meterlake.model.proposal import Proposal
 from meterlake.model.resources import RESOURCES, code_of, resource_of, values_at, wire_name
+from meterlake.model.resources.proposal import Proposal
 from meterlake.model.rules import Proposed, Rule
+from meterlake.model.values.entity import Configuration, Entity, Record
+from meterlake.model.values.problems import locate_error, refuse
 
 # Rules beyond those of the model, by the kind of entity: they ask something outside.
 Further: TypeAlias = Mapping[type[Entity], Sequence[Rule]]

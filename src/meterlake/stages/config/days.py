@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from meterlake.model.period import DAY_PATTERN, format_instant, midnight
+from meterlake.model.values.period import DAY_PATTERN, format_instant, midnight
 
 
 def begin_days(kind: type[BaseModel], document: Mapping[str, Any], local: tzinfo) -> dict[str, Any]:

@@ -6,9 +6,6 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.entity import Configuration, Entity, Record
-from meterlake.model.ids import CODE_MAX, is_code, is_id
 from meterlake.model.resources import (
     CONFIG,
     RESOURCES,
@@ -19,6 +16,9 @@ from meterlake.model.resources import (
     values_at,
     wire_name,
 )
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Entity, Record
+from meterlake.model.values.ids import CODE_MAX, is_code, is_id
 
 # What a reader looks for stands first.
 _FIRST: Final = frozenset({"code", "name"})

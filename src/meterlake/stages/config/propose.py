@@ -17,13 +17,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from meterlake.model.entity import Configuration, Entity
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Invalid, MeterlakeError, Required, UnknownField
-from meterlake.model.ids import CODE_MAX, derived_id, is_id
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import zone
-from meterlake.model.problems import locate_error, problems, refuse, suggest_name, unknown_names
-from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import (
     BY_NAME,
     CONFIG,
@@ -33,6 +28,17 @@ from meterlake.model.resources import (
     natural_key,
     resource_of,
     wire_name,
+)
+from meterlake.model.resources.proposal import Document, Proposal
+from meterlake.model.values.entity import Configuration, Entity
+from meterlake.model.values.ids import CODE_MAX, derived_id, is_id
+from meterlake.model.values.period import zone
+from meterlake.model.values.problems import (
+    locate_error,
+    problems,
+    refuse,
+    suggest_name,
+    unknown_names,
 )
 from meterlake.stages.config.days import begin_days
 

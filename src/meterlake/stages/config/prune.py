@@ -4,11 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
 
-from meterlake.model import wire
-from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.catalog.lookups import LookupTableRevision
 from meterlake.model.errors import StillReferenced
-from meterlake.model.lookups import LookupTableRevision
-from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import (
     CONFIG,
     RESOURCES,
@@ -18,6 +15,9 @@ from meterlake.model.resources import (
     values_at,
     wire_name,
 )
+from meterlake.model.resources.proposal import Document, Proposal
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Entity, Record
 
 
 def left_out(

@@ -15,8 +15,13 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from meterlake.model.measurement import CATEGORY_KEYS, FIELDS_KEY, FIXED_KEYS, NUMERIC_KEYS
-from meterlake.model.money import LAKE_INTEGER_DIGITS, LAKE_PRECISION, LAKE_SCALE
+from meterlake.model.measurements.measurement import (
+    CATEGORY_KEYS,
+    FIELDS_KEY,
+    FIXED_KEYS,
+    NUMERIC_KEYS,
+)
+from meterlake.model.values.money import LAKE_INTEGER_DIGITS, LAKE_PRECISION, LAKE_SCALE
 
 Places = NDArray[np.int64]
 Words = NDArray[np.uint64]

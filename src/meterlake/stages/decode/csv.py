@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from meterlake.model.columns import check_names
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Block, Decoded
-from meterlake.model.rejection import Reason, Rejection
-from meterlake.model.text import (
+from meterlake.model.measurements.columns import check_names
+from meterlake.model.measurements.measurement import Block, Decoded
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.measurements.text import (
     CsvRecords,
     LinesOf,
     has_long_line,

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from meterlake.model.mapped_columns import ChosenMember, Step, parse_path
-from meterlake.model.measurement import (
+from meterlake.model.measurements.mapped_columns import ChosenMember, Step, parse_path
+from meterlake.model.measurements.measurement import (
     CATEGORY_KEYS,
     FIELDS_KEY,
     FIELDS_MAX,
@@ -30,9 +30,14 @@ from meterlake.model.measurement import (
     Field,
     field_of,
 )
-from meterlake.model.money import LAKE_PRECISION, LAKE_SCALE
-from meterlake.model.rejection import Reason, Rejection
-from meterlake.model.text import LinesOf, has_long_line, utf8_lines, without_empty_lines
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.measurements.text import (
+    LinesOf,
+    has_long_line,
+    utf8_lines,
+    without_empty_lines,
+)
+from meterlake.model.values.money import LAKE_PRECISION, LAKE_SCALE
 from meterlake.stages.decode.alike import read_alike
 
 # What Arrow reads otherwise than the grammar of numbers: ".5" and "5." in quotes, long exponents,

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Decoded
-from meterlake.model.money import LAKE_PRECISION
-from meterlake.model.rejection import Reason
-from meterlake.model.text import ORIGINAL_MAX
+from meterlake.model.measurements.measurement import Decoded
+from meterlake.model.measurements.rejection import Reason
+from meterlake.model.measurements.text import ORIGINAL_MAX
+from meterlake.model.values.money import LAKE_PRECISION
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the lake's instants are naive UTC
 # From year 1 to year 9999, in µs.

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Block
-from meterlake.model.rejection import Reason
-from meterlake.model.text import CsvRecords
+from meterlake.model.measurements.measurement import Block
+from meterlake.model.measurements.rejection import Reason
+from meterlake.model.measurements.text import CsvRecords
 
 _UTF16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, Inexact
 from typing import Any, NamedTuple
 
+from meterlake.model.bills.statement_content import StatementLine
 from meterlake.model.errors import UnbalancedBill
-from meterlake.model.money import divide, exact, plain, round_quotient
-from meterlake.model.statement_content import StatementLine
+from meterlake.model.values.money import divide, exact, plain, round_quotient
 from meterlake.stages.document.facts import BandPrice, CurrencyRounding, DocumentFacts
 from meterlake.stages.document.texts import sum_of
 

@@ -5,7 +5,7 @@ from datetime import tzinfo
 from decimal import Decimal
 from typing import Any
 
-from meterlake.model.bill_document import (
+from meterlake.model.bills.document import (
     LAYOUT,
     BillDocument,
     DocumentAccount,
@@ -17,10 +17,10 @@ from meterlake.model.bill_document import (
     DocumentUsageLine,
     DocumentUsageRow,
 )
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.money import plain
-from meterlake.model.period import format_instant, zone
-from meterlake.model.statement_content import AggregatedUsage, StatementLine, StatementRow
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.statement_content import AggregatedUsage, StatementLine, StatementRow
+from meterlake.model.values.money import plain
+from meterlake.model.values.period import format_instant, zone
 from meterlake.stages.document.balance import check_balance
 from meterlake.stages.document.facts import DocumentFacts
 from meterlake.stages.document.lines import (

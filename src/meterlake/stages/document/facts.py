@@ -6,9 +6,9 @@ from datetime import date
 from decimal import Decimal
 from typing import NamedTuple
 
-from meterlake.model.bill_document import AppendixDetail, DocumentParty
-from meterlake.model.money import RoundingMode
-from meterlake.model.statement_content import StatementContent
+from meterlake.model.bills.document import AppendixDetail, DocumentParty
+from meterlake.model.bills.statement_content import StatementContent
+from meterlake.model.values.money import RoundingMode
 
 
 class NamedAccount(NamedTuple):

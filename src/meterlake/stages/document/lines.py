@@ -6,7 +6,8 @@ from datetime import tzinfo
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.bill_document import (
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.document import (
     DocumentBand,
     DocumentDraw,
     DocumentLine,
@@ -14,8 +15,7 @@ from meterlake.model.bill_document import (
     DocumentSection,
     SectionKind,
 )
-from meterlake.model.billing import LineItemType
-from meterlake.model.money import ONE, ZERO, exact, plain
+from meterlake.model.values.money import ONE, ZERO, exact, plain
 from meterlake.stages.document.facts import DocumentFacts, NamedAccount
 from meterlake.stages.document.texts import (
     DECIMALS,

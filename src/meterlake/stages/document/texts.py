@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.period import parse_instant
+from meterlake.model.values.money import ZERO, exact, plain
+from meterlake.model.values.period import parse_instant
 
 # Of a currency that nobody described.
 DECIMALS: Final = 2

@@ -46,8 +46,8 @@ from meterlake.model.calculation.tree import (
     Signed,
 )
 from meterlake.model.calculation.types import CONSTANTS, type_of
-from meterlake.model.money import EXACT, ONE
-from meterlake.model.period import parse_instant
+from meterlake.model.values.money import EXACT, ONE
+from meterlake.model.values.period import parse_instant
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _SIDES: Final = {"new": "newDto", "old": "oldDto"}

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Final
 
-from meterlake.model.period import midnight, parse_instant
+from meterlake.model.values.period import midnight, parse_instant
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 

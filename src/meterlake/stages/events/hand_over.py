@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.entity import Record
-from meterlake.model.integrations import IntegrationConfig
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.integrations import IntegrationConfig
+from meterlake.model.values.entity import Record
 
 BILL: Final = "Bill"
 NOTIFICATION: Final = "Notification"

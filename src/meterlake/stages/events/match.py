@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from meterlake.model.calculation import CalculationError, InvalidCalculation, parse
-from meterlake.model.entity import Record
-from meterlake.model.money import exact
-from meterlake.model.notifications import NotificationConfiguration
+from meterlake.model.configuration.notifications import NotificationConfiguration
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import exact
 from meterlake.stages.events.condition import (
     Condition,
     EventValues,

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from meterlake.model.calculation import CalculationError, Node, write
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.calculation.tree import Chain, Choice, FunctionCall, Literal, Name, children
-from meterlake.model.money import exact
+from meterlake.model.values.money import exact
 from meterlake.stages.events.condition import EventValues, compile_condition, holds
 
 # The words that a field can have, by `new.x` and `old.x`; None: any.

@@ -11,8 +11,8 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Final
 
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Posting
-from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Posting
+from meterlake.model.values.money import ZERO, exact, plain
 
 _ROOTS: Final = {
     LedgerAccountType.CUSTOMER: "Assets:Customer",

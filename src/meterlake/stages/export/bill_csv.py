@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_members import (
+from meterlake.model.bills.members import (
     BILL_MEMBERS,
     LINE_MEMBERS,
     BillMember,
     ShownIn,
     members_in,
 )
-from meterlake.model.bill_requests import ExternalSystem
+from meterlake.model.bills.requests import ExternalSystem
+from meterlake.model.customers.accounts import Account
 from meterlake.stages.export.column_kinds import Kind, kind_of_member
 from meterlake.stages.export.spreadsheet import safe_cell
 

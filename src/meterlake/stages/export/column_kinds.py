@@ -7,10 +7,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
 
-from meterlake.model import wire
-from meterlake.model.bill_members import BillMember
-from meterlake.model.money import plain
-from meterlake.model.period import format_instant
+from meterlake.model.bills.members import BillMember
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
+from meterlake.model.values.period import format_instant
 
 
 class Kind(StrEnum):

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.customers.accounts import Account
 from meterlake.model.resources import response
-from meterlake.model.secrets import MASK, with_secrets
+from meterlake.model.values.entity import Configuration, Entity, Record
+from meterlake.model.values.secrets import MASK, with_secrets
 
 Document = dict[str, Any]
 # The codes of some kinds of configuration by id.

@@ -6,32 +6,32 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.balances import (
-    Balance,
-    BalanceChargeSchedule,
-    BalanceTransaction,
-    BalanceTransactionSchedule,
-)
-from meterlake.model.bill_members import (
+from meterlake.model.bills.members import (
     BILL_MEMBERS,
     LINE_MEMBERS,
     BillMember,
     ShownIn,
     members_in,
 )
-from meterlake.model.catalog import CompoundAggregation
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Entity, Value
+from meterlake.model.catalog.catalog import CompoundAggregation
+from meterlake.model.catalog.lookups import LookupTableRevision
+from meterlake.model.catalog.plan_groups import PlanGroup
+from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing, PricingBand
+from meterlake.model.configuration.exports import OperationalDataType
+from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.customers.balances import (
+    Balance,
+    BalanceChargeSchedule,
+    BalanceTransaction,
+    BalanceTransactionSchedule,
+)
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
 from meterlake.model.errors import Invalid
-from meterlake.model.export_request import Source
-from meterlake.model.exports import OperationalDataType
-from meterlake.model.integrations import IntegrationConfig, WebhookDestination
-from meterlake.model.lookups import LookupTableRevision
-from meterlake.model.plan_groups import PlanGroup
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingBand
 from meterlake.model.resources import CONFIG, RESOURCES
+from meterlake.model.values.entity import Entity, Value
+from meterlake.model.work.export_request import Source
 from meterlake.stages.export.column_kinds import (
     ExportColumn,
     Kind,

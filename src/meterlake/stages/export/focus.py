@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from meterlake.model import wire
-from meterlake.model.bill_members import LINE_MEMBERS
-from meterlake.model.billing import LineItemType
-from meterlake.model.catalog import Meter
-from meterlake.model.entity import Configuration
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.members import LINE_MEMBERS
+from meterlake.model.catalog.catalog import Meter
 from meterlake.model.errors import NotFound
-from meterlake.model.money import amount_of_quotient, exact
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.money import amount_of_quotient, exact
 from meterlake.stages.export.column_kinds import ExportColumn, Kind, kind_of_member
 from meterlake.stages.export.documents import Document
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from meterlake.model.export_request import Format
-from meterlake.model.fields import Ordinal, Text
-from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.values.fields import Ordinal, Text
+from meterlake.model.values.money import ZERO, exact, plain
+from meterlake.model.work.export_request import Format
 from meterlake.stages.export.column_kinds import ExportColumn, Kind, flat
 
 _KINDS: Final = frozenset(Kind)

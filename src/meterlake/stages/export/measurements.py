@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from meterlake.model.billing import Query
-from meterlake.model.export_request import Format
-from meterlake.model.measurement import CATEGORY_KEYS, FIELDS_KEY, NUMERIC_KEYS
-from meterlake.model.sql import identifier, quote
+from meterlake.model.bills.bill import Query
+from meterlake.model.measurements.measurement import CATEGORY_KEYS, FIELDS_KEY, NUMERIC_KEYS
+from meterlake.model.values.sql import identifier, quote
+from meterlake.model.work.export_request import Format
 from meterlake.stages.export.column_kinds import ExportColumn, Kind
 from meterlake.stages.export.spreadsheet import MARK, STARTS
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from meterlake.model.export_request import Format
-from meterlake.model.exports import PartitionOrder
+from meterlake.model.configuration.exports import PartitionOrder
+from meterlake.model.work.export_request import Format
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _SHOWN_MAX: Final = 60

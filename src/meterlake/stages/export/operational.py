@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from meterlake.model.entity import Configuration, Deletion, Record
+from meterlake.model.catalog.pricing import Pricing
 from meterlake.model.errors import NotFound
-from meterlake.model.pricing import Pricing
 from meterlake.model.resources import resource_of
+from meterlake.model.values.entity import Configuration, Deletion, Record
 from meterlake.stages.export.documents import Document
 
 # What tells one band from another.

@@ -7,7 +7,7 @@ what was used. So whoever adds up amounts takes the rows of one type.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from meterlake.model.statement_content import AggregatedUsage, StatementContent, StatementRow
+from meterlake.model.bills.statement_content import AggregatedUsage, StatementContent, StatementRow
 from meterlake.stages.export.column_kinds import Kind
 from meterlake.stages.export.spreadsheet import safe_cell
 from meterlake.stages.export.statement_document import Document, measures_of, statement_document

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.bill_members import BILL_MEMBERS, LINE_MEMBERS, ShownIn, members_in
-from meterlake.model.fields import Number
-from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.period import Period, format_instant
-from meterlake.model.statement_content import (
+from meterlake.model.bills.members import BILL_MEMBERS, LINE_MEMBERS, ShownIn, members_in
+from meterlake.model.bills.statement_content import (
     AggregatedUsage,
     StatementContent,
     StatementLine,
     StatementRow,
 )
+from meterlake.model.values import wire
+from meterlake.model.values.fields import Number
+from meterlake.model.values.money import ZERO, exact, plain
+from meterlake.model.values.period import Period, format_instant
 
 LAYOUT: Final = "meterlake.statement.1"
 Document = dict[str, Any]

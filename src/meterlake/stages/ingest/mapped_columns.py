@@ -8,8 +8,13 @@ from typing import Final
 
 import polars as pl
 
-from meterlake.model.mapped_columns import EPOCH_UNITS, ColumnMapping, InstantMapping, column_of
-from meterlake.model.period import parse_instant, zone
+from meterlake.model.measurements.mapped_columns import (
+    EPOCH_UNITS,
+    ColumnMapping,
+    InstantMapping,
+    column_of,
+)
+from meterlake.model.values.period import parse_instant, zone
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NS_PER_US: Final = 1000

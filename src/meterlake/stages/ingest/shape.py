@@ -5,19 +5,19 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from meterlake.model.column_hints import meant_by
-from meterlake.model.columns import join_names
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.mapped_columns import ColumnMapping
-from meterlake.model.mapping import Mapping, When, constant_text
-from meterlake.model.measurement import (
+from meterlake.model.measurements.column_hints import meant_by
+from meterlake.model.measurements.columns import join_names
+from meterlake.model.measurements.mapped_columns import ColumnMapping
+from meterlake.model.measurements.mapping import Mapping, When, constant_text
+from meterlake.model.measurements.measurement import (
     CATEGORY_KEYS,
     FIELDS_KEY,
     FIXED_KEYS,
     NUMERIC_KEYS,
     UNKNOWN_COLUMN,
 )
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.rejection import Reason
 from meterlake.stages.ingest.mapped_columns import read_instants, read_text
 
 _REQUIRED: Final = ("meter", "account", "ts")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from meterlake.model.sql import quote
+from meterlake.model.values.sql import quote
 from meterlake.stages.publish.views import LIVE
 
 # Where PyYAML has libyaml, that takes a tenth of the time: a third of all that publishing little takes.

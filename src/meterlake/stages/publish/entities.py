@@ -9,17 +9,17 @@ from typing import Final, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.balances import Balance
-from meterlake.model.catalog import Meter
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Entity
-from meterlake.model.fields import SecretMark
-from meterlake.model.integrations import IntegrationConfig, WebhookDestination
-from meterlake.model.meanings import meaning, table_of
-from meterlake.model.pricing import Plan, Pricing
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.configuration.meanings import meaning, table_of
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
 from meterlake.model.resources import RESOURCES, Resource
-from meterlake.model.secrets import holds_secrets
+from meterlake.model.values.entity import Entity
+from meterlake.model.values.fields import SecretMark
+from meterlake.model.values.secrets import holds_secrets
 from meterlake.stages.publish.tables import (
     INSTANT,
     INTEGER,

@@ -3,10 +3,16 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from meterlake.model.catalog import DataField, DerivedField, Meter
-from meterlake.model.entity import Record
-from meterlake.model.measurement import FIXED_COLUMNS, NUMBER_TYPE, TEXT_TYPE, Field, meter_table
-from meterlake.model.sql import identifier
+from meterlake.model.catalog.catalog import DataField, DerivedField, Meter
+from meterlake.model.measurements.measurement import (
+    FIXED_COLUMNS,
+    NUMBER_TYPE,
+    TEXT_TYPE,
+    Field,
+    meter_table,
+)
+from meterlake.model.values.entity import Record
+from meterlake.model.values.sql import identifier
 from meterlake.stages.publish.tables import MEASUREMENT_DOCS
 from meterlake.stages.publish.views import MeterTable, table_name
 

@@ -9,16 +9,16 @@ from itertools import groupby
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
-from meterlake.model.bill_members import (
+from meterlake.model.bills.late_usage import LateUsageStatus
+from meterlake.model.bills.ledger import LedgerAccountType, PostingKind
+from meterlake.model.bills.members import (
     BILL_MEMBERS,
     LINE_MEMBERS,
     BillMember,
     ShownIn,
     members_in,
 )
-from meterlake.model.late_usage import LateUsageStatus
-from meterlake.model.ledger import LedgerAccountType, PostingKind
-from meterlake.model.unbilled import Uncovered
+from meterlake.model.bills.unbilled import Uncovered
 
 NUMBER: Final = "DECIMAL(38,12)"
 TEXT: Final = "VARCHAR"

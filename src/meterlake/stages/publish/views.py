@@ -6,8 +6,8 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from meterlake.model.billing import COUNTER_TYPES, LineItemType
-from meterlake.model.sql import identifier, local_time
+from meterlake.model.bills.bill import COUNTER_TYPES, LineItemType
+from meterlake.model.values.sql import identifier, local_time
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.tables import ABOUT_TABLE, BILL_TABLES, DICTIONARY, LAKE_TABLES, Table
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context, Decimal
 from typing import Any, Final
 
-from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber
-from meterlake.model.counted import counted
-from meterlake.model.money import plain
+from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber
+from meterlake.model.values.counted import counted
+from meterlake.model.values.money import plain
 
 # A number whose decimals do not end is cut for the eye.
 _SHOWN_PLACES: Final = Decimal("0.000001")

@@ -5,8 +5,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
-from meterlake.model.bill_explanation import BillExplanation, DerivationRule, ExplainedNumber
-from meterlake.model.money import plain
+from meterlake.model.bills.explanation import BillExplanation, DerivationRule, ExplainedNumber
+from meterlake.model.values.money import plain
 from meterlake.stages.report.explained_text import NumberText, facts_of
 
 _STYLE: Final = "explanation.css"

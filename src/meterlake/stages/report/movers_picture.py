@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from meterlake.model.bill_what_if import AmountTotal, CurrencyMovers, Mover
+from meterlake.model.bills.what_if import AmountTotal, CurrencyMovers, Mover
 from meterlake.stages.report.charts import shorten
 
 _WIDTH: Final = 960

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from meterlake.model.catalog import Reduce
+from meterlake.model.catalog.catalog import Reduce
 
 
 class ReportRollup(NamedTuple):

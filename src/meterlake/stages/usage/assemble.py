@@ -7,12 +7,12 @@ what they came to.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from meterlake.model.billing import MeterUsage, Quantity, Query
+from meterlake.model.bills.bill import MeterUsage, Quantity, Query
 from meterlake.model.calculation import Value
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.entity import Record
-from meterlake.model.period import Period
-from meterlake.model.quantity import Pooled
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.usage.quantity import Pooled
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Period
 from meterlake.stages.usage.aggregate import (
     AggregationScope,
     not_calculated,

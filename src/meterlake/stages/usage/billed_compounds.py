@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from meterlake.model.billed_usage import BilledUsage, MissingQuantity, UsageOwners
-from meterlake.model.billing import Quantity, Segment
-from meterlake.model.catalog import CompoundAggregation
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.bills.bill import Quantity, Segment
+from meterlake.model.bills.billed_usage import BilledUsage, MissingQuantity, UsageOwners
+from meterlake.model.catalog.catalog import CompoundAggregation
+from meterlake.model.customers.usage_selection import UsageSelection
+from meterlake.model.values.entity import Configuration, Record
 from meterlake.stages.usage.compound import (
     Compound,
     Group,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from meterlake.model.billing import Quantity, Segment, units_of
+from meterlake.model.bills.bill import Quantity, Segment, units_of
 from meterlake.model.calculation import (
     CalculationError,
     InvalidCalculation,
@@ -20,10 +20,10 @@ from meterlake.model.calculation import (
     evaluate,
 )
 from meterlake.model.calculation.types import type_of
-from meterlake.model.catalog import Aggregation, CompoundAggregation
-from meterlake.model.compound import AGGREGATION, CompoundScope, names_of
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.period import Period
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.scopes.compound import AGGREGATION, CompoundScope, names_of
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Period
 
 # An account in one of its periods.
 Group = tuple[str, Period]

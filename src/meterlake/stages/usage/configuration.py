@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from meterlake.model import wire
 from meterlake.model.calculation import Value
-from meterlake.model.calendar.recurring_period import NamedPeriod
-from meterlake.model.entity import Configuration
+from meterlake.model.customers.recurring_period import NamedPeriod
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,16 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
-from meterlake.model.billing_cycle import LAST_FIRST_BILL, BillingCycle
+from meterlake.model.bills.billing_cycle import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence
-from meterlake.model.calendar.recurring_period import NamedPeriod, epoch_of, recurring
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, local_date, midnight, uncovered_periods, zone
-from meterlake.model.plan_fields import plans_of
-from meterlake.model.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan, ChildBillingMode
+from meterlake.model.customers.recurring_period import NamedPeriod, epoch_of, recurring
+from meterlake.model.scopes.plan_fields import plans_of
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Period, local_date, midnight, uncovered_periods, zone
 
 # Stands for every product.
 EVERY: Final = None

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from meterlake.model.billing import Query
-from meterlake.model.large_sums import any_large
-from meterlake.model.measurement import meter_table
-from meterlake.model.period import Period, naive
-from meterlake.model.sql import identifier
+from meterlake.model.bills.bill import Query
+from meterlake.model.measurements.large_sums import any_large
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.period import Period, naive
+from meterlake.model.values.sql import identifier
 
 
 class Reducing(Protocol):

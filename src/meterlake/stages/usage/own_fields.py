@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from meterlake.model.billed_usage import UsageOwners
+from meterlake.model.bills.billed_usage import UsageOwners
 from meterlake.model.calculation import Value
-from meterlake.model.compound import plan_fields_of
-from meterlake.model.entity import Configuration
-from meterlake.model.plan_fields import PlanFields
+from meterlake.model.scopes.compound import plan_fields_of
+from meterlake.model.scopes.plan_fields import PlanFields
+from meterlake.model.values.entity import Configuration
 from meterlake.stages.usage.compound import Compound, Group
 from meterlake.stages.usage.cycles import MeterCycles
 

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from meterlake.model.billing import MeterUsage, Quantity, Query, Segment
-from meterlake.model.period import Period
-from meterlake.model.quantity import Pooled
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.bills.bill import MeterUsage, Quantity, Query, Segment
+from meterlake.model.customers.usage_selection import UsageSelection
+from meterlake.model.usage.quantity import Pooled
+from meterlake.model.values.period import Period
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from datetime import date, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import Query
-from meterlake.model.catalog import Reduce
-from meterlake.model.large_sums import any_large
-from meterlake.model.money import ZERO, divide, exact
-from meterlake.model.period import Period, local_date, midnight, naive
-from meterlake.model.sql import identifier
-from meterlake.model.statements import AggregationFrequency
+from meterlake.model.bills.bill import Query
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.configuration.statements import AggregationFrequency
+from meterlake.model.measurements.large_sums import any_large
+from meterlake.model.values.money import ZERO, divide, exact
+from meterlake.model.values.period import Period, local_date, midnight, naive
+from meterlake.model.values.sql import identifier
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow
 
 # Over any parts of the usage, their quantities add up to that of the whole.

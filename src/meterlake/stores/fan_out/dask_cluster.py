@@ -16,8 +16,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from meterlake.model.errors import Conflict, MeterlakeError, NotAvailable, RunnerUnavailable
-from meterlake.model.runner import FanOutRunner
-from meterlake.model.version import calculation_digest, code_version
+from meterlake.model.values.version import calculation_digest, code_version
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.fan_out.processes import child_environment

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from meterlake.model.runner import FanOutRunner
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.stores import Stores
 from meterlake.stores.fan_out.tasks import FanOutTask, TaskEnd, run_task
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from meterlake.model import wire
 from meterlake.model.errors import NotFound, Unavailable
+from meterlake.model.values import wire
 from meterlake.stores.files.durable import disk, make_folder, sync
 from meterlake.stores.objects.base import ObjectStore
 

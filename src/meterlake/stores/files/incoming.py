@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from meterlake.model import wire
 from meterlake.model.errors import Forbidden, Invalid, Unavailable
+from meterlake.model.values import wire
 from meterlake.stores.secrets import Secrets
 
 PATH: Final = "/uploads"

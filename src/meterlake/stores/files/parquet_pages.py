@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.rejection import Reason
 from meterlake.stores.files.thrift import DAMAGED, Struct, ThriftReader
 
 # Thousands of row groups with hundreds of columns fit; unpacked it takes about twenty times as much.

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from meterlake.model.errors import ObjectExists, Unavailable
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.stores.objects.base import ObjectInfo, ObjectStore
 
 # Of a key: the prefix, organization, segment and part.

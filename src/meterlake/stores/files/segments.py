@@ -30,7 +30,7 @@ from uuid import uuid4
 import msgspec
 
 from meterlake.model.errors import Unavailable
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk, make_folder, move, sync, write_durably
 from meterlake.stores.files.segment_copies import Part, SegmentCopies

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from meterlake.model.columns import check_names
 from meterlake.model.errors import CHECK_PATH, Unavailable, UnreadableSource
-from meterlake.model.mapping import Mapping
-from meterlake.model.receipt import Compression, Format, SourceFormat
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.columns import check_names
+from meterlake.model.measurements.mapping import Mapping
+from meterlake.model.measurements.receipt import Compression, Format, SourceFormat
+from meterlake.model.measurements.rejection import Reason
 from meterlake.settings import Settings
 from meterlake.stores.files.parquet_pages import PageSizes, check_footer
 from meterlake.stores.files.zip_file import only_member

@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from meterlake.model.sql import identifier
+from meterlake.model.values.sql import identifier
 
 
 @contextmanager

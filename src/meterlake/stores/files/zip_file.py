@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Final
 
-from meterlake.model.columns import join_names
 from meterlake.model.errors import CHECK_PATH, Unavailable, UnreadableSource
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.columns import join_names
+from meterlake.model.measurements.rejection import Reason
 
 _DIRECTORY_BYTES_MAX: Final = 1 << 20
 _ENCRYPTED: Final = 0x1

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.backfill import BackfillSpec
 from meterlake.model.errors import Conflict
-from meterlake.model.measurement import CALCULATION_ERROR, meter_table
-from meterlake.model.sql import identifier, quote
+from meterlake.model.measurements.measurement import CALCULATION_ERROR, meter_table
+from meterlake.model.values.sql import identifier, quote
+from meterlake.model.work.backfill import BackfillSpec
 from meterlake.stores.files.durable import disk, sync
 from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.tables import columns_at, table_names

@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.backfill import (
+from meterlake.model.measurements.measurement import CALCULATION_ERROR
+from meterlake.model.values.period import aware, naive
+from meterlake.model.work.backfill import (
     CORRECTION,
     RETRACTION,
     STEP,
@@ -18,8 +20,6 @@ from meterlake.model.backfill import (
     Backfill,
     Mode,
 )
-from meterlake.model.measurement import CALCULATION_ERROR
-from meterlake.model.period import aware, naive
 from meterlake.stores.lake.backfill_rows import keys
 from meterlake.stores.lake.lake import Lake
 

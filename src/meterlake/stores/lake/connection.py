@@ -13,7 +13,7 @@ from typing import Final
 import duckdb
 
 from meterlake.model.errors import MeterlakeError, Unavailable
-from meterlake.model.sql import quote
+from meterlake.model.values.sql import quote
 from meterlake.stores.files.durable import MAKE_ROOM, disk, out_of_space
 from meterlake.stores.interruption import interruption_of
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
 
-from meterlake.model.period import naive
+from meterlake.model.values.period import naive
 from meterlake.stores.files.temporary import temporary_table
 from meterlake.stores.lake.rejected import ITEMS, PLACE, RejectedFilter, RowRef, Status
 

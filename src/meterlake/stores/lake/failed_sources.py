@@ -6,7 +6,7 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 
 _BLOCK: Final = 2_000
 _COUNTS: Final = "received, accepted, repeats, rejected, coalesce(incomplete, 0), reasons"

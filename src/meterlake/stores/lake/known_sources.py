@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from polars import Series
 
-from meterlake.model.receipt import UNKNOWN, History
+from meterlake.model.measurements.receipt import UNKNOWN, History
 from meterlake.stores.lake import ledger
 from meterlake.stores.lake.connection import open_cursor
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 
 from meterlake.model.errors import Busy, Invalid, NotFound, Unavailable
-from meterlake.model.failpoint import mark_step
-from meterlake.model.measurement import FIXED_COLUMNS, LAKE_TABLES, MeterFields
-from meterlake.model.receipt import UNKNOWN, History
-from meterlake.model.sql import identifier, quote
+from meterlake.model.measurements.measurement import FIXED_COLUMNS, LAKE_TABLES, MeterFields
+from meterlake.model.measurements.receipt import UNKNOWN, History
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import identifier, quote
 from meterlake.stores.files.durable import make_folder, sync
 from meterlake.stores.lake.backends.catalog import Catalog, SqliteCatalog
 from meterlake.stores.lake.backends.data_files import DataFiles, FolderFiles

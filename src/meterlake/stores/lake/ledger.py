@@ -8,11 +8,11 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from meterlake.model import wire
-from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES
-from meterlake.model.period import naive
-from meterlake.model.receipt import SAMPLE_MAX, Delivery, History, Receipt, Requeued
-from meterlake.model.rejection import Reason, Rejection
+from meterlake.model.measurements.measurement import CALCULATION_ERROR, LAKE_TABLES
+from meterlake.model.measurements.receipt import SAMPLE_MAX, Delivery, History, Receipt, Requeued
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.values import wire
+from meterlake.model.values.period import naive
 from meterlake.stores.lake.rejected import ITEMS
 
 _REJECTED_SCHEMA: Final = {

@@ -14,8 +14,8 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.failpoint import mark_step
-from meterlake.model.sql import identifier
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import identifier
 from meterlake.stores.lake.lake import Lake
 
 _log: Final = logging.getLogger("meterlake.maintenance")

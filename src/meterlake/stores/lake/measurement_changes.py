@@ -14,9 +14,15 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.backfill import RETRACTION, STEP, Action
-from meterlake.model.measurement import FIXED_COLUMNS, NUMBER_TYPE, TEXT_TYPE, field_of, meter_table
-from meterlake.model.sql import identifier, quote
+from meterlake.model.measurements.measurement import (
+    FIXED_COLUMNS,
+    NUMBER_TYPE,
+    TEXT_TYPE,
+    field_of,
+    meter_table,
+)
+from meterlake.model.values.sql import identifier, quote
+from meterlake.model.work.backfill import RETRACTION, STEP, Action
 from meterlake.stores.lake.backfill_rows import keys as key_file
 from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.quantity_reads import as_it_was, snapshot_is_kept

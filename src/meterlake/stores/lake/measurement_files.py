@@ -5,7 +5,7 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.sql import identifier
+from meterlake.model.values.sql import identifier
 
 _DATABASE: Final = "__ducklake_metadata_lake"
 _SEEN: Final = "begin_snapshot <= $snapshot AND (end_snapshot IS NULL OR end_snapshot > $snapshot)"

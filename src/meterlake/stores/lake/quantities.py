@@ -10,10 +10,10 @@ from uuid import uuid4
 import duckdb
 import polars as pl
 
-from meterlake.model.failpoint import mark_step
-from meterlake.model.measurement import LAKE_TABLES
-from meterlake.model.quantity import SIMPLE
-from meterlake.model.sql import quote
+from meterlake.model.measurements.measurement import LAKE_TABLES
+from meterlake.model.usage.quantity import SIMPLE
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import quote
 from meterlake.stores.lake.connection import INLINED_ROWS_MAX, translate_errors
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.staged import StagedFile, StagedFiles

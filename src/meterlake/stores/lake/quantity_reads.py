@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model import wire
-from meterlake.model.sql import identifier
+from meterlake.model.values import wire
+from meterlake.model.values.sql import identifier
 from meterlake.stores.lake.connection import translate_errors
 
 _RUNS: Final = """

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.measurement import meter_table
-from meterlake.model.quantity import SIMPLE
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.usage.quantity import SIMPLE
+from meterlake.model.values.sql import identifier
 from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.quantities import NEWEST_ID, RUNS, RunKey
 from meterlake.stores.lake.tables import table_names

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model import wire
-from meterlake.model.measurement import meter_table
-from meterlake.model.period import naive
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values import wire
+from meterlake.model.values.period import naive
+from meterlake.model.values.sql import identifier
 
 _COLUMNS: Final = (
     *("name", "status", "received", "accepted", "repeats", "rejected", "incomplete", "rounded"),

@@ -7,8 +7,8 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from meterlake.model.measurement import meter_table
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.sql import identifier
 from meterlake.stores.lake.tables import has_snapshot, newest_snapshot, table_names
 
 _LISTED_MAX: Final = 100

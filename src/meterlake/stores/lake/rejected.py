@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
 
-from meterlake.model.period import naive
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.rejection import Reason
+from meterlake.model.values.period import naive
 from meterlake.stores.files.temporary import temporary_table
 
 Status = Literal["open", "dismissed", "withdrawn", "requeued"]

@@ -3,7 +3,7 @@
 import duckdb
 
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.stores.lake.known_uids import KnownUids
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.tables import newest_snapshot

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.backfill import RETRACTION, WITHDRAWN_SOURCE
 from meterlake.model.errors import Invalid
-from meterlake.model.measurement import (
+from meterlake.model.measurements.measurement import (
     FIELDS_KEY,
     FIXED_COLUMNS,
     FORMER_MAX,
@@ -17,7 +16,8 @@ from meterlake.model.measurement import (
     TEXT_TYPE,
     MeterFields,
 )
-from meterlake.model.sql import identifier
+from meterlake.model.values.sql import identifier
+from meterlake.model.work.backfill import RETRACTION, WITHDRAWN_SOURCE
 from meterlake.stores.lake.connection import translate_errors
 
 # Sources of which older versions of meterlake withdrew all measurements.

@@ -20,8 +20,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from meterlake.model.failpoint import mark_step
-from meterlake.model.sql import identifier
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import identifier
 from meterlake.stores.files.durable import make_folder
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.connection import open_cursor

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.backfill import RETRACTION, STEP, WITHDRAWN_SOURCE
-from meterlake.model.measurement import meter_table
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.sql import identifier
+from meterlake.model.work.backfill import RETRACTION, STEP, WITHDRAWN_SOURCE
 from meterlake.stores.lake.backfill_rows import affected_by, keys
 from meterlake.stores.lake.backfill_steps import Next
 

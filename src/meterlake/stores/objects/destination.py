@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from meterlake.model.configuration.exports import DataExportDestinationType, ExportDestination
 from meterlake.model.errors import Invalid
-from meterlake.model.exports import DataExportDestinationType, ExportDestination
 from meterlake.settings import Settings, variable
 from meterlake.stores.objects.base import ObjectStore, checked_key
 

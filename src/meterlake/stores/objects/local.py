@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from meterlake.model.errors import Busy, Invalid, NotFound, ObjectExists, Unavailable
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.stores.objects.base import ObjectInfo, ObjectStore, Opened, checked_key, is_temporary
 
 # How long a put waits for another one of the same key.

@@ -19,7 +19,7 @@ from botocore.config import Config
 from botocore.httpchecksum import FlexibleChecksumError
 
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.stores.objects.base import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,

@@ -24,11 +24,11 @@ from sqlalchemy import (
     update,
 )
 
-from meterlake.model import wire
+from meterlake.model.catalog.lookup_keys import KEY_MAX
+from meterlake.model.catalog.lookups import LookupTableDataJobStatus, LookupTableDataJobType
 from meterlake.model.errors import NotFound
-from meterlake.model.jobs import JobKind
-from meterlake.model.lookup_keys import KEY_MAX
-from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
+from meterlake.model.values import wire
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from meterlake.model.access import (
+from meterlake.model.configuration.access import (
     SYSTEM,
     KeyStatus,
     PermissionPolicy,
@@ -195,7 +195,7 @@ def test_what_is_revoked_stops_within_seconds(state, org, robot):
 def test_a_policy_in_use_or_managed_is_not_deleted(state, org, robot):
     made = grant(state, org, robot, allow())
     with state.transaction(org, SYSTEM) as transaction:
-        from meterlake.model.permissions import READ_ONLY
+        from meterlake.model.configuration.permissions import READ_ONLY
 
         managed = transaction.create(READ_ONLY).id
 

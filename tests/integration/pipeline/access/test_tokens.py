@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwt.algorithms import OKPAlgorithm
 
-from meterlake.model.access import Principal, PrincipalType
+from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.errors import Forbidden, Unauthorized, Unavailable
 from meterlake.pipeline.access import tokens as module
 from meterlake.pipeline.access.tokens import LIFETIME_S, Tokens, rotate

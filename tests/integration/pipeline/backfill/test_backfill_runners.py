@@ -2,9 +2,9 @@
 
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Busy, Unavailable
-from meterlake.model.period import Month, Period
+from meterlake.model.values.period import Month, Period
+from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order, month_tasks, partitions, rederive
 from meterlake.pipeline.usage.aggregate import aggregate

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.period import Month, Period
+from meterlake.model.values.period import Month, Period
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.jobs import bill

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.period import Period
+from meterlake.model.values.period import Period
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from tests.homes import HEADER, configure, csv_row

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from meterlake.model import failpoint
-from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Conflict, Invalid, NotFound
+from meterlake.model.values import failpoint
+from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.maintain import maintain

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.entity import Configuration
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.impact import MeterChange, affected_months

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Busy, Conflict
+from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order, background
 from meterlake.pipeline.backfill.background import BackfillAction

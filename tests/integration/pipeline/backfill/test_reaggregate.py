@@ -4,12 +4,12 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Conflict
-from meterlake.model.period import Month, Period
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.values.period import Month, Period
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.partial_rerun import Chosen

@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Conflict, Required
-from meterlake.model.period import Period
+from meterlake.model.values.period import Period
+from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.reconciliation import check_reconciliation

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 
-from meterlake.model import failpoint
-from meterlake.model.accounts import Account
-from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
-from meterlake.model.bill_review import ReviewKind
+from meterlake.model.bills.review import ReviewKind
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, Required
-from meterlake.model.period import Month, Period
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month, Period
+from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.job import lock_backfill

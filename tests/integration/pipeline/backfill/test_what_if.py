@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.errors import Conflict, NotFound
-from meterlake.model.period import Month, Period
+from meterlake.model.values.period import Month, Period
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.what_if import BackfillChoice, compare_backfill

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from meterlake.model import wire
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.money import plain
-from meterlake.model.period import Month, format_instant
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
+from meterlake.model.values.period import Month, format_instant
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.quantity_rows import segment_text
 from tests.bills import aggregation, price_egress, subscribe

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, ClassVar
 
-from meterlake.model.entity import Entity
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.events.events import EventFilters, list_events

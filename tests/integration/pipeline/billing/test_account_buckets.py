@@ -2,10 +2,10 @@
 
 import pytest
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.entity import Configuration
-from meterlake.model.period import Month
-from meterlake.model.unbilled import Uncovered
+from meterlake.model.bills.unbilled import Uncovered
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.values.entity import Configuration
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.calculation import reading as bill_reading
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.jobs import bill

@@ -5,11 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.customers.accounts import AccountPlan
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_bill
 from meterlake.pipeline.billing.jobs import bill_order, run_bill_job
 from meterlake.pipeline.billing.schedule import submit_scheduled

@@ -5,14 +5,14 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model import wire
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.balances import Balance, BalanceChargeSchedule, EntityType
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.customers.balances import Balance, BalanceChargeSchedule, EntityType
 from meterlake.model.errors import Invalid, InvalidConfiguration, NotFound, StillReferenced
-from meterlake.model.ids import derived_id
-from meterlake.model.picklists import TransactionType
-from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values import wire
+from meterlake.model.values.ids import derived_id
 from meterlake.pipeline.billing import balances
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.configure import ApplyOptions, apply

@@ -3,10 +3,10 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model import failpoint
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import NotFound, Unavailable
-from meterlake.model.period import Month
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing import jobs as bill_jobs
 from meterlake.pipeline.billing import run as verb
 from meterlake.pipeline.billing.jobs import bill

@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import DownloadCsvRequest
+from meterlake.model.bills.requests import DownloadCsvRequest
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid
 from meterlake.pipeline.billing.bill_csv import BILLS_MAX, DAYS_MAX, write_bills
 from meterlake.stores.state.core.many_rows import insert_rows

@@ -6,16 +6,16 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.bill_differences import CauseKind
-from meterlake.model.bill_jobs import BillJobRequest, BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.differences import CauseKind
+from meterlake.model.bills.jobs import BillJobRequest, BillOrder
+from meterlake.model.bills.memos import CreditLineItem
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.catalog.pricing import PlanTemplate, Pricing
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.errors import Conflict, Invalid, NotFound
-from meterlake.model.memos import CreditLineItem
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month
-from meterlake.model.pricing import PlanTemplate, Pricing
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances import Cause, book
 from meterlake.pipeline.billing.differences.changes import SOURCES_MAX
 from meterlake.pipeline.billing.differences.ends import DiffChoice, list_bill_versions

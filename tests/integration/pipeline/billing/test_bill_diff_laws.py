@@ -10,9 +10,9 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.pricing import PlanTemplate, Pricing
+from meterlake.model.catalog.pricing import PlanTemplate, Pricing
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account
 from tests.bill_diffs import change, compare, make_bills, parts_of, retract, revert
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure

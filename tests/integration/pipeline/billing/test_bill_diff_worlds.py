@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.bill_differences import CauseKind
-from meterlake.model.pricing import Pricing
+from meterlake.model.bills.differences import CauseKind
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.customers.accounts import Account
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from tests.bill_diffs import compare

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.catalog import Aggregation, CompoundAggregation
-from meterlake.model.period import Month
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.state.billing import bills

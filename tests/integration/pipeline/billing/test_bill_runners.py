@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing import bucket_tasks
 from meterlake.pipeline.billing.jobs import bill, cancel, create, run_bill_job
 from meterlake.pipeline.jobs.attempt import Cancelled

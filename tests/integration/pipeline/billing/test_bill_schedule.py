@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from meterlake.model.bill_jobs import KIND
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.bills.jobs import KIND
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.pipeline.billing import approval
 from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.jobs import bill_order, create, get_job, run_bill_job

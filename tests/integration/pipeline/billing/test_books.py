@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import text
 
 from meterlake.cli.app import run
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.commitments import Commitment
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.commitments import Commitment
 from meterlake.pipeline.billing.books import check_ledger
 from meterlake.stores.state.billing import ledger
 from meterlake.stores.state.billing.bill_batch import put_all

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import BigInteger, Boolean, Integer, text
 from sqlalchemy.exc import DBAPIError
 
-from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.balances import Balance
-from meterlake.model.period import Month
+from meterlake.model.configuration.access import Principal, PrincipalType
+from meterlake.model.customers.balances import Balance
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing import bucket_tasks
 from meterlake.pipeline.billing.balances import create_transaction
 from meterlake.pipeline.billing.jobs import bill

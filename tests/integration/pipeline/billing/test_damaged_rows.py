@@ -5,7 +5,7 @@ import logging
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
 from meterlake.stores.state.core.reader import DamagedRow

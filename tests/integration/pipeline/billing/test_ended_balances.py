@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.balances import Balance
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType
+from meterlake.model.customers.balances import Balance
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing import balances
 from meterlake.pipeline.billing.books import check_ledger

@@ -7,11 +7,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.catalog import Aggregation
+from meterlake.model.bills.memos import CreditLineItem
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.catalog.pricing import Pricing
 from meterlake.model.errors import Conflict, Invalid, NotFound
-from meterlake.model.memos import CreditLineItem
-from meterlake.model.period import Month
-from meterlake.model.pricing import Pricing
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.explanation.chosen_lines import find_line, name_lines
 from meterlake.pipeline.billing.explanation.explain import (
     ExplanationRequest,

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import update
 
-from meterlake.model import failpoint
-from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.errors import Invalid
-from meterlake.model.period import Month
-from meterlake.model.pricing import Pricing
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances import Cause, book
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.calculation import kept_bills

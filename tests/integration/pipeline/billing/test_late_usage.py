@@ -7,12 +7,12 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.bill_jobs import NO_DAYS, BillOrder
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.jobs import NO_DAYS, BillOrder
+from meterlake.model.bills.late_usage import LateUsageStatus
+from meterlake.model.bills.memos import CreditLineItem, DebitLineItem
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.late_usage import LateUsageStatus
-from meterlake.model.memos import CreditLineItem, DebitLineItem
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.late_usage.apply import _Application
 from meterlake.pipeline.billing.late_usage.policy import LateRules

@@ -7,12 +7,12 @@ from decimal import Decimal
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.bill_jobs import BillOrder
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.bill_review import ReviewKind
-from meterlake.model.late_usage import LateSourceKind
-from meterlake.model.memos import CreditLineItem, DebitLineItem
-from meterlake.model.period import Month
+from meterlake.model.bills.jobs import BillOrder
+from meterlake.model.bills.late_usage import LateSourceKind
+from meterlake.model.bills.memos import CreditLineItem, DebitLineItem
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.review import ReviewKind
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs import bill_order
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, get_memo, update_memo

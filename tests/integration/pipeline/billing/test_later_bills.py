@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.period import Month
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.stores.state.billing import bills

@@ -5,11 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model import wire
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.contracts import Contract
-from meterlake.model.period import Month
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.values import wire
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bill_lines import usage_file
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.stores.state.billing import bills

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.stores.state.billing import bills
 from tests.bills import price_egress, subscribe

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.bill_jobs import KIND
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.bills.jobs import KIND
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import AccountPlan
 from meterlake.pipeline.billing.jobs import bill_order, create, run_bill_job
 from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.schedule import order_of_run

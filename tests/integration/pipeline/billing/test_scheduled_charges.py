@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import BalanceChargeSchedule
-from meterlake.model.charges import Charge
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import BalanceChargeSchedule
+from meterlake.model.customers.charges import Charge
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.config import entities

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.balances import BalanceTransactionSchedule
-from meterlake.model.picklists import TransactionType
+from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.customers.balances import BalanceTransactionSchedule
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.config import entities
 from tests.integration.pipeline.billing.balance_schedules import BalanceSchedule

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Record
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Busy, StaleVersion, Unavailable
-from meterlake.model.period import Month
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.batches import store_in_parts
 from meterlake.pipeline.billing.bill_job_documents import job_document
 from meterlake.pipeline.billing.books import check_ledger

@@ -14,11 +14,11 @@ import boto3
 import pytest
 from sqlalchemy import text
 
-from meterlake.model import wire
-from meterlake.model.bill_verification import DifferenceSubject
+from meterlake.model.bills.verification import DifferenceSubject
 from meterlake.model.errors import NotFound
-from meterlake.model.money import plain
-from meterlake.model.period import Month
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.regular_verification import verify_regularly
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
 from meterlake.pipeline.home.status import status

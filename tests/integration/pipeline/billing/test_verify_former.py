@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import text
 
 from meterlake.cli import run
-from meterlake.model import wire
 from meterlake.model.errors import NotFound
-from meterlake.model.period import Month
+from meterlake.model.values import wire
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills

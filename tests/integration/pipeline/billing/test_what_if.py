@@ -8,12 +8,12 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.accounts import Account
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.period import Month
-from meterlake.model.pricing import Pricing
-from meterlake.model.proposal import Document
 from meterlake.model.resources import resource_of
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 from meterlake.pipeline.config.configure import ApplyOptions, apply, export

@@ -1,10 +1,10 @@
 import pytest
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.contracts import Contract
+from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.catalog.pricing import Plan
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
-from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import Plan
 from meterlake.pipeline.config.account_plans import list_account_plans, replace_account_plan
 from meterlake.stores.state.core.pages import Page
 from tests.organizations import Clock

@@ -2,11 +2,11 @@
 
 import pytest
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.errors import Invalid, Locked, Required, StaleVersion
-from meterlake.model.organization import BillConfig
-from meterlake.model.period import Month
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef

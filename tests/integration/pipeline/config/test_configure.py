@@ -7,7 +7,9 @@ from typing import get_origin
 import pytest
 
 import sample_data
-from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import (
     Conflict,
     DuplicateCode,
@@ -16,10 +18,8 @@ from meterlake.model.errors import (
     StillReferenced,
     UnreadableConfiguration,
 )
-from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.pricing import Pricing
-from meterlake.model.proposal import Document
 from meterlake.model.resources import CONFIG, RESOURCES
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import (
     ApplyOptions,
     ChangeAction,

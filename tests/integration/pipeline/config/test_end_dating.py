@@ -2,14 +2,14 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
-from meterlake.model.counters import Counter, CounterPricing
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.catalog.counters import Counter, CounterPricing
+from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
-from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import Plan, Pricing
 from meterlake.pipeline.config.end_dating import end_account, end_contract
 from tests.rule_world import AGGREGATION, GB, PRICING, START
 from tests.shop_world import AUTHOR, open_shop, plan_of

@@ -1,9 +1,9 @@
 import pytest
 
+from meterlake.model.configuration.integrations import WebhookDestination
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.ids import derived_id
-from meterlake.model.integrations import WebhookDestination
 from meterlake.model.resources import BY_NAME
+from meterlake.model.values.ids import derived_id
 from meterlake.pipeline.config import entities, integrations
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings

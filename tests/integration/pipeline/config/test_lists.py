@@ -1,12 +1,12 @@
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.counters import Counter, CounterAdjustment
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.catalog.counters import Counter, CounterAdjustment
+from meterlake.model.catalog.pricing import Plan
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
-from meterlake.model.pricing import Plan
-from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import ChangeAction, apply, export
 from meterlake.pipeline.config.lists import list_adjustments, list_by_product, list_children
 from meterlake.stores.state.core.pages import Page

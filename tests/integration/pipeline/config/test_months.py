@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import OrganizationConfig
 from meterlake.pipeline.config.months import month_named
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.errors import Invalid
-from meterlake.model.integrations import RunStatus
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.config.entities import ResourceRef

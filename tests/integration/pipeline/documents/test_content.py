@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.accounts import Account, Address
-from meterlake.model.bill_document import AppendixDetail, DocumentFormat
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.document import AppendixDetail, DocumentFormat
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import CustomFields
+from meterlake.model.customers.accounts import Account, Address
 from meterlake.model.errors import NotFound, UnbalancedBill
-from meterlake.model.organization import CustomFields
 from meterlake.pipeline.billing import bills as billing
 from meterlake.pipeline.documents import content
 from meterlake.pipeline.documents.bill import make_document

@@ -15,10 +15,10 @@ from pathlib import Path
 import pypdf
 import pytest
 
-from meterlake.model.bill_document import DocumentFormat
+from meterlake.model.bills.document import DocumentFormat
+from meterlake.model.bills.statement_content import StatementLine
 from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, NotAvailable
-from meterlake.model.money import plain
-from meterlake.model.statement_content import StatementLine
+from meterlake.model.values.money import plain
 from meterlake.pipeline.documents import fonts, render
 from meterlake.pipeline.documents.bill import options_of
 from meterlake.pipeline.documents.render import RenderOptions, render_document
@@ -261,7 +261,7 @@ def test_without_the_typesetter_it_says_what_to_install(monkeypatch):
 
 _AGAIN = """
 import json, sys
-from meterlake.model.bill_document import DocumentFormat
+from meterlake.model.bills.document import DocumentFormat
 from meterlake.pipeline.documents.render import RenderOptions, render_document
 document = json.load(sys.stdin)
 for each in (DocumentFormat.PDF, DocumentFormat.HTML):

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.bill_document import DocumentFormat
+from meterlake.model.bills.document import DocumentFormat
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.pipeline.documents.content import read_document
 from meterlake.pipeline.documents.render import RenderOptions, render_document

@@ -2,7 +2,7 @@
 
 import pytest
 
-from meterlake.model.events import FRESHNESS_ALERT, REJECT_RATE_ALERT, fields_of
+from meterlake.model.resources.events import FRESHNESS_ALERT, REJECT_RATE_ALERT, fields_of
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.events.incidents import resolve

@@ -5,11 +5,11 @@ from uuid import uuid4
 import pytest
 from m3ter.types import EventGetFieldsResponse, EventGetTypesResponse, EventResponse
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
+from meterlake.model.configuration.notifications import ScheduledEventConfiguration
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.events import CATEGORIES, Event
-from meterlake.model.notifications import ScheduledEventConfiguration
+from meterlake.model.resources.events import CATEGORIES, Event
+from meterlake.model.values import wire
 from meterlake.pipeline.events.events import (
     NEVER,
     EventFilters,

@@ -7,8 +7,8 @@ from threading import Barrier
 import pytest
 from sqlalchemy import insert
 
-from meterlake.model.catalog import Meter
-from meterlake.model.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.resources.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
 from meterlake.pipeline.events.alerts import _NEW_MAX, LOOK_AGAIN, LakeWatch, _limits
 from meterlake.stores.state.core.tables import ORGANIZATION
 from meterlake.stores.state.events import incidents

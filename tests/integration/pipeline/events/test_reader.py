@@ -6,18 +6,18 @@ from datetime import datetime
 
 import pytest
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.events import Event
-from meterlake.model.ids import derived_id
-from meterlake.model.integrations import (
+from meterlake.model.configuration.integrations import (
     CredentialsType,
     IntegrationConfig,
     RunStatus,
     SignedRequestCredentials,
     WebhookDestination,
 )
-from meterlake.model.notifications import NotificationConfiguration
+from meterlake.model.configuration.notifications import NotificationConfiguration
+from meterlake.model.customers.accounts import Account
+from meterlake.model.resources.events import Event
+from meterlake.model.values import wire
+from meterlake.model.values.ids import derived_id
 from meterlake.pipeline.events import reader as event_reader
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.events.reader import read_log
@@ -356,7 +356,7 @@ def test_of_two_readers_one_does_a_batch(world, monkeypatch):
             counts.append(None)
             counts.append(world.read())
 
-    monkeypatch.setattr("meterlake.model.failpoint.hook", meanwhile)
+    monkeypatch.setattr("meterlake.model.values.failpoint.hook", meanwhile)
 
     assert world.read() == 0
     assert counts == [None, 2]
@@ -372,7 +372,7 @@ def test_a_reader_that_fails_on_the_way_leaves_everything_for_the_next(world, mo
         if step == "events.written":
             raise OSError(step)
 
-    monkeypatch.setattr("meterlake.model.failpoint.hook", fail)
+    monkeypatch.setattr("meterlake.model.values.failpoint.hook", fail)
     with pytest.raises(OSError, match=r"events\.written"):
         world.read()
     monkeypatch.undo()

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import insert
 
-from meterlake.model.events import Event
+from meterlake.model.resources.events import Event
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.events.retention import forget_events
 from meterlake.stores.state.core.pages import Page

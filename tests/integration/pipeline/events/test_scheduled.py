@@ -4,9 +4,9 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from meterlake.model.contracts import Contract
-from meterlake.model.notifications import ScheduledEventConfiguration
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.configuration.notifications import ScheduledEventConfiguration
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.contracts import Contract
 from meterlake.pipeline.events import scheduled
 from meterlake.pipeline.events.scheduled import fire_scheduled
 from meterlake.stores.state.events.moments import due_moments
@@ -234,7 +234,7 @@ def test_of_two_workers_each_moment_has_one_event(world, account, monkeypatch):
             counts.append(None)
             counts.append(fire_scheduled(world.stores, world.org_id))
 
-    monkeypatch.setattr("meterlake.model.failpoint.hook", meanwhile)
+    monkeypatch.setattr("meterlake.model.values.failpoint.hook", meanwhile)
     first = fire_scheduled(world.stores, world.org_id)
 
     assert first + counts[1] == 1

@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import BadQuery, Invalid, NotFound
-from meterlake.model.problems import read
-from meterlake.model.queries import UsageQueryRequest
+from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer import explore as verb
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
 from tests.homes import CALLS, EGRESS, HEADER, a_home, configure, csv_row

@@ -14,9 +14,9 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Reduce
-from meterlake.model.period import Month, format_instant
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Reduce
+from meterlake.model.values.period import Month, format_instant
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.usage.aggregate import aggregate

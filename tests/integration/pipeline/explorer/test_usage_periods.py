@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.catalog import Aggregation
-from meterlake.model.period import Month, format_instant, midnight, zone
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.values.period import Month, format_instant, midnight, zone
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import price_egress, subscribe
 from tests.homes import HEADER, a_home, configure, csv_row

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from meterlake.model.errors import Invalid
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.measurement import Category, Field
-from meterlake.model.money import exact
-from meterlake.model.period import Month
+from meterlake.model.measurements.measurement import Category, Field
+from meterlake.model.values.money import exact
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import Exported, export
 from meterlake.stages.export.exported_columns import EXPORTS, Kind, exports_of
 from meterlake.stages.export.names import ExportPart, ObjectPrefix

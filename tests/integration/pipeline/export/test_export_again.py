@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.errors import Invalid, NotFound, ObjectExists, Unavailable
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.measurement import Category, Field
-from meterlake.model.period import Month
-from meterlake.model.receipt import Delivery
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import Category, Field
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values.period import Month
+from meterlake.model.values.sql import identifier
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export import files as export_files
 from meterlake.pipeline.export import rows as export_rows
 from meterlake.pipeline.export.rows import RowOutput

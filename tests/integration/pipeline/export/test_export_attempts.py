@@ -8,7 +8,7 @@ from decimal import Decimal
 import boto3
 import pytest
 
-from meterlake.model import failpoint
+from meterlake.model.configuration.exports import ExportDestination
 from meterlake.model.errors import (
     Conflict,
     Invalid,
@@ -17,8 +17,8 @@ from meterlake.model.errors import (
     RunnerUnavailable,
     Unavailable,
 )
-from meterlake.model.export_request import KIND, ExportRequest, Format, Source
-from meterlake.model.exports import ExportDestination
+from meterlake.model.values import failpoint
+from meterlake.model.work.export_request import KIND, ExportRequest, Format, Source
 from meterlake.pipeline.export import jobs as export_jobs
 from meterlake.pipeline.export.failure import FAILURE
 from meterlake.pipeline.export.run import EXPORT_JOBS, export, run_export, submit_export

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.catalog import Product
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.customers.accounts import Account
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export, run_export, submit_export
 from meterlake.settings import Settings
 from meterlake.stages.export.exported_columns import exports_of

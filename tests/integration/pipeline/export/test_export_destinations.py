@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model import failpoint
 from meterlake.model.errors import Invalid, NotFound, Unavailable
+from meterlake.model.values import failpoint
 from meterlake.pipeline.export.destinations import check_destination
 from meterlake.pipeline.export.run import export, submit_export
 from meterlake.stores.objects import open_objects

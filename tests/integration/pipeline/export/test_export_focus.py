@@ -16,10 +16,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.period import Month
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.usage.aggregate import aggregate

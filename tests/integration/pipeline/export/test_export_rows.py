@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.money import exact
+from meterlake.model.values.money import exact
 from meterlake.pipeline.export.rows import (
     GROUP_ROWS,
     RowBlock,

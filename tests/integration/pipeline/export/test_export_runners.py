@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.export import partition_tasks
 from meterlake.pipeline.export.run import KIND, export, run_export, submit_export

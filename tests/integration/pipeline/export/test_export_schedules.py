@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
 
-from meterlake.model import failpoint
+from meterlake.model.configuration.exports import ExportSchedule
+from meterlake.model.configuration.queries import TimePeriod, relative_period
 from meterlake.model.errors import NotFound
-from meterlake.model.export_clock import runs
-from meterlake.model.export_request import KIND, ExportRequest
-from meterlake.model.exports import ExportSchedule
-from meterlake.model.period import parse_instant
-from meterlake.model.queries import TimePeriod, relative_period
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import parse_instant
+from meterlake.model.work.export_clock import runs
+from meterlake.model.work.export_request import KIND, ExportRequest
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.export.control import list_schedules

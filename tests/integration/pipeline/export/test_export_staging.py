@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meterlake.model.export_request import ExportRequest, Format, Source
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.files import FileLimits, write_documents
 from meterlake.pipeline.export.run import submit_export
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents

@@ -9,8 +9,8 @@ import threading
 import boto3
 import pytest
 
-from meterlake.model import failpoint
 from meterlake.model.errors import Busy, NotFound, StaleVersion, Unavailable
+from meterlake.model.values import failpoint
 from meterlake.pipeline.export.run import export, run_export, submit_export
 from meterlake.stores.objects import s3
 from meterlake.stores.state import JobStatus
@@ -168,7 +168,7 @@ def test_who_may_not_look_for_parts_exports_all_the_same(home, bucket):
 
 KILLED = """
 import sys
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.export.run import run_export
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

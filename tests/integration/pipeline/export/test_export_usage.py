@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.period import Month
-from meterlake.model.queries import UsageQueryRequest
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import KIND, export, run_export, submit_export
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meterlake.model.catalog import Product
-from meterlake.model.charges import Charge
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.configuration.organization import Currency
+from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.customers.charges import Charge
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.organization import Currency
-from meterlake.model.queries import UsageQueryRequest
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import Exported, export
 from meterlake.pipeline.export.verify import verify
 from meterlake.settings import Settings

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from meterlake.model.proposal import Document
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.home.maintain import maintain

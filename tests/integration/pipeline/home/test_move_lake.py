@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model import failpoint
-from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.errors import CannotMove, Conflict, MeterlakeError, Unavailable
-from meterlake.model.period import Month
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.jobs import bill
@@ -276,7 +276,7 @@ def test_settings_of_a_place_without_the_lakes_name_the_command(tmp_path):
 
 KILLED = """
 import sys
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.home.move_lake import move_lakes
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

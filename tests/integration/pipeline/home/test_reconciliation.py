@@ -3,7 +3,7 @@
 import pytest
 
 from meterlake.model.errors import NotReconciled
-from meterlake.model.events import BOOKS_ALERT, fields_of
+from meterlake.model.resources.events import BOOKS_ALERT, fields_of
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.home.maintain import maintain

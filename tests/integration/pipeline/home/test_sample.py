@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict
 from meterlake.pipeline.home.sample import create_sample
 from meterlake.pipeline.ingest.drop_folder import drop_folder, resting_files

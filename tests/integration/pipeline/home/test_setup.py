@@ -2,9 +2,9 @@ import sqlite3
 
 import pytest
 
-from meterlake.model.access import SYSTEM, PermissionPolicy, ServiceUser
+from meterlake.model.configuration.access import SYSTEM, PermissionPolicy, ServiceUser
+from meterlake.model.configuration.organization import Currency, CustomFields, OrganizationConfig
 from meterlake.model.errors import Conflict, Invalid
-from meterlake.model.organization import Currency, CustomFields, OrganizationConfig
 from meterlake.model.resources import response
 from meterlake.pipeline.home.setup import init_home
 from meterlake.settings import Settings

@@ -6,7 +6,7 @@ import pytest
 
 import sample_data
 from meterlake.model.errors import NotFound
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.home.status import status

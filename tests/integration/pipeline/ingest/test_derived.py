@@ -9,14 +9,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from meterlake.model.catalog import Meter
-from meterlake.model.entity import Record
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.lookups import LookupTable, LookupTableRevision
+from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid, StillReferenced
-from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.model.lookups import LookupTable, LookupTableRevision
-from meterlake.model.organization import CustomFields
-from meterlake.model.period import Month
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Month
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.export.run import export

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.documents import parse
 from meterlake.model.errors import UnreadableMapping
-from meterlake.model.mapping import parse_mapping
+from meterlake.model.measurements.mapping import parse_mapping
+from meterlake.model.values.documents import parse
 from tests.homes import a_home, configure
 
 PAGE = Path(__file__).parents[4] / "docs" / "file-formats.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meterlake.model.errors import Busy
-from meterlake.model.receipt import Delivery, Receipt
+from meterlake.model.measurements.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.deaths import counting_deaths
 from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import HEADER, a_home, csv_row, new_home, open_home
@@ -20,7 +20,7 @@ PROGRAM = """
 import resource, sys
 from pathlib import Path
 from uuid import uuid4
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.receipt import Delivery
 from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import HEADER, csv_row, open_home
 
@@ -134,8 +134,8 @@ def received(folder: Path, name: str, data: bytes) -> Receipt:
 KILLED = """
 import sys
 from pathlib import Path
-from meterlake.model import failpoint
-from meterlake.model.receipt import Delivery
+from meterlake.model.values import failpoint
+from meterlake.model.measurements.receipt import Delivery
 from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import open_home
 from tests.killing import die_at

@@ -11,9 +11,9 @@ from pathlib import Path
 import boto3
 import pytest
 
-from meterlake.model import failpoint
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.jobs import JobKind
+from meterlake.model.values import failpoint
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.ingest.inbox import Poll, add_inbox, inboxes_wait, poll_inboxes
 from meterlake.stores.objects import open_objects
 from meterlake.stores.state.ingest.inboxes import Afterwards, ClaimStatus, Inboxes
@@ -413,7 +413,7 @@ def _polled(home, org_id, step, hours=0):
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from meterlake.model import failpoint\n"
+        "from meterlake.model.values import failpoint\n"
         "from meterlake.pipeline.ingest.inbox import poll_inboxes\n"
         "from tests.homes import open_home\n"
         "from tests.killing import die_at\n"

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meterlake.model import failpoint
-from meterlake.model.mapping import parse_mapping
-from meterlake.model.receipt import Delivery
+from meterlake.model.measurements.mapping import parse_mapping
+from meterlake.model.measurements.receipt import Delivery
+from meterlake.model.values import failpoint
 from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import (
     EGRESS,

@@ -3,7 +3,7 @@
 import pytest
 
 from meterlake.model.errors import Invalid, NotFound, UnreadableMapping
-from meterlake.model.mapping import parse_mapping
+from meterlake.model.measurements.mapping import parse_mapping
 from meterlake.pipeline.ingest.mappings import claiming, folder_mappings, load_mapping
 
 MAPPING = {

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.mapping import parse_mapping
-from meterlake.model.rejection import Reason, Rejection
+from meterlake.model.measurements.mapping import parse_mapping
+from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.reading import Reading, completed_again, read
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.files.source_file import recognize_format

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from meterlake.model import failpoint
 from meterlake.model.errors import NotFound, Unavailable
-from meterlake.model.events import UPLOAD_ALERT, VALIDATION_FAILURE, fields_of
-from meterlake.model.jobs import JobKind
+from meterlake.model.resources.events import UPLOAD_ALERT, VALIDATION_FAILURE, fields_of
+from meterlake.model.values import failpoint
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events, mark_actioned
 from meterlake.pipeline.ingest.reporting import failed_ingest_file, report

@@ -205,7 +205,7 @@ def live(home):
 """
 PROCESS = """
 import json, os, sys
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
 from tests.homes import open_home, wire_row
 from tests.killing import die_at_nth

@@ -112,7 +112,7 @@ def test_the_worker_ingests_until_it_is_stopped(home):
 # Dies at the n-th step of closing what a dead process left, of ingesting it, and of keeping it.
 CRASHING = """
 import os, sys
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.ingest.segments import ingest_segments
 from tests.homes import open_home
 from tests.killing import die_at_nth

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model import failpoint
-from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.errors import Busy
-from meterlake.model.period import Period
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Period
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.maintain import maintain

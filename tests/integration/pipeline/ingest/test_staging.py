@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.sql import quote
+from meterlake.model.values.sql import quote
 from meterlake.stages.ingest import bloom_filter as seen
 from tests.homes import HEADER, Home, a_home, configure, csv_row, ndjson, wire_row
 

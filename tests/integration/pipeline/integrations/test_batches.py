@@ -2,8 +2,8 @@
 
 import pytest
 
-from meterlake.model.integration_systems import HTTP
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integration_systems import HTTP
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.integrations.connectors.connector import Failed, FailureKind, Sent
 from meterlake.stores.state.integrations.health import health_of
 from tests.sent_bills import account_id, home_with_bills, integrate, make_runs, put_bill, send_bills

@@ -2,8 +2,8 @@
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
+from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.integrations.sender import send_runs
 from meterlake.worker.rounds import Loop, evaluate_events
 from tests.bills import subscribe, use

@@ -2,10 +2,10 @@
 
 import pytest
 
+from meterlake.model.configuration.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.model.errors import Conflict, NotFound, StillReferenced
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
-from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_NAME
+from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.configure import ApplyOptions, apply
 from meterlake.pipeline.config.entities import ResourceRef

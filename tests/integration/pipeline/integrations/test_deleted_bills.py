@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.integration_systems import BILL, IntegrationSystem
+from meterlake.model.configuration.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.model.errors import Invalid
-from meterlake.model.integration_systems import BILL, IntegrationSystem
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.pipeline.billing.bills import delete_bill, set_status
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Written

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.integrations.connectors.connector import Outcome, Outgoing, Sent
 from meterlake.pipeline.integrations.connectors.webhook import WebhookConnector
 from meterlake.pipeline.integrations.sender import HELD_MAX, SENDING_MAX, Sender

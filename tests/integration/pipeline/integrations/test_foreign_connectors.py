@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 CONNECTOR = """
-from meterlake.model.integration_systems import BillOptions, IntegrationSystem
+from meterlake.model.configuration.integration_systems import BillOptions, IntegrationSystem
 from meterlake.pipeline.integrations.connectors.connector import Exchange, Failed, FailureKind, Sent
 
 class Options(BillOptions):
@@ -54,7 +54,7 @@ thief = their_ledger:Thief
 SCRIPT = """
 import base64, json, sys
 from pathlib import Path
-from meterlake.model.integration_systems import systems
+from meterlake.model.configuration.integration_systems import systems
 from meterlake.pipeline.integrations.connectors.registry import connectors
 from tests.sent_bills import make_runs, put_bill, send_bills
 from tests.served import served

@@ -8,10 +8,10 @@ from ipaddress import ip_address
 
 import pytest
 
+from meterlake.model.bills.template_members import check_members
+from meterlake.model.configuration.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.model.resources import BY_NAME
-from meterlake.model.template_members import check_members
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.config.webhook_addresses import address_policy

@@ -6,8 +6,8 @@ from importlib import import_module
 import pytest
 from sqlalchemy import delete, select
 
+from meterlake.model.configuration.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.model.errors import Conflict, MeterlakeError
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.configure import apply

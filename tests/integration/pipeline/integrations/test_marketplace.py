@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.integrations.replay import replay_run
 from meterlake.pipeline.integrations.usage_reports import usage_reports

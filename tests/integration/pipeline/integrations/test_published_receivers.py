@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.settings import Settings
 from tests.deliveries import (
     SECRET,

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.configure import ApplyOptions, apply

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities, integrations
 from meterlake.pipeline.config.entities import ResourceRef

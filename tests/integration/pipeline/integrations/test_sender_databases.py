@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.integrations.replay import replay_webhook
 from meterlake.pipeline.integrations.sender import Sender
 from meterlake.settings import Settings

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.integration_systems import SplitBy
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.errors import Invalid
-from meterlake.model.events import fields_of
-from meterlake.model.integration_systems import SplitBy
-from meterlake.model.integrations import RunStatus
+from meterlake.model.resources.events import fields_of
 from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
 from meterlake.pipeline.integrations.connectors.stripe_calls import stripe_client
 from meterlake.stores.processes import free_port

@@ -6,9 +6,9 @@ import tracemalloc
 import pytest
 from pydantic_core import PydanticCustomError
 
-from meterlake.model import json_templates
 from meterlake.model.errors import Invalid
-from meterlake.model.json_templates import check_template
+from meterlake.model.values import json_templates
+from meterlake.model.values.json_templates import check_template
 from meterlake.pipeline.integrations.connectors import json_bodies
 from meterlake.pipeline.integrations.connectors.json_bodies import BODY_MAX, render_json
 

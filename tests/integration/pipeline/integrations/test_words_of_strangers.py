@@ -8,9 +8,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 from sqlalchemy import update
 
+from meterlake.model.configuration.integration_systems import BILL, IntegrationSystem
+from meterlake.model.configuration.integrations import ExternalMapping, RunStatus
 from meterlake.model.errors import Invalid
-from meterlake.model.integration_systems import BILL, IntegrationSystem
-from meterlake.model.integrations import ExternalMapping, RunStatus
 from meterlake.pipeline.integrations.connectors.connector import (
     Exchange,
     Failed,

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from meterlake.model.errors import Busy, Conflict, StaleVersion, Unavailable
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.waiting import run_round, run_waiting
 from meterlake.stores.state import Job, JobStatus

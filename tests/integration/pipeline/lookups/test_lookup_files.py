@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import func, select
 
-from meterlake.model import failpoint
 from meterlake.model.errors import Forbidden, Invalid, NotFound, StaleVersion
 from meterlake.model.resources import BY_NAME
+from meterlake.model.values import failpoint
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.ingest.receiving import receiving

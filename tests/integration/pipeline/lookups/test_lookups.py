@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from meterlake.model.catalog.lookups import LookupTable, LookupTableRevisionState
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, StaleVersion
-from meterlake.model.ids import derived_id
-from meterlake.model.lookups import LookupTable, LookupTableRevisionState
 from meterlake.model.resources import BY_NAME
+from meterlake.model.values.ids import derived_id
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.lookups import jobs as lookup_jobs

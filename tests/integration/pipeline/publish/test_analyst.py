@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from meterlake.cli.dictionary import dictionary
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Product
-from meterlake.model.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.customers.accounts import Account
 from meterlake.model.resources import RESOURCES
 from meterlake.pipeline.publish.query import query
 from meterlake.pipeline.publish.run import attach_line, publish

@@ -12,9 +12,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from meterlake.model.catalog import Meter
-from meterlake.model.entity import Record
-from meterlake.model.measurement import LAKE_TABLES, Category, Field
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.measurements.measurement import LAKE_TABLES, Category, Field
+from meterlake.model.values.entity import Record
 from meterlake.pipeline.publish.run import attach_line, publish
 from meterlake.settings import Settings
 from meterlake.stages.publish import tables
@@ -410,7 +410,7 @@ def test_a_killed_publish_leaves_the_old_file(home, step):
 
 KILLED = """
 import sys
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from meterlake.pipeline.publish.run import publish
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

@@ -11,8 +11,8 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
+from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.publish.query import query

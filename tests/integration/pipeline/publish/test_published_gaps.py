@@ -6,10 +6,10 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.organization import BillConfig, OrganizationConfig
-from meterlake.model.period import Month
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import BillConfig, OrganizationConfig
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill, set_status
 from meterlake.pipeline.billing.jobs import bill, run_bill_job, submit_order
 from meterlake.pipeline.billing.named_bills import find_bills

@@ -12,11 +12,11 @@ from html.parser import HTMLParser
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.measurement import Category, Field
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, zone
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.measurements.measurement import Category, Field
+from meterlake.model.values.period import Month, zone
 from meterlake.pipeline.billing.bills import approve_bills
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.publish.report import gather_report, page_of, report

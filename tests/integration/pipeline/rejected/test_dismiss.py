@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from meterlake.model import failpoint
-from meterlake.model.bill_review import ReviewKind
+from meterlake.model.bills.review import ReviewKind
 from meterlake.model.errors import Invalid, NotFound, Required
-from meterlake.model.period import Month
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month
 from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.pipeline.home.status import status
 from meterlake.pipeline.ingest.rejected_rows import list_rejected, show_rejected

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model import failpoint
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.mapping import parse_mapping
+from meterlake.model.measurements.mapping import parse_mapping
+from meterlake.model.values import failpoint
 from meterlake.pipeline.ingest.rejected_rows import every_rejected, list_rejected, show_rejected
 from meterlake.pipeline.rejected.rejected_files import Edit, read_edits, write_rejected
 from meterlake.pipeline.rejected.requeue import requeue, requeue_edited

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from meterlake.model.bill_statements import StatementFormat
-from meterlake.model.catalog import Meter
+from meterlake.model.bills.statement_orders import StatementFormat
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.configuration.statements import AggregationFrequency
 from meterlake.model.errors import Invalid
-from meterlake.model.money import exact
-from meterlake.model.statements import AggregationFrequency
+from meterlake.model.values.money import exact
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.statements import usage_rows
 from meterlake.pipeline.statements.files import write_format

@@ -4,10 +4,10 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from meterlake.model import failpoint
-from meterlake.model.catalog import Aggregation, CompoundAggregation
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
 from meterlake.model.errors import NotFound
-from meterlake.model.period import Month
+from meterlake.model.values import failpoint
+from meterlake.model.values.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.lake import quantities
 from tests.bills import aggregation, price_egress, use

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.catalog import Aggregation, CompoundAggregation
-from meterlake.model.period import Month
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.values.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from tests.bills import aggregation, price_egress, subscribe

@@ -5,12 +5,12 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.catalog.catalog import Aggregation, Meter
 from meterlake.model.custom_sql import grammar
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.measurement import meter_table
-from meterlake.model.period import Month, zone
+from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.period import Month, zone
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql, trial

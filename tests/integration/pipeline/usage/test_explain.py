@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.calendar.recurring_period import PeriodSpec
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.period import Month
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.values.period import Month
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter, explain

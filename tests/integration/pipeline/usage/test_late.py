@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.period import Month
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.home.status import status

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency, instants, periods
-from meterlake.model.period import Period, zone
+from meterlake.model.values.period import Period, zone
 
 BERLIN = zone("Europe/Berlin")
 frequencies = st.sampled_from(list(ScheduleFrequency))

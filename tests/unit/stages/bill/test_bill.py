@@ -4,11 +4,11 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.billing import Bill, Failure
-from meterlake.model.catalog import Product
-from meterlake.model.ids import derived_id
-from meterlake.model.period import Period, uncovered_periods
-from meterlake.model.unbilled import Uncovered
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.unbilled import Uncovered
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Period, uncovered_periods
 from tests.billing_world import LONG_AGO, SNAPSHOT, World, instant
 
 D = Decimal

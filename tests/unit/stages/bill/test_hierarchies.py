@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.billing import Bill, Failure
-from meterlake.model.catalog import Product
-from meterlake.model.ids import derived_id
-from meterlake.model.money import plain
-from meterlake.model.period import Month
-from meterlake.model.unbilled import Uncovered
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.unbilled import Uncovered
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.money import plain
+from meterlake.model.values.period import Month
 from meterlake.stages.bill import months_billed_with
 from tests.billing_world import World, instant
 

@@ -3,9 +3,9 @@
 from datetime import date
 from decimal import Decimal
 
-from meterlake.model.commitments import Commitment
-from meterlake.model.ids import derived_id
-from meterlake.model.period import Month
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Month
 from meterlake.stages.bill import BillMaker, BillSelection, Provenance, billing_terms
 from meterlake.stages.bill.charges.line_draft import BillDraft
 from meterlake.stages.bill.credits.account_ledger import AccountLedger

@@ -1,7 +1,7 @@
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import DuplicateCode, Invalid, InvalidConfiguration
 from tests.organizations import added, after, changed, everything
 

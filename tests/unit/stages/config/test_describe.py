@@ -1,4 +1,4 @@
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.stages.config.describe import describe, describe_all
 from tests.organizations import DOCUMENTS, added, after, changed, everything
 

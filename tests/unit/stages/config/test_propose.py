@@ -3,13 +3,13 @@ from uuid import uuid4
 
 import pytest
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import Invalid, MeterlakeError, Required
-from meterlake.model.ids import derived_id
-from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.ids import derived_id
 from meterlake.stages.config.propose import propose
 from tests.organizations import DOCUMENTS, added, after, changed, empty, everything
 

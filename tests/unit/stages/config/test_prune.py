@@ -1,6 +1,6 @@
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.proposal import Document
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.resources import resource_of
+from meterlake.model.resources.proposal import Document
 from meterlake.stages.config.prune import in_use, left_out
 from tests.organizations import added, after, everything
 

@@ -10,12 +10,12 @@ from jsonschema import Draft7Validator
 
 import sample_data
 from meterlake.cli.configuration_reference import with_reference
-from meterlake.model import wire
-from meterlake.model.documents import parse
+from meterlake.model.configuration.examples import EXAMPLES
 from meterlake.model.errors import Invalid
-from meterlake.model.examples import EXAMPLES
-from meterlake.model.proposal import Document
 from meterlake.model.resources import CONFIG, RESOURCES
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values import wire
+from meterlake.model.values.documents import parse
 from meterlake.stages.config.describe import describe_all
 from meterlake.stages.config.reference.document import configuration_document, rule_text
 from meterlake.stages.config.reference.schema import configuration_schema

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.columns import COLUMNS_MAX
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Block, Decoded
-from meterlake.model.text import utf8_lines
+from meterlake.model.measurements.columns import COLUMNS_MAX
+from meterlake.model.measurements.measurement import Block, Decoded
+from meterlake.model.measurements.text import utf8_lines
 from meterlake.stages.decode.csv import CsvDecoder, header
 from meterlake.stages.decode.split import LineSplitter
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import UNKNOWN_COLUMN, Block, Category, Decoded, Field
-from meterlake.model.money import parse_number, plain
+from meterlake.model.measurements.measurement import UNKNOWN_COLUMN, Block, Category, Decoded, Field
+from meterlake.model.values.money import parse_number, plain
 from meterlake.stages.decode.json import FlatJsonDecoder, JsonDecoder, _line_by_line
 from meterlake.stages.decode.split import LineSplitter
 from meterlake.stages.ingest.validate import columns
@@ -297,7 +297,7 @@ def test_a_wrong_row_has_its_reason(line, reason, field):
 )
 def test_deep_nesting_costs_its_line_and_not_the_process(line):
     code = (
-        "import sys; from meterlake.model.measurement import Block;"
+        "import sys; from meterlake.model.measurements.measurement import Block;"
         "from meterlake.stages.decode.json import JsonDecoder;"
         "data = sys.stdin.buffer.read();"
         "found = JsonDecoder('f', (), 1 << 24).decode(Block(data, 1, 2));"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Block
-from meterlake.model.text import RECORD_LINES_MAX, CsvRecords
+from meterlake.model.measurements.measurement import Block
+from meterlake.model.measurements.text import RECORD_LINES_MAX, CsvRecords
 from meterlake.stages.decode.split import ArraySplitter, LineSplitter, plain_text
 
 LIMIT = 40

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.catalog import Reduce
+from meterlake.model.bills.statement_content import StatementLine
+from meterlake.model.catalog.catalog import Reduce
 from meterlake.model.errors import UnbalancedBill
-from meterlake.model.money import RoundingMode
-from meterlake.model.statement_content import StatementLine
+from meterlake.model.values.money import RoundingMode
 from meterlake.stages.document.facts import (
     BandPrice,
     CurrencyRounding,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.period import format_instant, parse_instant, zone
+from meterlake.model.values.period import format_instant, parse_instant, zone
 from meterlake.stages.events.due import due_moment
 
 BERLIN = zone("Europe/Berlin")

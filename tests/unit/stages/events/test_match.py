@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from meterlake.model.entity import Record
-from meterlake.model.notifications import NotificationConfiguration
+from meterlake.model.configuration.notifications import NotificationConfiguration
+from meterlake.model.values.entity import Record
 from meterlake.stages.events.match import ActiveNotifications
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.calculation import CalculationError, parse
-from meterlake.model.money import exact
+from meterlake.model.values.money import exact
 from meterlake.stages.events.condition import EventValues, compile_condition, holds
 from meterlake.stages.events.never_true import why_never_true
 

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.ledger import PostingKind
+from meterlake.model.bills.ledger import PostingKind
 from meterlake.stages.export.beancount import beancount_lines
 from tests.beancount import bean_check, needs_bean_check
 from tests.unit.stages.bill.credits.test_books import BACK, CREDIT, DRAWN, posting

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from meterlake.model.catalog import Product
-from meterlake.model.export_request import ExportRequest, Format, Source
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export
 from meterlake.stages.export.column_kinds import Kind
 from meterlake.stages.export.measurements import _MARKED

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.entity import Configuration
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.values.entity import Configuration
 from meterlake.stages.export.focus import CHARGES, FOCUS_COLUMNS, Names, focus_document
 
 # The columns of the cost and usage dataset of FOCUS 1.2.

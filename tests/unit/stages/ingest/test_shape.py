@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.mapping import parse_mapping
-from meterlake.model.measurement import UNKNOWN_COLUMN
+from meterlake.model.measurements.mapping import parse_mapping
+from meterlake.model.measurements.measurement import UNKNOWN_COLUMN
 from meterlake.stages.ingest.shape import check_columns, is_field_column, shape, wanted_columns
 
 

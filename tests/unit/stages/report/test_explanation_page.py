@@ -3,7 +3,7 @@
 from decimal import Decimal
 from html.parser import HTMLParser
 
-from meterlake.model.bill_explanation import BillExplanation, DerivationRule, ExplainedNumber
+from meterlake.model.bills.explanation import BillExplanation, DerivationRule, ExplainedNumber
 from meterlake.stages.report.explanation_page import explanation_page
 
 EVIL = "<script>alert(1)</script>\" onload='x' &amp;"

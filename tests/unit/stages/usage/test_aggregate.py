@@ -5,9 +5,9 @@ from fractions import Fraction
 import duckdb
 import pytest
 
-from meterlake.model.catalog import Reduce
-from meterlake.model.ids import derived_id
-from meterlake.model.period import Period, zone
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import Period, zone
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import REDUCERS
 from meterlake.stores.custom_sql import check_query

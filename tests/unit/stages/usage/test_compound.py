@@ -4,12 +4,12 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.billing import Quantity
-from meterlake.model.catalog import Aggregation, CompoundAggregation
-from meterlake.model.compound import CompoundScope
-from meterlake.model.organization import CustomFields
-from meterlake.model.period import Month
-from meterlake.model.period import zone as time_zone
+from meterlake.model.bills.bill import Quantity
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.configuration.organization import CustomFields
+from meterlake.model.scopes.compound import CompoundScope
+from meterlake.model.values.period import Month
+from meterlake.model.values.period import zone as time_zone
 from meterlake.stages.usage.compound import (
     Compound,
     CompoundQuantity,

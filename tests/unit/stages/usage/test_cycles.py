@@ -7,11 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.accounts import Account
-from meterlake.model.calendar.recurring_period import RECURRING, PeriodSpec
-from meterlake.model.catalog import Meter
-from meterlake.model.period import Month, Period, format_instant, parse_instant, uncovered_periods
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.recurring_period import RECURRING, PeriodSpec
+from meterlake.model.values.period import (
+    Month,
+    Period,
+    format_instant,
+    parse_instant,
+    uncovered_periods,
+)
 from meterlake.stages.usage.cycles import Cycles
 from tests.organizations import DOCUMENTS, Document, after
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import duckdb
 import pytest
 
-from meterlake.model.measurement import FIXED_COLUMNS
-from meterlake.model.period import Period
+from meterlake.model.measurements.measurement import FIXED_COLUMNS
+from meterlake.model.values.period import Period
 from meterlake.stages.usage.aggregate import REDUCERS
 from meterlake.stages.usage.explore import (
     BY_ACCOUNT,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.catalog import Reduce
-from meterlake.model.money import exact
-from meterlake.model.period import Period, local_date, midnight, naive, zone
-from meterlake.model.statements import AggregationFrequency
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.configuration.statements import AggregationFrequency
+from meterlake.model.values.money import exact
+from meterlake.model.values.period import Period, local_date, midnight, naive, zone
 from meterlake.stages.usage.statement_rows import (
     FieldValue,
     RowGroup,

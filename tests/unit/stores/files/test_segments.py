@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model import failpoint
 from meterlake.model.errors import Unavailable
+from meterlake.model.values import failpoint
 from meterlake.stores.files import segments as module
 from meterlake.stores.files.segments import (
     SegmentFolder,
@@ -284,7 +284,7 @@ def test_recovering_where_nothing_was_ever_open_does_nothing(folder):
 CRASHING = """
 import json, os, signal, sys
 from pathlib import Path
-from meterlake.model import failpoint
+from meterlake.model.values import failpoint
 from tests.killing import die_at_nth
 from meterlake.stores.files.segments import SegmentFolder, recover
 from tests.unit.stores.files.test_segments import opened, ORG

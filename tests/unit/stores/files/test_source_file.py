@@ -16,8 +16,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.columns import COLUMNS_MAX
 from meterlake.model.errors import Unavailable, UnreadableSource
+from meterlake.model.measurements.columns import COLUMNS_MAX
 from meterlake.settings import Settings
 from meterlake.stores.files.folders import file_name
 from meterlake.stores.files.source_file import (

@@ -5,7 +5,12 @@ from contextlib import closing
 import pytest
 
 from meterlake.model.errors import CannotMove
-from meterlake.model.measurement import FIXED_COLUMNS, LAKE_TABLES, NUMBER_TYPE, TEXT_TYPE
+from meterlake.model.measurements.measurement import (
+    FIXED_COLUMNS,
+    LAKE_TABLES,
+    NUMBER_TYPE,
+    TEXT_TYPE,
+)
 from meterlake.stores.lake.backends.catalog import SqliteCatalog
 from meterlake.stores.lake.backends.postgres_catalog import PostgresCatalog
 from meterlake.stores.lake.lake import Lake

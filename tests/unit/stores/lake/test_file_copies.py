@@ -2,8 +2,8 @@
 
 import pytest
 
-from meterlake.model import failpoint
 from meterlake.model.errors import CannotMove
+from meterlake.model.values import failpoint
 from meterlake.stores.lake.moves.file_copies import FileCopies
 from meterlake.stores.objects.local import LocalObjects
 

@@ -1,6 +1,6 @@
 """What is remembered of a ledger is never older than it says."""
 
-from meterlake.model.receipt import UNKNOWN, Delivery
+from meterlake.model.measurements.receipt import UNKNOWN, Delivery
 from meterlake.stores.lake import known_sources as module
 from tests.homes import HEADER, a_home, csv_row, open_home
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from meterlake.model.errors import Busy, NotFound
-from meterlake.model.measurement import Category, Field, MeterFields
-from meterlake.model.sql import identifier, quote
+from meterlake.model.measurements.measurement import Category, Field, MeterFields
+from meterlake.model.values.sql import identifier, quote
 from meterlake.stores.lake.lake import Lake
 
 METER = MeterFields("0b0e5a9c", 1, "egress", (Field(Category.MEASURE, "gb"),))

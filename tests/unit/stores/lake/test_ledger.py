@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.receipt import Delivery, Receipt
-from meterlake.model.rejection import Reason, Rejection
+from meterlake.model.measurements.receipt import Delivery, Receipt
+from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.stores.lake import ledger
 from tests.homes import a_home
 

@@ -1,6 +1,6 @@
 import pytest
 
-from meterlake.model.measurement import LAKE_TABLES
+from meterlake.model.measurements.measurement import LAKE_TABLES
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.tables import columns_at

@@ -5,9 +5,9 @@ import os
 import boto3
 import pytest
 
-from meterlake.model import failpoint
+from meterlake.model.configuration.exports import ExportDestination
 from meterlake.model.errors import NotFound, Unavailable
-from meterlake.model.exports import ExportDestination
+from meterlake.model.values import failpoint
 from meterlake.settings import Settings
 from meterlake.stores.objects import ObjectStore, open_destination
 from meterlake.stores.objects.base import Refused

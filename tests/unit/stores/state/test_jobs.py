@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from meterlake.model.errors import Busy, Conflict, NotFound, StaleVersion
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing.pins import RETRIED, pinned_snapshots
 from meterlake.stores.state.core.pages import Page

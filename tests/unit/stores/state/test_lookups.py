@@ -2,9 +2,9 @@ from datetime import timedelta
 
 import pytest
 
+from meterlake.model.catalog.lookups import LookupTableDataJobStatus, LookupTableDataJobType
 from meterlake.model.errors import NotFound
-from meterlake.model.ids import derived_id
-from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
+from meterlake.model.values.ids import derived_id
 from meterlake.stores.state import lookups
 from meterlake.stores.state.core.pages import Page
 

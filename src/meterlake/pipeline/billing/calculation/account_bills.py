@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, NamedTuple
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.billed_usage import BilledUsage
-from meterlake.model.billing import Bill, Failure
-from meterlake.model.entity import Record
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.billed_usage import BilledUsage
+from meterlake.model.bills.ledger import Movement
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.unbilled import Unpriced
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Unavailable
-from meterlake.model.ledger import Movement
-from meterlake.model.unbilled import Unpriced
+from meterlake.model.values.entity import Record
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.advance import (
     AdvanceChanges,

@@ -11,13 +11,13 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, Self
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.billing import LineItemType
+from meterlake.model.bills.bill import LineItemType
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Configuration, Entity, Record
-from meterlake.model.money import ZERO, exact
-from meterlake.model.period import midnight, zone
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.values.entity import Configuration, Entity, Record
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import midnight, zone
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.stages.bill import BillIdentity, BillingCalendar, BillOverrides, ChosenBill
 from meterlake.stages.bill.advance_memos import find_memos

@@ -3,10 +3,10 @@
 import logging
 from typing import Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.billing import Failure
-from meterlake.model.entity import Record
+from meterlake.model.bills.bill import Failure
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import MeterlakeError
+from meterlake.model.values.entity import Record
 from meterlake.stores.state.core.reader import DamagedRow
 
 # Characters of an unexpected error in the reason of a failure.

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.billing import Bill, Failure
-from meterlake.model.money import ZERO, RoundingMode, round_amount
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.values.money import ZERO, RoundingMode, round_amount
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.stages.bill import AccountLedger, AccountTerms, BillIdentity, InputDigests
 from meterlake.stages.bill.pricing.currencies import Currencies

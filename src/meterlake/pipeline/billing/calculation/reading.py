@@ -6,17 +6,17 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.billed_usage import BilledUsage
-from meterlake.model.billing import Bill, Failure
-from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.failpoint import mark_step
-from meterlake.model.period import Month, local_date
-from meterlake.model.pricing import BillingFrequency
-from meterlake.model.unbilled import Unpriced
-from meterlake.model.version import calculation_digest, code_version
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.billed_usage import BilledUsage
+from meterlake.model.bills.unbilled import Unpriced
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import Month, local_date
+from meterlake.model.values.version import calculation_digest, code_version
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
 from meterlake.pipeline.billing.calculation.advance import (

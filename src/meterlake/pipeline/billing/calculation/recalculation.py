@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 from meterlake.pipeline.billing.calculation.account_bills import AccountBills, BillCalculation
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.usage.meter_rollup import MeterSource

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.bill_differences import TOTAL_MEMBER
-from meterlake.model.billing import Bill
+from meterlake.model.bills.bill import Bill
+from meterlake.model.bills.differences import TOTAL_MEMBER
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Unavailable
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.values import wire
 from meterlake.pipeline.billing.calculation.failures import describe_error
 from meterlake.pipeline.billing.calculation.recalculation import read_measured
 from meterlake.pipeline.billing.differences.changes import BillChange

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.bill_differences import CauseKind, DifferenceCause
-from meterlake.model.counted import counted
-from meterlake.model.entity import Record
-from meterlake.model.money import plain
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.bills.differences import CauseKind, DifferenceCause
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.resources import code_or_name
+from meterlake.model.values import wire
+from meterlake.model.values.counted import counted
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import plain
 from meterlake.stores.state.billing.bill_changes import AlteredBill, SourcePosting
 
 # How long a value is that is shown, and how many there are.

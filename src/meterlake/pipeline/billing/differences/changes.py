@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from meterlake.model.bill_differences import CauseKind, DifferenceCause
-from meterlake.model.counted import counted
-from meterlake.model.entity import Record
-from meterlake.model.money import plain
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.bills.differences import CauseKind, DifferenceCause
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.resources import BY_KIND, code_or_name
+from meterlake.model.values.counted import counted
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import plain
 from meterlake.pipeline.billing.differences.causes import (
     describe_bill,
     describe_change,

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from meterlake.model.bill_differences import (
+from meterlake.model.bills.differences import (
     BillDiff,
     CauseKind,
     ComparedContent,
@@ -17,8 +17,8 @@ from meterlake.model.bill_differences import (
     SharedAmount,
 )
 from meterlake.model.errors import Conflict
-from meterlake.model.money import ZERO, exact
-from meterlake.model.version import code_version
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.version import code_version
 from meterlake.pipeline.billing.differences.calculations import (
     CalculationInputs,
     CannotCalculate,

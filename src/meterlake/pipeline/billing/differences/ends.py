@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from meterlake.model.errors import Conflict, Invalid, NotFound
-from meterlake.model.version import calculation_digest, code_version
+from meterlake.model.values.version import calculation_digest, code_version
 from meterlake.pipeline.billing.calculation.recalculation import select_again
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import Stores

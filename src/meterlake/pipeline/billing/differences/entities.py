@@ -6,12 +6,12 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Record
-from meterlake.model.organization import CurrencyConversion, OrganizationConfig
+from meterlake.model.configuration.organization import CurrencyConversion, OrganizationConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
 from meterlake.model.resources import BY_KIND
+from meterlake.model.values.entity import Record
 from meterlake.stores import Stores
 from meterlake.stores.state.billing.account_buckets import read_account_buckets
 from meterlake.stores.state.core.reader import record_of

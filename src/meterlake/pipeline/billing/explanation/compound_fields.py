@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from meterlake.model.catalog import CompoundAggregation
-from meterlake.model.entity import Record
-from meterlake.model.period import Period
+from meterlake.model.catalog.catalog import CompoundAggregation
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Period
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
 from meterlake.stages.bill.explain.context import CompoundFields
 from meterlake.stages.usage.compound import read_compound

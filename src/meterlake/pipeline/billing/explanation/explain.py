@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from meterlake.model import wire
-from meterlake.model.bill_explanation import ROWS_SHOWN, BillExplanation, ExplainedNumber
-from meterlake.model.bill_verification import BillDifference
-from meterlake.model.billing import Bill, LineItemType
+from meterlake.model.bills.bill import Bill, LineItemType
+from meterlake.model.bills.explanation import ROWS_SHOWN, BillExplanation, ExplainedNumber
+from meterlake.model.bills.verification import BillDifference
 from meterlake.model.errors import Conflict, Unavailable
-from meterlake.model.money import plain
-from meterlake.model.version import calculation_digest
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
+from meterlake.model.values.version import calculation_digest
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again

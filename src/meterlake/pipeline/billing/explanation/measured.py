@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.bill_explanation import ExplainedNumber
-from meterlake.model.billing import Quantity, Query
-from meterlake.model.catalog import Aggregation, Meter, Reduce
-from meterlake.model.measurement import meter_table
-from meterlake.model.period import Period, aware, format_instant
-from meterlake.model.sql import identifier
+from meterlake.model.bills.bill import Quantity, Query
+from meterlake.model.bills.explanation import ExplainedNumber
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.period import Period, aware, format_instant
+from meterlake.model.values.sql import identifier
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
 from meterlake.pipeline.billing.line_usage import LineSource, LineUsage, read_line_source
 from meterlake.stages.bill.bills import DraftedBill

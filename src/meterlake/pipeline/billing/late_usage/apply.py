@@ -11,9 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from meterlake.model.failpoint import mark_step
-from meterlake.model.late_usage import LateUsage, LateUsageStatus
-from meterlake.model.organization import LateUsagePolicy
+from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus
+from meterlake.model.configuration.organization import LateUsagePolicy
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.billing.batches import END_THE_RUN
 from meterlake.pipeline.billing.calculation.failures import unexpected_reason
 from meterlake.pipeline.billing.late_usage.comparison import LateComparison, compare_with_usage

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.late_usage import LateLine, LateUsageStatus
-from meterlake.model.money import ZERO, exact
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.bills.late_usage import LateLine, LateUsageStatus
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.values.money import ZERO, exact
 from meterlake.stages.bill.late_usage import LineDifference, describe_line, memo_to_carry
 from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Currencies
 from meterlake.stores.state.billing import bills, memos

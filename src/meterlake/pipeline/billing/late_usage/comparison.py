@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from meterlake.model.billing import Bill, Failure
-from meterlake.model.version import calculation_digest
+from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.values.version import calculation_digest
 from meterlake.pipeline.billing.batches import END_THE_RUN
 from meterlake.pipeline.billing.calculation.failures import unexpected_reason
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again

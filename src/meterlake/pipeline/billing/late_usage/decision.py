@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.late_usage import UNDECIDED, LateLine, LateUsage, LateUsageStatus, total_of
-from meterlake.model.money import ZERO, exact
-from meterlake.model.organization import LateUsagePolicy
+from meterlake.model.bills.late_usage import (
+    UNDECIDED,
+    LateLine,
+    LateUsage,
+    LateUsageStatus,
+    total_of,
+)
+from meterlake.model.configuration.organization import LateUsagePolicy
+from meterlake.model.values.money import ZERO, exact
 from meterlake.pipeline.billing.late_usage.carrying import (
     CarriedAmount,
     carry_to_next_bill,

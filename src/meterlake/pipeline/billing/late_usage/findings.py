@@ -13,22 +13,22 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.backfill import Action, BackfillSpec
-from meterlake.model.catalog import Aggregation, Meter, Reduce
-from meterlake.model.errors import Unavailable
-from meterlake.model.ids import derived_id
-from meterlake.model.late_usage import (
+from meterlake.model.bills.late_usage import (
     LateSource,
     LateSourceKind,
     LateUsage,
     LateUsageStatus,
     merge_sources,
 )
-from meterlake.model.lock_date import is_closed
-from meterlake.model.measurement import meter_table
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import aware, local_date, naive, zone
-from meterlake.model.pricing import Pricing
+from meterlake.model.bills.lock_date import is_closed
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.errors import Unavailable
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.period import aware, local_date, naive, zone
+from meterlake.model.work.backfill import Action, BackfillSpec
 from meterlake.pipeline.usage.late import billed_run
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
 from meterlake.stores import Stores

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 
+from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus
 from meterlake.model.errors import Invalid
-from meterlake.model.late_usage import LateUsage, LateUsageStatus
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final, Self
 
-from meterlake.model.lock_date import is_closed
-from meterlake.model.organization import LateUsagePolicy, OrganizationConfig
-from meterlake.model.period import local_date, zone
+from meterlake.model.bills.lock_date import is_closed
+from meterlake.model.configuration.organization import LateUsagePolicy, OrganizationConfig
+from meterlake.model.values.period import local_date, zone
 from meterlake.pipeline.billing.run import BillResult, BillRun
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill
 from meterlake.stores.state.billing.lock_date import closed_before

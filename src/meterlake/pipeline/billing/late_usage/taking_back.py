@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.failpoint import mark_step
-from meterlake.model.late_usage import (
+from meterlake.model.bills.late_usage import (
     LateLine,
     LateSource,
     LateSourceKind,
@@ -20,7 +19,8 @@ from meterlake.model.late_usage import (
     LateUsageStatus,
     total_of,
 )
-from meterlake.model.money import ZERO, exact
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.money import ZERO, exact
 from meterlake.pipeline.billing.late_usage.carrying import CarriedAmount, carry_to_next_bill
 from meterlake.pipeline.billing.late_usage.undecided import note_damaged, read_undecided
 from meterlake.pipeline.billing.run import BillResult, BillRun

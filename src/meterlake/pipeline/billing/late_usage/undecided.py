@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from meterlake.model.billing import Failure
-from meterlake.model.late_usage import LateUsage
+from meterlake.model.bills.bill import Failure
+from meterlake.model.bills.late_usage import LateUsage
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.late_usage.lists import undecided_late_usage

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_what_if import (
+from meterlake.model.bills.what_if import (
     AmountChange,
     AmountKey,
     NotPriced,
     Side,
     WhatIfSummary,
 )
-from meterlake.model.entity import Record
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid
-from meterlake.model.money import EXACT, ZERO
-from meterlake.model.period import Month
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import EXACT, ZERO
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.what_if.configurations import (
     accounts_named,
     concerned_accounts,

@@ -5,14 +5,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from meterlake.model.account_entities import ACCOUNT_ENTITIES
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Record
+from meterlake.model.configuration.organization import BillConfig
+from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
-from meterlake.model.ids import is_id
-from meterlake.model.organization import BillConfig
-from meterlake.model.period import Month
-from meterlake.model.proposal import Document
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values.entity import Record
+from meterlake.model.values.ids import is_id
+from meterlake.model.values.period import Month
 from meterlake.pipeline.config.configure import ApplyOptions, propose_changes
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.stores import Stores

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from meterlake.model.billing import Bill, Line
-from meterlake.model.ledger import Movement, PostingKind
-from meterlake.model.money import EXACT, ZERO
-from meterlake.model.period import Month
-from meterlake.model.unbilled import Unpriced
+from meterlake.model.bills.bill import Bill, Line
+from meterlake.model.bills.ledger import Movement, PostingKind
+from meterlake.model.bills.unbilled import Unpriced
+from meterlake.model.values.money import EXACT, ZERO
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import AccountBills, BillCalculation
 from meterlake.pipeline.billing.calculation.reading import (

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from meterlake.model.bill_what_if import NAMED_MAX, StoredBills
-from meterlake.model.period import Month
+from meterlake.model.bills.what_if import NAMED_MAX, StoredBills
+from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.what_if.simulated_bills import AccountMonth
 from meterlake.stores.state import Reader

@@ -4,14 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.entity import Record
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.integration_systems import system_of
+from meterlake.model.configuration.integrations import (
+    ExternalMapping,
+    IntegrationConfig,
+    IntegrationCredentials,
+)
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Invalid, NotFound
-from meterlake.model.integration_systems import system_of
-from meterlake.model.integrations import ExternalMapping, IntegrationConfig, IntegrationCredentials
 from meterlake.model.rules.integrations import find_shared
-from meterlake.model.secrets import with_secrets
+from meterlake.model.values.entity import Record
+from meterlake.model.values.secrets import with_secrets
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.config.entities import create_in, delete_in
 from meterlake.pipeline.integrations.connectors.connector import (

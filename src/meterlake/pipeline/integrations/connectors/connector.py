@@ -11,9 +11,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol, runtime_checkable
 
-from meterlake.model.entity import Record
-from meterlake.model.integration_systems import IntegrationSystem
-from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
+from meterlake.model.configuration.integration_systems import IntegrationSystem
+from meterlake.model.configuration.integrations import (
+    IntegrationConfig,
+    RunStatus,
+    WebhookDestination,
+)
+from meterlake.model.values.entity import Record
 from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.stores import Stores
 from meterlake.stores.state.integrations.runs import RunContent

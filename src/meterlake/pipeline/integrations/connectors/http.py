@@ -7,11 +7,20 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from meterlake.model import wire
+from meterlake.model.configuration.integration_systems import (
+    BILL_ID,
+    EXTERNAL_ID,
+    HTTP,
+    DeleteMethod,
+)
+from meterlake.model.configuration.integrations import (
+    CredentialsType,
+    ExternalMapping,
+    IntegrationCredentials,
+)
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.integration_systems import BILL_ID, EXTERNAL_ID, HTTP, DeleteMethod
-from meterlake.model.integrations import CredentialsType, ExternalMapping, IntegrationCredentials
-from meterlake.model.version import code_version
+from meterlake.model.values import wire
+from meterlake.model.values.version import code_version
 from meterlake.pipeline.integrations.connectors.billed import (
     SentBill,
     forget_mapping,

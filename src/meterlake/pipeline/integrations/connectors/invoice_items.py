@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+from meterlake.model.configuration.integration_systems import SplitBy
 from meterlake.model.errors import Invalid
-from meterlake.model.integration_systems import SplitBy
 
 # Currencies without a smaller unit, and those with a thousandth, as Stripe has them.
 _ZERO_DECIMAL: Final = frozenset(

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from jinja2 import TemplateError
 
-from meterlake.model import wire
 from meterlake.model.errors import Invalid
-from meterlake.model.json_templates import environment, limit_text
+from meterlake.model.values import wire
+from meterlake.model.values.json_templates import environment, limit_text
 
 BODY_MAX: Final = 4 << 20
 SECONDS_MAX: Final = 2.0

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
 
-from meterlake.model.failpoint import mark_step
-from meterlake.model.integration_systems import AWS
-from meterlake.model.period import format_instant
+from meterlake.model.configuration.integration_systems import AWS
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.period import format_instant
 from meterlake.pipeline.integrations.connectors.billed import AUTHOR, SentBill, read_bill
 from meterlake.pipeline.integrations.connectors.connector import (
     Exchange,

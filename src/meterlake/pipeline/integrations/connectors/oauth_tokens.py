@@ -7,9 +7,9 @@ from typing import Final
 from urllib.parse import quote_plus, urlencode
 from weakref import WeakKeyDictionary
 
-from meterlake.model import wire
+from meterlake.model.configuration.integrations import IntegrationCredentials
 from meterlake.model.errors import Invalid
-from meterlake.model.integrations import IntegrationCredentials
+from meterlake.model.values import wire
 from meterlake.pipeline.integrations.connectors.connector import (
     Exchange,
     Failed,

@@ -5,7 +5,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from meterlake.model.integration_systems import foreign_connectors
+from meterlake.model.configuration.integration_systems import foreign_connectors
 from meterlake.pipeline.integrations.connectors.connector import Connector
 from meterlake.pipeline.integrations.connectors.http import HttpConnector
 from meterlake.pipeline.integrations.connectors.marketplace import MarketplaceConnector

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from meterlake.model.integrations import IntegrationCredentials
+from meterlake.model.configuration.integrations import IntegrationCredentials
 from meterlake.pipeline.integrations.connectors.connector import Exchange, Failed, FailureKind
 from meterlake.pipeline.integrations.connectors.echoes import Echoes, secrets_of
 from meterlake.pipeline.integrations.http_client import TIMEOUT_S

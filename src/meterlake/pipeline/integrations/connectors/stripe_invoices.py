@@ -9,10 +9,10 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from meterlake.model import wire
+from meterlake.model.configuration.integration_systems import STRIPE, STRIPE_TEST, IntegrationSystem
 from meterlake.model.errors import Invalid
-from meterlake.model.failpoint import mark_step
-from meterlake.model.integration_systems import STRIPE, STRIPE_TEST, IntegrationSystem
+from meterlake.model.values import wire
+from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.integrations.connectors.billed import (
     SentBill,
     forget_mapping,

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from meterlake.model.configuration.integrations import IntegrationCredentials
 from meterlake.model.errors import Conflict, Invalid, Unavailable
-from meterlake.model.integrations import IntegrationCredentials
 from meterlake.pipeline.integrations.connectors.connector import FailureKind
 from meterlake.pipeline.integrations.connectors.stripe_calls import read_error, stripe_client
 from meterlake.settings import Settings

@@ -5,10 +5,10 @@ from email.utils import parsedate_to_datetime
 from functools import cache, lru_cache
 from typing import Final
 
+from meterlake.model.configuration.integration_systems import WEBHOOK
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.integration_systems import WEBHOOK
-from meterlake.model.untrusted import storable
-from meterlake.model.version import code_version
+from meterlake.model.values.untrusted import storable
+from meterlake.model.values.version import code_version
 from meterlake.pipeline.integrations.connectors.connector import (
     Exchange,
     Failed,

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.charges import Charge, ChargeLineItemType
-from meterlake.model.entity import Record
-from meterlake.model.money import ONE, ZERO, exact
-from meterlake.model.period import Period
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.customers.charges import Charge, ChargeLineItemType
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import ONE, ZERO, exact
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.charges.line_draft import BillDraft, LineAmount, LineDraft, LineSubject
 from meterlake.stages.bill.pricing.currencies import Amount
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from meterlake.model.billing import LineItemType
+from meterlake.model.bills.bill import LineItemType
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     LineAmount,

@@ -13,12 +13,12 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.billing import BandUsage, LineItemType
-from meterlake.model.counters import CounterAdjustment, CounterPricing
-from meterlake.model.money import ZERO, divide, exact
-from meterlake.model.period import Period, first_day, midnight, share
-from meterlake.model.plan_fields import plan_ids_of
+from meterlake.model.bills.bill import BandUsage, LineItemType
+from meterlake.model.catalog.counters import CounterAdjustment, CounterPricing
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.scopes.plan_fields import plan_ids_of
+from meterlake.model.values.money import ZERO, divide, exact
+from meterlake.model.values.period import Period, first_day, midnight, share
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     LineAmount,

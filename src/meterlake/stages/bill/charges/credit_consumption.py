@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.billing import COUNTER_TYPES, LineItemType
-from meterlake.model.ledger import Consumption
-from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.organization import BillCreditType
-from meterlake.model.period import Period
+from meterlake.model.bills.bill import COUNTER_TYPES, LineItemType
+from meterlake.model.bills.ledger import Consumption
+from meterlake.model.configuration.organization import BillCreditType
+from meterlake.model.values.money import ZERO, exact, plain
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     BilledQuantityKey,

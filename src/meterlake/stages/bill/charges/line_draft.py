@@ -7,8 +7,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.billing import (
+from meterlake.model.bills.bill import (
     BandUsage,
     Line,
     LineItemType,
@@ -16,10 +15,11 @@ from meterlake.model.billing import (
     Quantity,
     Segment,
 )
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.money import ONE
-from meterlake.model.period import Period
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.customers.usage_selection import UsageSelection
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.money import ONE
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.credit_sources import AccountSources
 from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawDowns, PayableLine
 from meterlake.stages.bill.credits.line_credits import LineCredit

@@ -14,9 +14,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import COUNTER_TYPES, NO_MEMBERS, LineItemType, ProductName, Segment
-from meterlake.model.money import ZERO, exact
-from meterlake.model.period import Period, share
+from meterlake.model.bills.bill import COUNTER_TYPES, NO_MEMBERS, LineItemType, ProductName, Segment
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import Period, share
 from meterlake.stages.bill.charges.counter_charges import counter_amounts
 from meterlake.stages.bill.charges.line_draft import (
     NOTHING,

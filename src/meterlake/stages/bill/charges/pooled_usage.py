@@ -10,10 +10,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from meterlake.model.accounts import Account
-from meterlake.model.billing import Quantity
-from meterlake.model.entity import Record
-from meterlake.model.money import ZERO, divide, exact
+from meterlake.model.bills.bill import Quantity
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import ZERO, divide, exact
 from meterlake.stages.bill.charges.line_draft import (
     BillInputs,
     LineAmount,

@@ -1,8 +1,8 @@
 """Quantities as the usage lines of a bill look them up."""
 
-from meterlake.model.billing import Quantity
-from meterlake.model.money import LAKE_INTEGER_DIGITS
-from meterlake.model.period import Period
+from meterlake.model.bills.bill import Quantity
+from meterlake.model.values.money import LAKE_INTEGER_DIGITS
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.charges.line_draft import BilledQuantityKey, BillInputs
 from meterlake.stages.bill.pricing.currencies import CannotBill
 from meterlake.stages.bill.terms.terms import PricedUsage

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.money import exact
-from meterlake.model.period import share
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.values.money import exact
+from meterlake.model.values.period import share
 from meterlake.stages.bill.charges.line_draft import BillDraft, LineAmount, LineDraft
 from meterlake.stages.bill.periods.service_periods import ServicePeriod
 from meterlake.stages.bill.pricing.currencies import Amount

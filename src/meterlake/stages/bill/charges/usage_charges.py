@@ -8,10 +8,10 @@ price of the total.
 from collections.abc import Iterator
 from decimal import Decimal
 
-from meterlake.model.billing import BandUsage, LineItemType, Quantity, units_of
-from meterlake.model.money import ZERO, divide
-from meterlake.model.period import Period
-from meterlake.model.pricing import PricingType
+from meterlake.model.bills.bill import BandUsage, LineItemType, Quantity, units_of
+from meterlake.model.catalog.pricing import PricingType
+from meterlake.model.values.money import ZERO, divide
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     BillInputs,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.money import ZERO, divide
-from meterlake.model.pricing import PricingType
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.catalog.pricing import PricingType
+from meterlake.model.values.money import ZERO, divide
 from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     FinishedLine,

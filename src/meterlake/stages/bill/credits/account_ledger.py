@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from meterlake.model.ledger import Consumption, Movement, PostingKind
+from meterlake.model.bills.ledger import Consumption, Movement, PostingKind
 from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS, Movements
 from meterlake.stages.bill.credits.line_credits import NO_CREDITS, LineCredits
 from meterlake.stages.bill.periods.due import BillIdentity

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.balances import Balance, rollover_of
-from meterlake.model.ledger import LedgerAccountType, Posting
-from meterlake.model.money import ZERO, exact
+from meterlake.model.bills.ledger import LedgerAccountType, Posting
+from meterlake.model.customers.balances import Balance, rollover_of
+from meterlake.model.values.money import ZERO, exact
 
 _MOMENT: Final = timedelta(microseconds=1)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from meterlake.model.ledger import SOURCES, LedgerAccount, Posting, PostingKind
-from meterlake.model.money import ZERO, exact
+from meterlake.model.bills.ledger import SOURCES, LedgerAccount, Posting, PostingKind
+from meterlake.model.values.money import ZERO, exact
 
 
 class LedgerDifference(NamedTuple):

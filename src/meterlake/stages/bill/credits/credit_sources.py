@@ -11,15 +11,15 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance
-from meterlake.model.billing import LineItemType
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Movement
-from meterlake.model.money import ZERO
-from meterlake.model.organization import BillCreditType, OrganizationConfig
-from meterlake.model.period import Period, midnight
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Movement
+from meterlake.model.configuration.organization import BillCreditType, OrganizationConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.money import ZERO
+from meterlake.model.values.period import Period, midnight
 from meterlake.stages.bill.credits.draw_downs import (
     DEFAULT_ORDER,
     CreditSource,

@@ -12,11 +12,18 @@ from datetime import datetime, tzinfo
 from decimal import Decimal, Inexact
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.balances import BalanceLineItemType
-from meterlake.model.commitments import CommitmentLineItemType
-from meterlake.model.money import ONE, ZERO, RoundingMode, exact, round_amount, round_quotient
-from meterlake.model.organization import BillCreditType
-from meterlake.model.period import Period, count_days
+from meterlake.model.configuration.organization import BillCreditType
+from meterlake.model.customers.balances import BalanceLineItemType
+from meterlake.model.customers.commitments import CommitmentLineItemType
+from meterlake.model.values.money import (
+    ONE,
+    ZERO,
+    RoundingMode,
+    exact,
+    round_amount,
+    round_quotient,
+)
+from meterlake.model.values.period import Period, count_days
 from meterlake.stages.bill.pricing.currencies import CannotBill
 from meterlake.stages.bill.pricing.remainders import (
     Weight,

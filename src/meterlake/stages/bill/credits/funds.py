@@ -9,10 +9,10 @@ from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import NamedTuple
 
-from meterlake.model.balances import Balance, rollover_of
-from meterlake.model.ledger import BillRank, LedgerAccountType, Movement, PostingKind
-from meterlake.model.money import ZERO, exact
-from meterlake.model.period import local_date, midnight
+from meterlake.model.bills.ledger import BillRank, LedgerAccountType, Movement, PostingKind
+from meterlake.model.customers.balances import Balance, rollover_of
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import local_date, midnight
 
 
 class BillMoment(NamedTuple):

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from meterlake.model.balances import Balance, rollover_of
-from meterlake.model.ledger import (
+from meterlake.model.bills.ledger import (
     EXPIRED,
     LedgerAccount,
     LedgerAccountType,
@@ -20,7 +19,8 @@ from meterlake.model.ledger import (
     Posting,
     PostingKind,
 )
-from meterlake.model.money import ZERO, exact
+from meterlake.model.customers.balances import Balance, rollover_of
+from meterlake.model.values.money import ZERO, exact
 
 
 def count_ends(balance: Balance, now: datetime) -> int:

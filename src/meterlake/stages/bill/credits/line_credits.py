@@ -5,7 +5,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from meterlake.model.ids import derived_id
+from meterlake.model.values.ids import derived_id
 from meterlake.stages.bill.periods.due import BillIdentity
 
 

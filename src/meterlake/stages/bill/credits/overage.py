@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from meterlake.model.billing import LineItemType
-from meterlake.model.money import ONE, ZERO, RoundingMode, exact, round_quotient
-from meterlake.model.pricing import PricingBand
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.catalog.pricing import PricingBand
+from meterlake.model.values.money import ONE, ZERO, RoundingMode, exact, round_quotient
 from meterlake.stages.bill.credits.draw_downs import (
     CreditSource,
     DrawDowns,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple, Self
 
-from meterlake.model.ledger import Consumption, LedgerAccount
-from meterlake.model.money import ZERO, RoundingMode, exact, plain, round_quotient
+from meterlake.model.bills.ledger import Consumption, LedgerAccount
+from meterlake.model.values.money import ZERO, RoundingMode, exact, plain, round_quotient
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.pricing.remainders import decimals
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber
-from meterlake.model.billing import COUNTER_TYPES, LineItemType
-from meterlake.model.charges import Charge
+from meterlake.model.bills.bill import COUNTER_TYPES, LineItemType
+from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber
+from meterlake.model.customers.charges import Charge
 from meterlake.stages.bill.charges.line_draft import FinishedLine, LineDraft
 from meterlake.stages.bill.charges.minimum_spends import MinimumBasis
 from meterlake.stages.bill.charges.overage_charges import CutUsage

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 
-from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber, number_of
-from meterlake.model.charges import Charge
-from meterlake.model.counters import Counter, CounterPricing
-from meterlake.model.money import ZERO
+from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber, number_of
+from meterlake.model.catalog.counters import Counter, CounterPricing
+from meterlake.model.customers.charges import Charge
+from meterlake.model.values.money import ZERO
 from meterlake.stages.bill.charges.counter_charges import CounterChange
 from meterlake.stages.bill.charges.line_draft import LineDraft
 from meterlake.stages.bill.charges.minimum_spends import (

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from meterlake.model.bill_explanation import ExplainedNumber
-from meterlake.model.catalog import CompoundAggregation
-from meterlake.model.entity import Record
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, format_instant
+from meterlake.model.bills.explanation import ExplainedNumber
+from meterlake.model.catalog.catalog import CompoundAggregation
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Period, format_instant
 from meterlake.stages.bill.bills import DraftedBill
 from meterlake.stages.bill.charges.line_draft import BillDraft, BillInputs, FinishedLine, LineDraft
 from meterlake.stages.bill.charges.overage_charges import CutUsage

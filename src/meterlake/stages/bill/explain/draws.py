@@ -6,12 +6,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple, Self
 
-from meterlake.model.balances import Balance, rollover_of
-from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber, number_of
-from meterlake.model.commitments import Commitment
-from meterlake.model.ledger import Movement
-from meterlake.model.money import ONE, ZERO, RoundingMode, exact, round_amount
-from meterlake.model.period import Period
+from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber, number_of
+from meterlake.model.bills.ledger import Movement
+from meterlake.model.customers.balances import Balance, rollover_of
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.values.money import ONE, ZERO, RoundingMode, exact, round_amount
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.draw_downs import (
     CreditSource,
     Draw,

@@ -6,8 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from meterlake.model.bill_explanation import RULES, DerivationRule, ExplainedNumber, number_of
-from meterlake.model.money import (
+from meterlake.model.bills.explanation import RULES, DerivationRule, ExplainedNumber, number_of
+from meterlake.model.values.money import (
     ONE,
     QUOTIENT_DIGITS,
     Rounding,

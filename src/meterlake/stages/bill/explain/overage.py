@@ -1,7 +1,7 @@
 """Overage: surcharges on what sources left uncovered, and usage lines that are cut in two."""
 
-from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber
-from meterlake.model.money import ZERO, RoundingMode
+from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber
+from meterlake.model.values.money import ZERO, RoundingMode
 from meterlake.stages.bill.charges.overage_charges import CutUsage
 from meterlake.stages.bill.credits.overage import UNIT_PLACES, Overage
 from meterlake.stages.bill.explain.context import ExplainedBill, pricing_facts

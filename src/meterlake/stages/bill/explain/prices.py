@@ -6,8 +6,8 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber
-from meterlake.model.pricing import PricingBand
+from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber
+from meterlake.model.catalog.pricing import PricingBand
 from meterlake.stages.bill.explain.numbers import (
     cite,
     derive,

@@ -5,17 +5,17 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber
-from meterlake.model.billing import Quantity
+from meterlake.model.bills.bill import Quantity
+from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber
 from meterlake.model.calculation import parse
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.compound import AGGREGATION, CompoundScope, names_of
-from meterlake.model.entity import Record
-from meterlake.model.money import QUOTIENT_DIGITS
-from meterlake.model.period import Period
-from meterlake.model.quantity_unit import quantity_unit
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.usage_selection import UsageSelection
+from meterlake.model.scopes.compound import AGGREGATION, CompoundScope, names_of
+from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import QUOTIENT_DIGITS
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.charges.line_draft import BilledQuantityKey
 from meterlake.stages.bill.explain.context import ExplainedBill, entity_facts, period_facts
 from meterlake.stages.bill.explain.numbers import cite, omit_unknown, to_units

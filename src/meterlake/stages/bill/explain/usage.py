@@ -4,9 +4,9 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
-from meterlake.model.bill_explanation import DerivationRule, ExplainedNumber, number_of
-from meterlake.model.money import ZERO
-from meterlake.model.period import Period
+from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber, number_of
+from meterlake.model.values.money import ZERO
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.charges.line_draft import LineDraft
 from meterlake.stages.bill.charges.pooled_usage import PoolPart, UsageShare
 from meterlake.stages.bill.explain.context import (

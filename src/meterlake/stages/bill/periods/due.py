@@ -6,26 +6,26 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.billing import Bill
-from meterlake.model.billing_cycle import BillingCycle
+from meterlake.model.bills.bill import Bill
+from meterlake.model.bills.billing_cycle import BillingCycle
+from meterlake.model.bills.ledger import BillRank
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.calendar.recurrence import Recurrence
-from meterlake.model.calendar.recurring_period import (
+from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.hierarchy import billed_account_id
+from meterlake.model.customers.recurring_period import (
     RECURRING,
     NamedPeriod,
     containing,
     epoch_of,
     recurring,
 )
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.hierarchy import billed_account_id
-from meterlake.model.ledger import BillRank
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, first_day, local_date, midnight, zone
-from meterlake.model.plan_fields import plans_of
-from meterlake.model.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.scopes.plan_fields import plans_of
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Month, Period, first_day, local_date, midnight, zone
 from meterlake.stages.bill.hierarchies import Hierarchies
 
 _ONE_DAY: Final = timedelta(days=1)

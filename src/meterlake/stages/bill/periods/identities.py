@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from datetime import date
 
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Configuration
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.picklists import BillGroupingKey
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.configuration.picklists import BillGroupingKey
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.values.entity import Configuration
 from meterlake.stages.bill.periods.due import BillIdentity, BillingPeriod
 from meterlake.stages.bill.periods.selection import BillSelection
 

@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, Final
 
-from meterlake.model import wire
-from meterlake.model.bill_jobs import BillJobRequest, BillOrder
+from meterlake.model.bills.jobs import BillJobRequest, BillOrder
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.organization import PERIOD_SETTINGS, CurrencyConversion, OrganizationConfig
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.configuration.organization import (
+    PERIOD_SETTINGS,
+    CurrencyConversion,
+    OrganizationConfig,
+)
+from meterlake.model.values import wire
 from meterlake.stages.bill.periods.due import BillIdentity
 from meterlake.stages.bill.periods.selection import BillOverrides, BillSelection
 

@@ -5,8 +5,8 @@ from datetime import date
 from typing import Any
 
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.period import Month
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.values.period import Month
 from meterlake.stages.bill.periods.due import BillIdentity
 from meterlake.stages.bill.periods.selection import BillOverrides, BillSelection
 

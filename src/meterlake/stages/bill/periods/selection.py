@@ -6,11 +6,15 @@ from datetime import date
 from typing import Any, Self
 
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.entity import Configuration, Value
-from meterlake.model.fields import Day, Text
-from meterlake.model.organization import PERIOD_SETTINGS, CurrencyConversion, OrganizationConfig
-from meterlake.model.period import Month
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.configuration.organization import (
+    PERIOD_SETTINGS,
+    CurrencyConversion,
+    OrganizationConfig,
+)
+from meterlake.model.values.entity import Configuration, Value
+from meterlake.model.values.fields import Day, Text
+from meterlake.model.values.period import Month
 from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar
 
 

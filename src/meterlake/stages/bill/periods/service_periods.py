@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import NamedTuple
 
-from meterlake.model.period import Period, first_day
+from meterlake.model.values.period import Period, first_day
 from meterlake.stages.bill.periods.due import BillingCalendar, BillingPeriod
 
 

@@ -6,16 +6,22 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.billing import NO_MEMBERS, ProductName, Segment
-from meterlake.model.calendar.recurring_period import RECURRING
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
-from meterlake.model.compound import CompoundScope
-from meterlake.model.counters import Counter, CounterPricing
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.organization import CustomFields, OrganizationConfig
-from meterlake.model.period import Period, uncovered_periods
-from meterlake.model.plan_groups import PlanGroup
-from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing, PricingType
+from meterlake.model.bills.bill import NO_MEMBERS, ProductName, Segment
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
+from meterlake.model.catalog.counters import Counter, CounterPricing
+from meterlake.model.catalog.plan_groups import PlanGroup
+from meterlake.model.catalog.pricing import (
+    BillingFrequency,
+    Plan,
+    PlanTemplate,
+    Pricing,
+    PricingType,
+)
+from meterlake.model.configuration.organization import CustomFields, OrganizationConfig
+from meterlake.model.customers.recurring_period import RECURRING
+from meterlake.model.scopes.compound import CompoundScope
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Period, uncovered_periods
 from meterlake.stages.bill.periods.service_periods import Every
 
 STANDING_CHARGE: Final = "Standing Charge"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from decimal import Decimal, Inexact
 from typing import NamedTuple
 
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.money import ONE, ZERO, RoundingMode, exact, round_quotient
-from meterlake.model.organization import Currency, OrganizationConfig
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.money import ONE, ZERO, RoundingMode, exact, round_quotient
 from meterlake.stages.bill.pricing.remainders import decimals
 
 # What a currency does that the organization has not described.

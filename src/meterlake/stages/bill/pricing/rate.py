@@ -9,9 +9,9 @@ from decimal import Decimal
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
-from meterlake.model.billing import BandUsage, Quantity
-from meterlake.model.money import EXACT, ONE, ZERO, exact
-from meterlake.model.pricing import Pricing, PricingBand
+from meterlake.model.bills.bill import BandUsage, Quantity
+from meterlake.model.catalog.pricing import Pricing, PricingBand
+from meterlake.model.values.money import EXACT, ONE, ZERO, exact
 
 
 class Slice(NamedTuple):

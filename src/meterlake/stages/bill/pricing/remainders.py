@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import floor, lcm
 
-from meterlake.model.money import ZERO, exact, plain, split
+from meterlake.model.values.money import ZERO, exact, plain, split
 
 Weight = Decimal | Fraction | int
 

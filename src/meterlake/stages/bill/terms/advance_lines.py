@@ -7,12 +7,12 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.billing import LineItemType
-from meterlake.model.entity import Record
-from meterlake.model.lock_date import is_closed
-from meterlake.model.money import ZERO, exact
-from meterlake.model.period import Period
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.lock_date import is_closed
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.source_returns import SourcePart, SourceReturn
 from meterlake.stages.bill.periods.due import BillIdentity
 from meterlake.stages.bill.periods.selection import BillOverrides

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Record
-from meterlake.model.period import local_date
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import local_date
 from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar
 from meterlake.stages.bill.periods.identities import BillIdentities
 from meterlake.stages.bill.terms.advance_lines import AdvanceMemo

@@ -15,12 +15,12 @@ from functools import lru_cache
 from itertools import count
 from typing import Final, NamedTuple
 
-from meterlake.model.billing_cycle import LAST_FIRST_BILL, BillingCycle
+from meterlake.model.bills.billing_cycle import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence
-from meterlake.model.calendar.recurring_period import NamedPeriod
-from meterlake.model.commitments import CommitmentFee
-from meterlake.model.money import ZERO, exact
-from meterlake.model.period import Period, count_days, first_day, local_date, midnight
+from meterlake.model.customers.commitments import CommitmentFee
+from meterlake.model.customers.recurring_period import NamedPeriod
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import Period, count_days, first_day, local_date, midnight
 from meterlake.stages.bill.periods.service_periods import EVERY_BILL, Every
 from meterlake.stages.bill.pricing.remainders import decimals, split_by_weights
 

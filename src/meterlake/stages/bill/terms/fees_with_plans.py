@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, timedelta
 from typing import Final, NamedTuple
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.billing_cycle import LAST_FIRST_BILL
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Record
-from meterlake.model.money import ZERO
-from meterlake.model.period import Period, midnight
-from meterlake.model.plan_fields import plan_ids_of
+from meterlake.model.bills.billing_cycle import LAST_FIRST_BILL
+from meterlake.model.customers.accounts import AccountPlan
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.scopes.plan_fields import plan_ids_of
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import ZERO
+from meterlake.model.values.period import Period, midnight
 from meterlake.stages.bill.periods.due import BillingCalendar, BillingPeriod, own_time
 from meterlake.stages.bill.periods.service_periods import Every
 from meterlake.stages.bill.pricing.currencies import Currencies

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterator
 
-from meterlake.model.accounts import Account
-from meterlake.model.commitments import Commitment
-from meterlake.model.hierarchy import billed_account_id
-from meterlake.model.unbilled import NoBill
+from meterlake.model.bills.unbilled import NoBill
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.hierarchy import billed_account_id
 from meterlake.stages.bill.pricing.applicable_pricing import PlanTerms
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from meterlake.model.billing import BilledTime
+from meterlake.model.bills.bill import BilledTime
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
 
 # The bills on which account plans stand, by the ids of these.

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import date, tzinfo
 from typing import NamedTuple
 
-from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
-from meterlake.model.billed_usage import UsageOwner, UsageWindows
-from meterlake.model.charges import Charge
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period
-from meterlake.model.pricing import Pricing, PricingType
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.bills.billed_usage import UsageOwner, UsageWindows
+from meterlake.model.catalog.pricing import Pricing, PricingType
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan, ChildBillingMode
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.usage_selection import UsageSelection
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.credit_sources import AccountSources
 from meterlake.stages.bill.hierarchies import AccountPool
 from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar

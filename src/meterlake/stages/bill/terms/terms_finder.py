@@ -7,13 +7,13 @@ from datetime import datetime
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Record
-from meterlake.model.period import Period
-from meterlake.model.plan_fields import plan_ids_of, plans_of
-from meterlake.model.pricing import PlanTemplate
-from meterlake.model.usage_selection import UsageSelection, select_usage
+from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.usage_selection import UsageSelection, select_usage
+from meterlake.model.scopes.plan_fields import plan_ids_of, plans_of
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.credit_sources import SourceCatalog
 from meterlake.stages.bill.hierarchies import AccountPool, Hierarchies, bills_child
 from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar, BillingPeriod, own_time

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from meterlake.model.billing import MeterUsage, Quantity
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.entity import Record
-from meterlake.model.quantity_unit import quantity_unit
-from meterlake.model.unbilled import Uncovered, Unpriced
+from meterlake.model.bills.bill import MeterUsage, Quantity
+from meterlake.model.bills.unbilled import Uncovered, Unpriced
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.values.entity import Record
 from meterlake.stages.bill.pricing.applicable_pricing import PricedKey
 from meterlake.stages.bill.terms.no_bill import describe_no_periods
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms, UsagePart

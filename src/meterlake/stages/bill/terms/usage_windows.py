@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
-from meterlake.model.billed_usage import UsageOwner, UsageWindows
-from meterlake.model.period import Period, uncovered_periods
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.bills.billed_usage import UsageOwner, UsageWindows
+from meterlake.model.customers.usage_selection import UsageSelection
+from meterlake.model.values.period import Period, uncovered_periods
 from meterlake.stages.bill.hierarchies import AccountPool
 from meterlake.stages.bill.pricing.applicable_pricing import PricedKey
 from meterlake.stages.bill.terms.terms import (

@@ -9,13 +9,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
-from meterlake.model import wire
-from meterlake.model.entity import Entity
-from meterlake.model.examples import EXAMPLES
-from meterlake.model.ids import CODE_MAX
-from meterlake.model.meanings import field_meaning
-from meterlake.model.period import DAY_PATTERN, INSTANT_PATTERN
+from meterlake.model.configuration.examples import EXAMPLES
+from meterlake.model.configuration.meanings import field_meaning
 from meterlake.model.resources import CONFIG, RESOURCES, Resource
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Entity
+from meterlake.model.values.ids import CODE_MAX
+from meterlake.model.values.period import DAY_PATTERN, INSTANT_PATTERN
 
 Schema = dict[str, Any]
 

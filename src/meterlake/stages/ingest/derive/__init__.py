@@ -13,9 +13,9 @@ import polars as pl
 
 from meterlake.model.calculation import CalculationError, Lookup, Node, Value, evaluate, names
 from meterlake.model.calculation.evaluate import no_tables
-from meterlake.model.measurement import Field
-from meterlake.model.money import to_lake
-from meterlake.model.rejection import Reason, Rejection
+from meterlake.model.measurements.measurement import Field
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.values.money import to_lake
 from meterlake.stages.ingest.derive.columns import Columns
 from meterlake.stages.ingest.derive.inputs import AccountValues, Inputs
 from meterlake.stages.ingest.derive.kinds import TextColumn

@@ -23,7 +23,7 @@ from meterlake.model.calculation.tree import (
     Signed,
 )
 from meterlake.model.calculation.types import CONSTANTS
-from meterlake.model.money import EXACT, LAKE_PRECISION
+from meterlake.model.values.money import EXACT, LAKE_PRECISION
 from meterlake.stages.ingest.derive.inputs import Inputs
 from meterlake.stages.ingest.derive.kinds import (
     FUNCTIONS,

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 import polars as pl
 
 from meterlake.model.calculation.functions import TEXT_MAX
-from meterlake.model.money import Rounding
+from meterlake.model.values.money import Rounding
 from meterlake.stages.ingest.derive.numbers import NotProven, Num, align
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self
 import polars as pl
 import pyarrow as pa
 
-from meterlake.model.money import EXACT, LAKE_PRECISION, LAKE_SCALE, Rounding
+from meterlake.model.values.money import EXACT, LAKE_PRECISION, LAKE_SCALE, Rounding
 
 UNITS: Final = pl.Int128
 NUMBER: Final = pl.Decimal(LAKE_PRECISION, LAKE_SCALE)

@@ -11,7 +11,7 @@ import polars as pl
 
 from meterlake.model.calculation import Node
 from meterlake.model.calculation.tree import Chain, Choice
-from meterlake.model.money import LAKE_SCALE
+from meterlake.model.values.money import LAKE_SCALE
 from meterlake.stages.ingest.derive.columns import Columns
 from meterlake.stages.ingest.derive.kinds import Nothing, as_number, as_truth
 from meterlake.stages.ingest.derive.numbers import UNITS, NotProven, Num

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from meterlake.model.measurement import (
+from meterlake.model.measurements.measurement import (
     FIELDS_KEY,
     FIXED_KEYS,
     UID_MAX,
@@ -20,8 +20,8 @@ from meterlake.model.measurement import (
     MeterFields,
     Origin,
 )
-from meterlake.model.period import FUTURE_TOLERANCE
-from meterlake.model.rejection import Reason, Rejection
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.values.period import FUTURE_TOLERANCE
 from meterlake.stages.ingest.validate import columns
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes

@@ -11,7 +11,7 @@ from typing import Final
 
 import polars as pl
 
-from meterlake.model.ids import derived_id, is_code
+from meterlake.model.values.ids import derived_id, is_code
 
 _FEW_ROWS: Final = 10_000
 

@@ -16,8 +16,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from meterlake.model.money import LAKE_INTEGER_DIGITS, LAKE_PRECISION, LAKE_SCALE, parse_number
-from meterlake.model.period import naive, parse_instant
+from meterlake.model.values.money import (
+    LAKE_INTEGER_DIGITS,
+    LAKE_PRECISION,
+    LAKE_SCALE,
+    parse_number,
+)
+from meterlake.model.values.period import naive, parse_instant
 
 NUMBER: Final = pl.Decimal(LAKE_PRECISION, LAKE_SCALE)
 INSTANT: Final = pl.Datetime("us")

@@ -14,7 +14,7 @@ import polars_hash as plh
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from meterlake.model.measurement import MeterFields
+from meterlake.model.measurements.measurement import MeterFields
 
 # No instant that the grammar accepts.
 _NO_INSTANT: Final = -(1 << 63)

@@ -10,7 +10,13 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from meterlake.model.measurement import FIELDS_KEY, FIELDS_MAX, Field, MeterFields, field_of
+from meterlake.model.measurements.measurement import (
+    FIELDS_KEY,
+    FIELDS_MAX,
+    Field,
+    MeterFields,
+    field_of,
+)
 from meterlake.stages.ingest.validate import columns
 
 # Different lists of fields in one block; a meter seldom changes.

@@ -4,10 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 
-from meterlake.model.editable_row import editable_text, from_columns, limit_text, text_of
-from meterlake.model.measurement import Decoded
-from meterlake.model.rejection import Reason, Rejection
-from meterlake.model.text import LinesOf
+from meterlake.model.measurements.editable_row import (
+    editable_text,
+    from_columns,
+    limit_text,
+    text_of,
+)
+from meterlake.model.measurements.measurement import Decoded
+from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.measurements.text import LinesOf
 from meterlake.stages.ingest.validate import columns
 
 

@@ -4,7 +4,7 @@ The SQL reads one table of the lake at one snapshot. Names of tables and columns
 identifiers, everything else that people chose is a bound parameter.
 """
 
-from meterlake.model.billing import Query
+from meterlake.model.bills.bill import Query
 from meterlake.stages.usage.aggregate.measurements import KEYS, measurements
 from meterlake.stages.usage.aggregate.queries import query
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, Reducer, narrow

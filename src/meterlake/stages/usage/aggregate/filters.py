@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import MeterUsage, Quantity
-from meterlake.model.catalog import Meter
-from meterlake.model.measurement import Field
-from meterlake.model.sql import identifier
-from meterlake.model.usage_selection import DimensionFilters, UsageSelection
+from meterlake.model.bills.bill import MeterUsage, Quantity
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.customers.usage_selection import DimensionFilters, UsageSelection
+from meterlake.model.measurements.measurement import Field
+from meterlake.model.values.sql import identifier
 
 # Ids of accounts do not contain it.
 _SEPARATOR: Final = "\x1f"

@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from typing import Final
 
-from meterlake.model.billing import Query
-from meterlake.model.catalog import Meter
+from meterlake.model.bills.bill import Query
+from meterlake.model.catalog.catalog import Meter
 from meterlake.model.custom_sql import columns_of, stored_columns_of
-from meterlake.model.period import naive
-from meterlake.model.sql import identifier
+from meterlake.model.values.period import naive
+from meterlake.model.values.sql import identifier
 from meterlake.stages.usage.aggregate.scopes import WITHIN, AggregationScope
 from meterlake.stages.usage.aggregate.segments import SegmentFilter, number_segments
 from meterlake.stages.usage.aggregate.segments import parameters as segment_values

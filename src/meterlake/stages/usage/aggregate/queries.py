@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from meterlake.model.billing import Query
-from meterlake.model.catalog import Reduce
-from meterlake.model.large_sums import any_large, large
-from meterlake.model.money import exact
-from meterlake.model.period import naive
-from meterlake.model.sql import identifier
+from meterlake.model.bills.bill import Query
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.measurements.large_sums import any_large, large
+from meterlake.model.values.money import exact
+from meterlake.model.values.period import naive
+from meterlake.model.values.sql import identifier
 from meterlake.stages.usage.aggregate.groups import Groups, groups_of, kind_of
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, TIME_AND_UID, Reducer
 from meterlake.stages.usage.aggregate.rollups import Rollup

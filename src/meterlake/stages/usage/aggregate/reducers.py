@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.catalog import Reduce
-from meterlake.model.money import ZERO, exact
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.values.money import ZERO, exact
 
 
 class Reducer(NamedTuple):

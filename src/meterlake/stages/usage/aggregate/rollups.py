@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
 from meterlake.model.custom_sql import InvalidSql, columns_of
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.measurement import meter_table
-from meterlake.model.sql import identifier
+from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.sql import identifier
 from meterlake.stages.usage.aggregate.segments import SegmentFilter, column, segment_filter_of
 
 

@@ -9,11 +9,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self
 
-from meterlake.model.billing import MeterUsage, Quantity, Query, Segment, units_of
-from meterlake.model.catalog import Aggregation
-from meterlake.model.entity import Record
-from meterlake.model.money import divide
-from meterlake.model.period import Period, aware
+from meterlake.model.bills.bill import MeterUsage, Quantity, Query, Segment, units_of
+from meterlake.model.catalog.catalog import Aggregation
+from meterlake.model.values.entity import Record
+from meterlake.model.values.money import divide
+from meterlake.model.values.period import Period, aware
 from meterlake.stages.usage.aggregate.queries import segment_filters_of
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow
 from meterlake.stages.usage.aggregate.rollups import Rollup

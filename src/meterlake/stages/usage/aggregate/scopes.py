@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from meterlake.model.billing import MeterUsage
-from meterlake.model.catalog import Meter
-from meterlake.model.period import Period, naive
-from meterlake.model.usage_selection import UsageSelection
+from meterlake.model.bills.bill import MeterUsage
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.customers.usage_selection import UsageSelection
+from meterlake.model.values.period import Period, naive
 from meterlake.stages.usage.aggregate.filters import SelectedUsage
 
 # A measurement that lies in a period by its `ts`.

@@ -8,10 +8,10 @@ measurements without the field too.
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import Segment
-from meterlake.model.catalog import ANY_VALUE, Aggregation, Meter
-from meterlake.model.measurement import Field
-from meterlake.model.sql import identifier
+from meterlake.model.bills.bill import Segment
+from meterlake.model.catalog.catalog import ANY_VALUE, Aggregation, Meter
+from meterlake.model.measurements.measurement import Field
+from meterlake.model.values.sql import identifier
 
 # The number of what matches no segment.
 UNMATCHED: Final = 0

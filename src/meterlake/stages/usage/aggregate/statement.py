@@ -7,10 +7,10 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, Final
 
-from meterlake.model.billing import Query
-from meterlake.model.catalog import Aggregation, Reduce
-from meterlake.model.period import naive
-from meterlake.model.sql import identifier, quote
+from meterlake.model.bills.bill import Query
+from meterlake.model.catalog.catalog import Aggregation, Reduce
+from meterlake.model.values.period import naive
+from meterlake.model.values.sql import identifier, quote
 from meterlake.stages.usage.aggregate.reducers import REDUCERS
 from meterlake.stages.usage.aggregate.rollups import Rollup
 from meterlake.stages.usage.aggregate.scopes import AggregationScope

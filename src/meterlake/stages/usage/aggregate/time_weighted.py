@@ -9,8 +9,8 @@ greatest uid holds.
 from collections.abc import Sequence
 from typing import Final
 
-from meterlake.model.catalog import Reduce
-from meterlake.model.sql import identifier
+from meterlake.model.catalog.catalog import Reduce
+from meterlake.model.values.sql import identifier
 from meterlake.stages.usage.aggregate.reducers import FRACTION_DIGITS, HIGH
 from meterlake.stages.usage.aggregate.rollups import Rollup
 from meterlake.stages.usage.aggregate.scopes import AggregationScope

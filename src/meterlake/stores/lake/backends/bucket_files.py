@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.stores.lake.backends.data_files import DataFiles, Send
 from meterlake.stores.objects.base import ObjectInfo, ObjectStore
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import duckdb
 
 from meterlake.model.errors import Busy
-from meterlake.model.sql import quote
+from meterlake.model.values.sql import quote
 from meterlake.stores.files.durable import disk, sync, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake import reader_gate

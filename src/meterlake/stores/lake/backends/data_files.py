@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import duckdb
 
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.stores.files.durable import make_folder, move, sync
 from meterlake.stores.objects.base import ObjectStore
 from meterlake.stores.objects.local import LocalObjects

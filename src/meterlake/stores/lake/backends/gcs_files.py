@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from meterlake.model.errors import Unavailable
-from meterlake.model.sql import quote
+from meterlake.model.values.sql import quote
 from meterlake.stores.lake.backends.bucket_files import BucketFiles
 from meterlake.stores.objects.gcs import GcsObjects, translate_errors
 

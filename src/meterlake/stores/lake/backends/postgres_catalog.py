@@ -20,7 +20,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from meterlake.model.errors import Busy, Invalid
-from meterlake.model.sql import quote
+from meterlake.model.values.sql import quote
 from meterlake.stores.lake.backends.catalog import Catalog
 from meterlake.stores.state.core.engine import (
     connection_options,

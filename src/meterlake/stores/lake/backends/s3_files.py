@@ -5,7 +5,7 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.sql import quote
+from meterlake.model.values.sql import quote
 from meterlake.stores.lake.backends.bucket_files import BucketFiles
 from meterlake.stores.objects.s3 import S3Objects
 

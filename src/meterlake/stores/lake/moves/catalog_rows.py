@@ -12,8 +12,8 @@ from typing import Final
 import duckdb
 
 from meterlake.model.errors import CannotMove
-from meterlake.model.failpoint import mark_step
-from meterlake.model.sql import identifier, quote
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import identifier, quote
 from meterlake.stores.lake.connection import interrupting, open_duckdb, translate_errors
 from meterlake.stores.lake.lake import Lake
 

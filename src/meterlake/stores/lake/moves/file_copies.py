@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import CannotMove, NotFound
-from meterlake.model.failpoint import mark_step
+from meterlake.model.values.failpoint import mark_step
 from meterlake.stores.files.durable import make_folder
 from meterlake.stores.objects.base import ObjectStore
 

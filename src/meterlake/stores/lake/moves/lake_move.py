@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import CannotMove
-from meterlake.model.failpoint import mark_step
-from meterlake.model.sql import identifier
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.sql import identifier
 from meterlake.stores.files.durable import make_folder
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.moves.catalog_rows import compare_rows, copy_rows, open_catalog

@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 from sqlalchemy import make_url
 
-from meterlake.model import wire
 from meterlake.model.errors import Invalid
+from meterlake.model.values import wire
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk, sync, write_durably
 from meterlake.stores.home_settings import stored_value

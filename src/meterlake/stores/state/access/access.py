@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from meterlake.model.access import KeyStatus, PermissionPolicy, PrincipalType, ServiceUser
+from meterlake.model.configuration.access import (
+    KeyStatus,
+    PermissionPolicy,
+    PrincipalType,
+    ServiceUser,
+)
 from meterlake.model.errors import NotFound, StillReferenced
 from meterlake.stores.state.access import people
 from meterlake.stores.state.access.groups import group

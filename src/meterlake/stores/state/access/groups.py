@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Row, delete, insert, or_, select
 
-from meterlake.model.access import ResourceGroup
+from meterlake.model.configuration.access import ResourceGroup
+from meterlake.model.configuration.permissions import GROUP
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.permissions import GROUP
 from meterlake.stores.state.access.access_tables import GROUP_MEMBER
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader

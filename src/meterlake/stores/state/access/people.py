@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, insert, or_, select, update
 
-from meterlake.model import wire
-from meterlake.model.access import PermissionStatement
+from meterlake.model.configuration.access import PermissionStatement
 from meterlake.model.errors import NotFound, StaleVersion
+from meterlake.model.values import wire
 from meterlake.stores.state.access.access_tables import MEMBERSHIP, PERSON
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader

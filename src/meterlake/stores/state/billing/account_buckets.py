@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Select, select
 
-from meterlake.model.account_entities import ACCOUNT_ENTITIES
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Configuration, Record
-from meterlake.model.packed_list import PackedList
+from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.packed_list import PackedList
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader, record_of

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import or_, select
 
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY_REFERENCE

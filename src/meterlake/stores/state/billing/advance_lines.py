@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, or_, select
 
-from meterlake.model import wire
-from meterlake.model.billing import LineItemType
-from meterlake.model.lock_date import is_closed
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.lock_date import is_closed
+from meterlake.model.values import wire
 from meterlake.stores.state.billing.memo_lines import line_id
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.chunks import chunks_of

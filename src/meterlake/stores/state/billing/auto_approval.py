@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import literal, select
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.events import BILL, UPDATED
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.resources.events import BILL, UPDATED
 from meterlake.stores.state.billing.bill_lists import BillFilters, select_bills
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text

@@ -26,16 +26,16 @@ from sqlalchemy import (
     select,
 )
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
-from meterlake.model.entity import Entity, Record
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Posting, PostingKind
+from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import StillReferenced
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Posting, PostingKind
-from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.period import format_instant
-from meterlake.model.picklists import TransactionType
+from meterlake.model.values.entity import Entity, Record
+from meterlake.model.values.money import ZERO, exact, plain
+from meterlake.model.values.period import format_instant
 from meterlake.stores.state.billing.ledger import NewPosting, is_standing, post
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.json_columns import instant_text, member_text

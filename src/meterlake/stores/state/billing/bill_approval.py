@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import bindparam, update
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.stores.state.billing.bill_events import note_row_event
 from meterlake.stores.state.billing.bill_lists import BillFilters, select_bills
 from meterlake.stores.state.billing.bills import approval

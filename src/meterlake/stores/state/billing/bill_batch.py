@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_, select, update
 
-from meterlake.model import wire
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.ledger import BillRank, Posting
-from meterlake.model.left_bill import LeftDifference, left_differences
-from meterlake.model.money import plain
-from meterlake.model.organization import PERIOD_SETTINGS
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.bills.ledger import BillRank, Posting
+from meterlake.model.bills.left_bill import LeftDifference, left_differences
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.configuration.organization import PERIOD_SETTINGS
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
 from meterlake.stores.state.billing.bill_events import note_row_event
 from meterlake.stores.state.billing.bill_versions import keep_versions
 from meterlake.stores.state.billing.bills import approval, with_bill_dates, with_memos

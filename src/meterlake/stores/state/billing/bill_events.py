@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from meterlake.model import wire
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.events import BILL as EVENTS
-from meterlake.model.events import Event, change, data
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.resources.events import BILL as EVENTS
+from meterlake.model.resources.events import Event, change, data
+from meterlake.model.values import wire
 from meterlake.stores.state.billing.stored_bills import (
     ENVELOPE,
     BillContent,

@@ -21,9 +21,9 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.listing import Search, Term
+from meterlake.model.resources.listing import Search, Term
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill, join_lines, line_of
 from meterlake.stores.state.core import pages

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, or_, select
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.customers.accounts import Account
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.past import select_renamed
 from meterlake.stores.state.core.reader import Reader

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import delete, func, insert, select, update
 
-from meterlake.model.bill_statements import StatementFormat, StatementStatus
+from meterlake.model.bills.statement_orders import StatementFormat, StatementStatus
 from meterlake.stores.state.billing.statement_tables import BILL_STATEMENT, STATEMENT_JOB
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.money import ZERO, exact
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.catalog.pricing import BillingFrequency
+from meterlake.model.values.money import ZERO, exact
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from sqlalchemy import insert, literal, select
 
-from meterlake.model import wire
 from meterlake.model.errors import NotFound
+from meterlake.model.values import wire
 from meterlake.stores.state.billing.stored_bills import (
     BillContent,
     BillKey,

@@ -6,8 +6,8 @@ from datetime import date, datetime
 
 from sqlalchemy import literal, select
 
-from meterlake.model.billing import BilledTime
-from meterlake.model.period import Period
+from meterlake.model.bills.bill import BilledTime
+from meterlake.model.values.period import Period
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, update
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.lock_date import day_after
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced
-from meterlake.model.lock_date import day_after
-from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.values import wire
+from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.stores.state.billing.bill_events import note_event
 from meterlake.stores.state.billing.bill_statements import (
     forget_statements,

@@ -2,7 +2,7 @@
 
 from sqlalchemy import insert, select, update
 
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.stores.state.core.tables import INVOICE_SEQUENCE
 from meterlake.stores.state.core.transaction import Transaction
 

@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, select
 
-from meterlake.model import wire
-from meterlake.model.ledger import (
+from meterlake.model.bills.ledger import (
     SOURCES,
     BillRank,
     Consumption,
@@ -30,8 +29,9 @@ from meterlake.model.ledger import (
     Posting,
     PostingKind,
 )
-from meterlake.model.lock_date import is_closed
-from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.bills.lock_date import is_closed
+from meterlake.model.values import wire
+from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows

@@ -18,10 +18,10 @@ from sqlalchemy import (
     select,
 )
 
-from meterlake.model.balances import Balance
-from meterlake.model.entity import Record
-from meterlake.model.ledger import LeftoverChanges, Posting, PostingKind
-from meterlake.model.period import format_instant
+from meterlake.model.bills.ledger import LeftoverChanges, Posting, PostingKind
+from meterlake.model.customers.balances import Balance
+from meterlake.model.values.entity import Record
+from meterlake.model.values.period import format_instant
 from meterlake.stores.state.billing.ledger import NewPosting, is_standing, post, reversal_of
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import instant_text

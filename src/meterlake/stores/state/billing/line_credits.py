@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select, update
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 from meterlake.stores.state.billing.outdated_bills import NO_JOB
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.chunks import chunks_of

@@ -2,8 +2,8 @@
 
 from datetime import date
 
-from meterlake.model.lock_date import day_after
-from meterlake.model.organization import BillConfig
+from meterlake.model.bills.lock_date import day_after
+from meterlake.model.configuration.organization import BillConfig
 from meterlake.stores.state.core.reader import Reader
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import select
 
-from meterlake.model import wire
-from meterlake.model.ids import derived_id
+from meterlake.model.values import wire
+from meterlake.model.values.ids import derived_id
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL_MEMO
 

@@ -6,10 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import Row, delete, func, insert, select, update
 
-from meterlake.model import wire
-from meterlake.model.entity import Entity, Record
-from meterlake.model.errors import NotFound, StaleVersion, StillReferenced
-from meterlake.model.memos import (
+from meterlake.model.bills.memos import (
     CarriedCredit,
     CarriedDebit,
     CreditLineItem,
@@ -17,6 +14,9 @@ from meterlake.model.memos import (
     MemoKind,
     MemoLineItem,
 )
+from meterlake.model.errors import NotFound, StaleVersion, StillReferenced
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Entity, Record
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, line_id
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.reader import Reader

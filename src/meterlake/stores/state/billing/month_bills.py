@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import literal, select
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import BODY_END
 from meterlake.stores.state.core.json_columns import member_text

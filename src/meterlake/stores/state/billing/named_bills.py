@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, select
 
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL

@@ -11,7 +11,7 @@ from datetime import date
 
 from sqlalchemy import or_, select, update
 
-from meterlake.model.ledger import BillRank
+from meterlake.model.bills.ledger import BillRank
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader

@@ -5,8 +5,8 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, String, cast, literal, select
 
-from meterlake.model.backfill import BackfillStatus
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.backfill import BackfillStatus
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.core.tables import BILL

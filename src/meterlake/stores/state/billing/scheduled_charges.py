@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import insert
 
-from meterlake.model.period import Period
+from meterlake.model.values.period import Period
 from meterlake.stores.state.core.tables import SCHEDULED_CHARGE
 from meterlake.stores.state.core.transaction import Transaction
 

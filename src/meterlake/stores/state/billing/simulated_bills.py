@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from meterlake.model.period import Month
+from meterlake.model.values.period import Month
 from meterlake.stores.state.billing.memo_lines import MemoLine, memo_lines
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.chunks import chunks_of

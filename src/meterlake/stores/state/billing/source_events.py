@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from sqlalchemy import func, select
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import E, Record
-from meterlake.model.events import Event, change, data
-from meterlake.model.money import ZERO, exact
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.resources.events import Event, change, data
+from meterlake.model.values.entity import E, Record
+from meterlake.model.values.money import ZERO, exact
 from meterlake.stores.state.billing.balances import amounts
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.postings import (

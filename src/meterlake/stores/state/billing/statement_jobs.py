@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import literal, select
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.bill_statements import (
+from meterlake.model.bills.statement_orders import (
     KIND,
     StatementOrder,
     StatementStatus,
 )
-from meterlake.model.events import STATEMENT_JOB as EVENTS
-from meterlake.model.events import Event, change, data
-from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
+from meterlake.model.configuration.organization import OrganizationConfig, StatementAutoGenerateMode
+from meterlake.model.customers.accounts import Account
+from meterlake.model.resources.events import STATEMENT_JOB as EVENTS
+from meterlake.model.resources.events import Event, change, data
+from meterlake.model.values import wire
 from meterlake.stores.state.billing.bill_statements import (
     Files,
     note_bill,

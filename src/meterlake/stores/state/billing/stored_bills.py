@@ -6,10 +6,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Final, Self
 
-from meterlake.model import wire
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.ledger import BillRank, Consumption
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Invalid
-from meterlake.model.ledger import BillRank, Consumption
+from meterlake.model.values import wire
 from meterlake.stores.state.core.reader import DamagedRow
 
 # Where a bill's body has the day after its last one.

@@ -16,9 +16,9 @@ from sqlalchemy import (
     select,
 )
 
-from meterlake.model import wire
-from meterlake.model.period import Month
-from meterlake.model.unbilled import Unpriced
+from meterlake.model.bills.unbilled import Unpriced
+from meterlake.model.values import wire
+from meterlake.model.values.period import Month
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import insert_rows

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, select, union
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.entity import Record
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.values.entity import Record
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, func, or_, select
 
-from meterlake.model.account_entities import ACCOUNT_ENTITIES
-from meterlake.model.accounts import Account
+from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
+from meterlake.model.customers.accounts import Account
 from meterlake.stores.state.billing.account_families import read_relatives
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.past import stream_rows

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
+from meterlake.model.values import wire
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY

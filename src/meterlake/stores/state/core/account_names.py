@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, func, select
 
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, or_, select
 
-from meterlake.model.charges import ChargeLineItemType
+from meterlake.model.customers.charges import ChargeLineItemType
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE, ENTITY, SCHEDULED_CHARGE
 

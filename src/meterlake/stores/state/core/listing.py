@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select, type_coerce
 
-from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid
-from meterlake.model.listing import FilterValues, Search, Term, is_day, is_instant
 from meterlake.model.resources import Filter, Resource, wire_name
+from meterlake.model.resources.listing import FilterValues, Search, Term, is_day, is_instant
+from meterlake.model.values.entity import Entity, Record
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.charges import made_by_schedules
 from meterlake.stores.state.core.json_columns import instant_text, member_text, member_value

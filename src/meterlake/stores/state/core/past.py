@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
-from meterlake.model.balances import Balance
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Configuration, Deletion, E, Entity, Record
+from meterlake.model.customers.balances import Balance
+from meterlake.model.customers.commitments import Commitment
 from meterlake.model.errors import NotFound
-from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.values.entity import Configuration, Deletion, E, Entity, Record
+from meterlake.model.values.money import ZERO
 from meterlake.stores.state.core.charges import (
     bill_of_charge,
     charged_until,

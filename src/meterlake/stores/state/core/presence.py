@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Connection, FromClause, literal, or_, select
 
-from meterlake.model.entity import Entity
+from meterlake.model.values.entity import Entity
 from meterlake.stores.state.core.tables import ENTITY, ORGANIZATION
 
 

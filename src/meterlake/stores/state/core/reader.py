@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, select
 
-from meterlake.model import wire
-from meterlake.model.entity import Configuration, E, Entity, Record
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound
 from meterlake.model.resources import BY_KIND
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, E, Entity, Record
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_HISTORY, ENTITY_REFERENCE
 
 # Built once: making a statement takes four times as long as running it.

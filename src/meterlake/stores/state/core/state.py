@@ -12,7 +12,6 @@ from uuid import uuid4
 from sqlalchemy import URL, Connection, Row, Select, bindparam, func, insert, or_, select
 
 from meterlake.model.calculation.mistakes import nearest
-from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import (
     CHECK_PATH,
     DuplicateCode,
@@ -21,6 +20,7 @@ from meterlake.model.errors import (
     Required,
     Unavailable,
 )
+from meterlake.model.values.entity import Configuration, Entity
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk
 from meterlake.stores.secrets import Secrets

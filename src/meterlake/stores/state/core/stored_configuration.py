@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import or_, select
 from sqlalchemy.sql.elements import ColumnElement
 
-from meterlake.model.entity import Configuration, E, Entity, Record
 from meterlake.model.errors import NotFound
-from meterlake.model.integration_facts import IntegrationFacts
-from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY, resource_of, wire_name
+from meterlake.model.values.entity import Configuration, E, Entity, Record
+from meterlake.model.values.integration_facts import IntegrationFacts
+from meterlake.model.values.money import ZERO
 from meterlake.stores.state.core.charges import (
     bill_of_charge,
     charged_until,

@@ -22,10 +22,10 @@ from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine
 
-from meterlake.model.billing import LINE_KEY_BYTES_MAX
+from meterlake.model.bills.bill import LINE_KEY_BYTES_MAX
 from meterlake.model.errors import Invalid
-from meterlake.model.ids import derived_id
-from meterlake.model.untrusted import is_storable, storable
+from meterlake.model.values.ids import derived_id
+from meterlake.model.values.untrusted import is_storable, storable
 
 
 class InstantText(TypeDecorator[datetime]):

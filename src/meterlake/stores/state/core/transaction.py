@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from meterlake.model import wire
-from meterlake.model.entity import E, Entity, Record
 from meterlake.model.errors import Conflict, DuplicateCode, Invalid, StaleVersion, StillReferenced
 from meterlake.model.resources import BY_KIND, code_of, resource_of, values_at
+from meterlake.model.values import wire
+from meterlake.model.values.entity import E, Entity, Record
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.row_digests import digest_of_version

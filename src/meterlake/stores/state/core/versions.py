@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from meterlake.model import wire
-from meterlake.model.entity import Entity
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Entity
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY_HISTORY
 

@@ -19,13 +19,13 @@ from sqlalchemy import (
     update,
 )
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account
-from meterlake.model.entity import Entity, Record
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.events import Event, account_of, change, data, mask
 from meterlake.model.resources import resource_of
-from meterlake.model.untrusted import UNTRUSTED_MAX, storable_data
+from meterlake.model.resources.events import Event, account_of, change, data, mask
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Entity, Record
+from meterlake.model.values.untrusted import UNTRUSTED_MAX, storable_data
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.pages import NEXT_TOKEN, TOKEN_RULE, Page, key_of, key_token

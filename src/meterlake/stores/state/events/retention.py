@@ -5,8 +5,8 @@ from typing import Final
 
 from sqlalchemy import and_, delete, or_, select
 
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.events import BILL, UPDATED
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.resources.events import BILL, UPDATED
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL as BILLS

@@ -17,8 +17,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from meterlake.model.entity import Entity
-from meterlake.model.period import format_instant
+from meterlake.model.values.entity import Entity
+from meterlake.model.values.period import format_instant
 from meterlake.stores.state.core.tables import (
     ENTITY,
     METADATA,

@@ -17,9 +17,9 @@ from sqlalchemy import (
     update,
 )
 
-from meterlake.model import wire
-from meterlake.model.backfill import Action, Backfill, BackfillSpec, BackfillStatus, Done
 from meterlake.model.errors import NotFound
+from meterlake.model.values import wire
+from meterlake.model.work.backfill import Action, Backfill, BackfillSpec, BackfillStatus, Done
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText

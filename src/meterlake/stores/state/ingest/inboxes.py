@@ -13,10 +13,10 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Row, Select, Update, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from meterlake.model import wire
 from meterlake.model.errors import NotFound
-from meterlake.model.ids import derived_id
-from meterlake.model.jobs import JobKind
+from meterlake.model.values import wire
+from meterlake.model.values.ids import derived_id
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.ingest.inbox_tables import INBOX, INBOX_CLAIM

@@ -25,10 +25,10 @@ from sqlalchemy import (
     update,
 )
 
-from meterlake.model import wire
 from meterlake.model.errors import NotFound
-from meterlake.model.jobs import JobKind
-from meterlake.model.uploads import UploadStatus
+from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.values import wire
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText

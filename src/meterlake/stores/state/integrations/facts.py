@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, select
 
-from meterlake.model.integration_facts import IntegrationFacts
+from meterlake.model.values.integration_facts import IntegrationFacts
 from meterlake.stores.state.core.tables import METADATA
 from meterlake.stores.state.integrations.refusals import refusing_destinations
 from meterlake.stores.state.integrations.run_tables import DESTINATION_HEALTH, INTEGRATION_RUN

@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlalchemy import and_, case, func, or_, select
 
-from meterlake.model.integration_systems import BILL
-from meterlake.model.integrations import RunAction, RunStatus
+from meterlake.model.configuration.integration_systems import BILL
+from meterlake.model.configuration.integrations import RunAction, RunStatus
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN, INTEGRATION_TRY

@@ -27,9 +27,9 @@ from sqlalchemy import (
     update,
 )
 
-from meterlake.model.integration_systems import BILL
-from meterlake.model.integrations import RunAction, RunStatus
-from meterlake.model.jobs import JobKind
+from meterlake.model.configuration.integration_systems import BILL
+from meterlake.model.configuration.integrations import RunAction, RunStatus
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.tables import InstantText
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN, INTEGRATION_TRY
 from meterlake.stores.state.integrations.runs import RunContent

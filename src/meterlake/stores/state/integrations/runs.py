@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select, tuple_
 
+from meterlake.model.configuration.integration_systems import BILL
+from meterlake.model.configuration.integrations import RunAction, RunStatus
 from meterlake.model.errors import NotFound
-from meterlake.model.integration_systems import BILL
-from meterlake.model.integrations import RunAction, RunStatus
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from meterlake.model.integrations import RunStatus
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.integrations.queues import ClaimedRun, held_runs
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN, INTEGRATION_TRY

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 from meterlake.stores.state.jobs.lease import LEASES, Lease
 from meterlake.stores.state.jobs.status import JobStatus
 from meterlake.stores.state.jobs.table import JOB

@@ -25,9 +25,9 @@ from sqlalchemy import (
     update,
 )
 
-from meterlake.model import wire
 from meterlake.model.errors import Busy, Conflict, NotFound
-from meterlake.model.jobs import JobKind
+from meterlake.model.values import wire
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.engine import Database
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.tables import InstantText

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, or_, select, update
 
 from meterlake.model.errors import NotFound, StaleVersion
-from meterlake.model.jobs import JobKind
+from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.tables import InstantText
 from meterlake.stores.state.jobs.filters import in_status
 from meterlake.stores.state.jobs.status import JobStatus

@@ -3,7 +3,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.balances import Balance
+from meterlake.model.customers.balances import Balance
 from meterlake.stages.bill.credits.balances import Entry, overdrawn, summarize
 
 BALANCE = {

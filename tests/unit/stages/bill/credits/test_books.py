@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.ledger import LedgerAccount, Posting, PostingKind
+from meterlake.model.bills.ledger import LedgerAccount, Posting, PostingKind
 from meterlake.stages.bill.credits.books import (
     Books,
     ConsumptionLine,

@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.money import RoundingMode
-from meterlake.model.organization import BillCreditType
-from meterlake.model.period import Period
+from meterlake.model.configuration.organization import BillCreditType
+from meterlake.model.values.money import RoundingMode
+from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.draw_downs import (
     CreditSource,
     DrawTerms,

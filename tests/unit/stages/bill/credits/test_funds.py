@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.balances import Balance
-from meterlake.model.ledger import (
+from meterlake.model.bills.ledger import (
     BillRank,
     LedgerAccount,
     LedgerAccountType,
     Movement,
     PostingKind,
 )
+from meterlake.model.customers.balances import Balance
 from meterlake.stages.bill.credits.funds import (
     BillMoment,
     first_bill_date,

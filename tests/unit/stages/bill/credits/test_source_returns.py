@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.ledger import LedgerAccount, LedgerAccountType
+from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType
 from meterlake.stages.bill.credits.source_returns import SourcePart, return_to_sources
 from meterlake.stages.bill.pricing.currencies import Currencies
 

@@ -5,10 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.billed_usage import BilledUsage
-from meterlake.model.billing import Bill
+from meterlake.model.bills.bill import Bill
+from meterlake.model.bills.billed_usage import BilledUsage
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills
 from tests.billing_world import SNAPSHOT, World, instant
 

@@ -4,11 +4,11 @@ from datetime import date
 
 import pytest
 
-from meterlake.model.commitments import CommitmentFee
+from meterlake.model.bills.unbilled import Uncovered
+from meterlake.model.customers.commitments import CommitmentFee
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.commitments import billing_plan_has_periods
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.unbilled import Uncovered
 from meterlake.stages.bill import fees_on_no_bill
 from tests.billing_world import World, instant
 

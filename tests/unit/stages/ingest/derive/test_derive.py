@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from meterlake.model.calculation import CalculationError, parse
-from meterlake.model.measurement import Category, Field
-from meterlake.model.rejection import Reason
+from meterlake.model.measurements.measurement import Category, Field
+from meterlake.model.measurements.rejection import Reason
 from meterlake.stages.ingest.derive import (
     AccountValues,
     Calculation,

@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.ids import is_code
+from meterlake.model.values.ids import is_code
 from meterlake.stages.ingest.validate.account_codes import AccountCodes, NewAccounts, squeeze
 
 KNOWN = {"acme": "id-acme", "Bolt AG": "id-bolt", "twin": "id-1", "TWIN": "id-2"}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from meterlake.model.money import parse_number
-from meterlake.model.period import parse_instant
+from meterlake.model.values.money import parse_number
+from meterlake.model.values.period import parse_instant
 from meterlake.stages.ingest.validate import columns
 
 DIGITS = st.text("0123456789", min_size=1, max_size=42) | st.text("09", min_size=1, max_size=42)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.measurement import Category, Field, MeterFields
+from meterlake.model.measurements.measurement import Category, Field, MeterFields
 from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes
 
 METER = MeterFields(

@@ -6,7 +6,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from meterlake.model.measurement import UNKNOWN_COLUMN
+from meterlake.model.measurements.measurement import UNKNOWN_COLUMN
 from meterlake.stages.ingest.validate import validate
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from tests.homes import EGRESS_FIELDS, ORIGIN

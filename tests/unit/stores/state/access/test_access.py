@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from meterlake.model.access import PermissionPolicy, ServiceUser
+from meterlake.model.configuration.access import PermissionPolicy, ServiceUser
 from meterlake.model.errors import NotFound
 from meterlake.stores.state.access import access
 from tests.organizations import new_organization

@@ -7,10 +7,10 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import text
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.configuration.organization import BillConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.errors import StillReferenced
-from meterlake.model.organization import BillConfig
 from meterlake.stores.state import State
 from meterlake.stores.state.billing.balances import (
     BalanceFilters,

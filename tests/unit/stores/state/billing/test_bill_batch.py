@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import put_all

@@ -6,7 +6,7 @@ import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.billed_periods import oldest_bills

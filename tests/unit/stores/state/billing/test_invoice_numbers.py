@@ -8,10 +8,10 @@ from threading import Barrier
 
 import pytest
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Locked
-from meterlake.model.ids import derived_id
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.values.ids import derived_id
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import put_all
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey

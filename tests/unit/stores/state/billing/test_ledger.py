@@ -7,19 +7,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.commitments import Commitment
-from meterlake.model.errors import StillReferenced
-from meterlake.model.ledger import (
+from meterlake.model.bills.ledger import (
     BillRank,
     LedgerAccount,
     LedgerAccountType,
     PostingKind,
     account_sums,
 )
-from meterlake.model.organization import BillConfig
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import BillConfig
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.customers.commitments import Commitment
+from meterlake.model.errors import StillReferenced
 from meterlake.stores.state.billing import balances, bills, ledger
 from meterlake.stores.state.billing.balances import Cause
 from meterlake.stores.state.billing.bill_batch import put_all

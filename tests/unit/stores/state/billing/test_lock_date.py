@@ -4,9 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.bill_requests import BillStatus
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.errors import Locked
-from meterlake.model.organization import BillConfig
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome, put_all
 from meterlake.stores.state.billing.bills import PutOutcome

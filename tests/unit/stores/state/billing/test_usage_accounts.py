@@ -5,10 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.catalog import Product
-from meterlake.model.pricing import Plan, PlanTemplate
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.stores.state.billing.bill_batch import put_all
 from meterlake.stores.state.billing.billed_periods import billed_periods, oldest_bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey

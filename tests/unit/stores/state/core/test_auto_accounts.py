@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stages.ingest.validate.account_codes import AccountCodes

@@ -6,7 +6,7 @@ from threading import Barrier
 
 import pytest
 
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import DuplicateCode, StaleVersion
 from meterlake.stores.state import State
 from meterlake.stores.state.core.engine import sqlite_url

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.ledger import account_sums
+from meterlake.model.bills.ledger import account_sums
 from meterlake.stores.state import State
 from meterlake.stores.state.billing import balances, ledger
 from meterlake.stores.state.core.migrations.versions import v0016_ledger

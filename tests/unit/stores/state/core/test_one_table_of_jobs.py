@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
+from meterlake.model.catalog.lookups import LookupTableDataJobStatus
 from meterlake.model.errors import StaleVersion
-from meterlake.model.lookups import LookupTableDataJobStatus
-from meterlake.model.uploads import UploadStatus
+from meterlake.model.measurements.uploads import UploadStatus
 from meterlake.pipeline.ingest.uploads import upload_document
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state import JobStatus, State, lookups
@@ -104,7 +104,7 @@ def fill(connection):
 
 def inbox(url):
     """An inbox as State makes it: its id follows from its place."""
-    from meterlake.model.ids import derived_id
+    from meterlake.model.values.ids import derived_id
 
     return Inbox(derived_id("inbox", "o", url), "o", url, Afterwards.MOVE, NOON)
 

@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from meterlake.model.access import ServiceUser
+from meterlake.model.configuration.access import ServiceUser
 from meterlake.model.errors import Invalid
 from meterlake.stores.state.access import access
 from meterlake.stores.state.core.pages import Page

@@ -6,12 +6,12 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.catalog import Meter, Product
-from meterlake.model.entity import Deletion, Record
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.catalog.catalog import Meter, Product
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.errors import NotFound
+from meterlake.model.values.entity import Deletion, Record
 from meterlake.stores.state.billing import balances, bills
 from meterlake.stores.state.billing.bill_names import names_changed
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent

@@ -3,7 +3,7 @@ import sqlite3
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.accounts import Account
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import DuplicateCode, Invalid, NotFound, Required, Unavailable
 from meterlake.settings import Settings
 from meterlake.stores.state import State

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Column, Connection, String, Table, TypeDecorator, insert, select, text
 
 import meterlake.stores.state as package
-from meterlake.model.untrusted import UNTRUSTED_MAX
+from meterlake.model.values.untrusted import UNTRUSTED_MAX
 from meterlake.stores.state.core.tables import (
     METADATA,
     DayText,

@@ -3,8 +3,9 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter, Product
+from meterlake.model.catalog.catalog import Meter, Product
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import (
     Conflict,
     DuplicateCode,
@@ -13,8 +14,7 @@ from meterlake.model.errors import (
     StaleVersion,
     StillReferenced,
 )
-from meterlake.model.ids import derived_id
-from meterlake.model.organization import Currency, OrganizationConfig
+from meterlake.model.values.ids import derived_id
 from tests.organizations import new_organization
 
 NOBODY = derived_id("nobody")

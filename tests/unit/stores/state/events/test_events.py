@@ -8,14 +8,14 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import delete, select
 
-from meterlake.model import wire
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.bill_requests import BillStatus
-from meterlake.model.catalog import Product
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.catalog.catalog import Product
+from meterlake.model.catalog.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.model.configuration.organization import Currency, OrganizationConfig
+from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.errors import Conflict, Invalid, NotFound
-from meterlake.model.events import Event
-from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.model.resources.events import Event
+from meterlake.model.values import wire
 from meterlake.pipeline.config import configure
 from meterlake.stores.state.billing import bill_batch, bills
 from meterlake.stores.state.core.auto_accounts import create_auto_accounts

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.errors import NotFound
-from meterlake.model.integrations import RunStatus
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.runs import (

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, or_, select, update
 
-from meterlake.model.late_usage import (
+from meterlake.model.bills.late_usage import (
     LateLine,
     LateUsageStatus,
     is_correction,
     merge_sources,
 )
-from meterlake.model.money import ZERO, exact
+from meterlake.model.values.money import ZERO, exact
 from meterlake.stores.state.billing.late_usage.late_bills import READ_UNTIL, LateBill
 from meterlake.stores.state.billing.late_usage.rows import (
     line_from_row,

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 from sqlalchemy import delete, update
 
-from meterlake.model.event_fields import ALERTS
-from meterlake.model.events import LATE_USAGE_DECISION, Event, data
-from meterlake.model.late_usage import LateLine, LateUsage, LateUsageStatus
-from meterlake.model.money import plain
+from meterlake.model.bills.late_usage import LateLine, LateUsage, LateUsageStatus
+from meterlake.model.resources.event_fields import ALERTS
+from meterlake.model.resources.events import LATE_USAGE_DECISION, Event, data
+from meterlake.model.values.money import plain
 from meterlake.stores.state.billing.late_usage.rows import line_to_row
 from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE, LATE_USAGE_LINE
 from meterlake.stores.state.core import account_names

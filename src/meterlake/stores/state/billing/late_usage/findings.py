@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, func, insert, or_, select, update
 
-from meterlake.model.late_usage import (
+from meterlake.model.bills.late_usage import (
     LateSource,
     LateUsageStatus,
     is_correction,

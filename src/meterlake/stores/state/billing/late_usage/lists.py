@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
-from meterlake.model.late_usage import LateUsage, LateUsageStatus
+from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus
 from meterlake.stores.state.billing.late_usage.rows import (
     UNDECIDED_STATUSES,
     from_rows,

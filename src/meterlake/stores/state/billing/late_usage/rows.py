@@ -9,16 +9,16 @@ from typing import Any, Final
 
 from sqlalchemy import Row, select
 
-from meterlake.model import wire
-from meterlake.model.errors import Invalid
-from meterlake.model.late_usage import (
+from meterlake.model.bills.late_usage import (
     UNDECIDED,
     LateLine,
     LateSource,
     LateUsage,
     LateUsageStatus,
 )
-from meterlake.model.money import plain
+from meterlake.model.errors import Invalid
+from meterlake.model.values import wire
+from meterlake.model.values.money import plain
 from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE, LATE_USAGE_LINE
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import DamagedRow, Reader

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, literal_column, select, text
 
-from meterlake.model import wire
 from meterlake.model.resources import BY_KIND
+from meterlake.model.values import wire
 from meterlake.stores.state.core.json_columns import READABLE_JSON
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.state import State

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from sqlalchemy import Connection, Table
 
-from meterlake.model.entity import Entity
 from meterlake.model.resources import BY_KIND, values_at
+from meterlake.model.values.entity import Entity
 
 
 class TemporaryViews:

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from meterlake.model import wire
+from meterlake.model.values import wire
 
 revision = "0016"
 down_revision = "0015"

@@ -1,0 +1,122 @@
+"""Rules of the pricings of aggregations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.errors import Invalid
+from meterlake.model.rules.catalog.bands import check_bands
+from meterlake.model.rules.choice import exactly_one
+from meterlake.model.rules.dependents import display_name
+from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.spans import overlap, span
+from meterlake.model.scopes.products import product_of_aggregation, product_of_pricing
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import format_instant
+
+
+def pricing_aggregation_type(
+    record: Record[Pricing], configuration: Configuration
+) -> dict[str, Any]:
+    """Which kind of aggregation is priced, and the segment as text."""
+    del configuration
+    simple = record.entity.aggregation_id is not None
+    segment = record.entity.segment
+    text = {"segmentString": wire.dumps_sorted(segment)} if segment else {}
+    return {"aggregationType": "SIMPLE" if simple else "COMPOUND", **text}
+
+
+def one_aggregation(new: Proposed[Pricing]) -> None:
+    """A pricing prices one aggregation, simple or compound."""
+    exactly_one(new.entity, "aggregationId", "compoundAggregationId")
+
+
+def overage_bands_fit(new: Proposed[Pricing]) -> None:
+    """Overage bands rise like other bands, and only tiers that begin anew with every bill have any."""
+    pricing = new.entity
+    if not pricing.overage_pricing_bands:
+        return
+    if not pricing.cumulative:
+        rule = "a pricing with overagePricingBands is cumulative; send true, or no such bands"
+        raise Invalid("cumulative", pricing.cumulative, rule)
+    if pricing.tiers_span_plan:
+        rule = "overagePricingBands begin anew with every bill; send false, or no such bands"
+        raise Invalid("tiersSpanPlan", pricing.tiers_span_plan, rule)
+    check_bands("overagePricingBands", pricing.overage_pricing_bands)
+
+
+def aggregation_in_product_scope(new: Proposed[Pricing]) -> None:
+    """An aggregation of a product's meter prices only that product's plans."""
+    if new.entity.aggregation_id is None:
+        return
+    aggregation = new.configuration.get(Aggregation, new.entity.aggregation_id).entity
+    product_id = product_of_aggregation(aggregation, new.configuration)
+    if product_id not in {None, product_of_pricing(new.entity, new.configuration)}:
+        name = aggregation.code or aggregation.name
+        raise Invalid(
+            "aggregationId",
+            name,
+            "it must be an aggregation of the plan's product, or a global one",
+        )
+
+
+def compound_in_product_scope(new: Proposed[Pricing]) -> None:
+    """A compound aggregation of a product prices only that product's plans."""
+    if new.entity.compound_aggregation_id is None:
+        return
+    compound = new.configuration.get(CompoundAggregation, new.entity.compound_aggregation_id).entity
+    if compound.product_id not in {None, product_of_pricing(new.entity, new.configuration)}:
+        rule = "it must be a compound aggregation of the plan's product, or a global one"
+        raise Invalid("compoundAggregationId", compound.code or compound.name, rule)
+
+
+def segment_exists(new: Proposed[Pricing]) -> None:
+    """A price for a segment is for one that the aggregation has, letter for letter."""
+    pricing = new.entity
+    if pricing.segment and pricing.segment not in _segments(pricing, new.configuration):
+        rule = "it must be one of the segments of the aggregation"
+        raise Invalid("segment", wire.dumps_sorted(pricing.segment), rule)
+
+
+def _segments(pricing: Pricing, configuration: Configuration) -> Sequence[dict[str, str]]:
+    if pricing.aggregation_id is not None:
+        return configuration.get(Aggregation, pricing.aggregation_id).entity.segments
+    assert pricing.compound_aggregation_id is not None
+    compound = configuration.get(CompoundAggregation, pricing.compound_aggregation_id).entity
+    return segments_of_compound(compound, configuration)
+
+
+def segments_of_compound(
+    compound: CompoundAggregation, configuration: Configuration
+) -> Sequence[dict[str, str]]:
+    """The segments that all segmented aggregations of a calculation have in common.
+
+    Every one of them has to yield a value for a segment, or nothing could be calculated for it.
+    """
+    found = (configuration.find(Aggregation, code) for code in compound.aggregation_codes)
+    segmented = [each.entity.segments for each in found if each and each.entity.segments]
+    if not segmented:
+        return ()
+    first, *others = segmented
+    return [segment for segment in first if all(segment in other for other in others)]
+
+
+def one_price_at_a_time(new: Proposed[Pricing]) -> None:
+    """Two pricings of one aggregation in one place never hold at the same time."""
+    pricing = new.entity
+    name = "aggregation_id" if pricing.aggregation_id else "compound_aggregation_id"
+    for other in new.configuration.where(Pricing, name, getattr(pricing, name)):
+        same = _place(other.entity) == _place(pricing) and other.id != new.id
+        if same and overlap(other.entity, pricing):
+            start = format_instant(pricing.start_date)
+            rule = (
+                f"{display_name(other)} holds {span(other.entity)}, and prices of one aggregation in"
+                " one place may not overlap; end that one before, or begin later"
+            )
+            raise Invalid("startDate", start, rule)
+
+
+def _place(pricing: Pricing) -> tuple[object, ...]:
+    return pricing.plan_id, pricing.plan_template_id, pricing.type, pricing.segment
