@@ -13,7 +13,7 @@ from flows.parameters import Home, MonthName, Organizations, RunnerName, open_ho
 from flows.retrying import retrying
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.pipeline.billing.currencies import read_currencies
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.config.months import month_named, month_text, refuse_future_month
 from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate

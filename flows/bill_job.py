@@ -10,7 +10,7 @@ from flows.command import run_as_command
 from flows.fan_out import label_run_of
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, open_home
-from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.jobs.jobs import run_bill_job
 
 
 @task(task_run_name="run a bill job")

@@ -39,7 +39,7 @@ def store_bill(stores: Any, org_id: str) -> str:
     from meterlake.model.bills.requests import BillStatus
     from meterlake.model.customers.accounts import Account
     from meterlake.pipeline.billing.run import content_of
-    from meterlake.stores.state.billing.bill_batch import put_all
+    from meterlake.stores.state.billing.bills.batch import put_all
     from tests.bill_lines import a_bill, a_line
 
     line = a_line(LineItemType.STANDING_CHARGE, "31", FIRST, None, {NAME: VALUE})

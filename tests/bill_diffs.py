@@ -12,9 +12,9 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.differences.diff import diff_bill
 from meterlake.pipeline.billing.differences.ends import DiffChoice
-from meterlake.pipeline.billing.jobs import bill_order
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.pipeline.billing.jobs.jobs import bill_order
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.memos.lines import line_id
 
 SEPTEMBER = Month(2026, 9)
 NOW = DiffChoice(last="now")

@@ -24,7 +24,7 @@ from meterlake.pipeline.home.closing_bills import reject_bills
 from meterlake.pipeline.home.closing_steps import close_month
 from meterlake.pipeline.home.reopening import Reopened, reopen_month
 from meterlake.pipeline.publish.run import publish
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import HEADER, Home, a_home, csv_row
 

@@ -12,7 +12,7 @@ import m3ter
 import pytest
 
 from meterlake.pipeline.billing.books import check_ledger
-from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.jobs.jobs import run_bill_job
 from meterlake.pipeline.billing.run import BillResult
 from tests.databases import new_database
 from tests.homes import EGRESS, HEADER, Home, configure, csv_row

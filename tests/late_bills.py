@@ -8,9 +8,9 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.backfill import lifecycle
-from meterlake.pipeline.billing.jobs import bill_order
-from meterlake.pipeline.billing.schedule import order_of_run
-from meterlake.stores.state.billing import bills
+from meterlake.pipeline.billing.jobs.jobs import bill_order
+from meterlake.pipeline.billing.jobs.schedule import order_of_run
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.late_usage.lists import list_late_usage
 from meterlake.stores.state.core.pages import Page
 from tests.bills import a_home_to_bill

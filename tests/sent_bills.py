@@ -11,11 +11,11 @@ from meterlake.model.configuration.integration_systems import systems
 from meterlake.model.configuration.integrations import IntegrationConfig, IntegrationCredentials
 from meterlake.model.resources import BY_NAME
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.events.reader import read_log
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.integrations.runs import IntegrationRun
 from tests.bills import _template

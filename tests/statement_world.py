@@ -14,10 +14,10 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.configuration.statements import StatementDefinition
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.statements.content import read_bill, read_content
 from meterlake.pipeline.statements.files import write_format
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import aggregation
 from tests.homes import HEADER, Home, a_home, configure, csv_row
 

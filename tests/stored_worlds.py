@@ -17,16 +17,16 @@ from meterlake.model.customers.balances import Balance, BalanceTransaction, Enti
 from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values.entity import Entity
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.balances import Cause, book
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.balances.balances import Cause, book
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
+from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.run import Billed
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import Transaction
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.ledger import all_postings
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.credits.ledger import all_postings
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from tests import billing_oracle
 from tests.billing_oracle.world import World

@@ -25,7 +25,7 @@ from sqlalchemy import text
 
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, open_explanation
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings

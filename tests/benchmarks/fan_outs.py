@@ -40,7 +40,7 @@ from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.home.initialize import initialize

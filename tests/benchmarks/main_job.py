@@ -140,7 +140,7 @@ def ours_quantities(home: Path) -> dict[str, Any]:
 
 def ours_bill(home: Path) -> dict[str, Any]:
     from meterlake.model.values.period import Month
-    from meterlake.pipeline.billing.jobs import bill
+    from meterlake.pipeline.billing.jobs.jobs import bill
 
     with stores_at(home) as stores:
         org = stores.state.organization()

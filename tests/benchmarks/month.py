@@ -43,7 +43,7 @@ def work(checkout: Path, home: Path) -> None:
 
     assert Path(meterlake.__file__).is_relative_to(checkout), meterlake.__file__
     from meterlake.model.values.period import Month
-    from meterlake.pipeline.billing.jobs import bill
+    from meterlake.pipeline.billing.jobs.jobs import bill
     from meterlake.pipeline.usage.aggregate import aggregate
     from meterlake.settings import Settings
     from meterlake.stores import open_stores

@@ -34,7 +34,7 @@ import main_job
 from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.home.generate import Recipe, generate
 from meterlake.pipeline.ingest.run import ingest_file

@@ -23,7 +23,7 @@ from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.lake.backends.location import open_lake
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from tests.databases import state_of
 

@@ -17,19 +17,20 @@ from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing import bucket_tasks
 from meterlake.pipeline.billing import run as billing
-from meterlake.pipeline.billing.balances import create_transaction
+from meterlake.pipeline.billing.balances.balances import create_transaction
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
+from meterlake.pipeline.billing.balances.scheduled_charges import make_due_charges
 from meterlake.pipeline.billing.books import check_ledger
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.jobs import bill, create, run_bill_job
-from meterlake.pipeline.billing.scheduled_charges import make_due_charges
+from meterlake.pipeline.billing.jobs.jobs import bill, create, run_bill_job
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.home.maintain import remove_stale
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.lake import quantities
 from meterlake.stores.state import Job
-from meterlake.stores.state.billing import bills, ledger
-from meterlake.stores.state.billing.ledger import Consumption
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.credits import ledger
+from meterlake.stores.state.billing.credits.ledger import Consumption
 from tests.bills import price_egress, subscribe, use
 from tests.homes import HEADER, Home, configure, csv_row
 

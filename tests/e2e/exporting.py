@@ -12,12 +12,12 @@ from meterlake.model.configuration.exports import ExportDestination
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import KIND, ExportRequest, Format, Source
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.export.run import Exported, run_export, submit_export
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, HEADER, Home, configure, csv_row
 

@@ -9,10 +9,10 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.backfill import lifecycle
 from meterlake.pipeline.billing import run as billing
-from meterlake.pipeline.billing.jobs import bill, bill_order, run_bill_job, submit_order
+from meterlake.pipeline.billing.jobs.jobs import bill, bill_order, run_bill_job, submit_order
+from meterlake.pipeline.billing.jobs.schedule import order_of_run
 from meterlake.pipeline.billing.late_usage.lists import list_late
-from meterlake.pipeline.billing.schedule import order_of_run
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import price_egress, subscribe, use
 from tests.homes import HEADER, Home, configure, csv_row
 

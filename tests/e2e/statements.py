@@ -5,13 +5,13 @@ from typing import Any
 
 from meterlake.model.bills.statement_orders import KIND, StatementFormat, StatementOrder
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.jobs.waiting import run_all_waiting
 from meterlake.pipeline.statements.files import forget_files, read_file
 from meterlake.pipeline.statements.jobs import STATEMENT_JOBS, create, ensure_statement
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_statements import statement_files
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.statements.files import statement_files
 from meterlake.stores.state.core.pages import Page
 from tests.bills import price_egress, subscribe, use
 from tests.homes import Home

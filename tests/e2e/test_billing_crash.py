@@ -20,7 +20,7 @@ _MADE = ("pipeline/billing/calculation/reading.py", "pipeline/billing/run.py")
 SOURCES = {
     "aggregated": ("stores/lake/quantities.py", "stores/lake/lake.py"),
     "billed": _MADE,
-    "billed_by_jobs": (*_MADE, "pipeline/billing/jobs.py"),
+    "billed_by_jobs": (*_MADE, "pipeline/billing/jobs/jobs.py"),
 }
 # Where files of aggregations come into the lake.
 FILES = {

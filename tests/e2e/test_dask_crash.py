@@ -15,11 +15,11 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing import bucket_tasks, run
 from meterlake.pipeline.billing.books import check_ledger
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.home.reconciliation import check_reconciliation
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.databases import copy_home
 from tests.doubles.dask import dask_cluster, kill

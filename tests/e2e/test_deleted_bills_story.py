@@ -7,7 +7,7 @@ import pytest
 
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
 from tests.doubles.receivers import respond, running_receiver
 from tests.doubles.stripe import KEY, running_stripe

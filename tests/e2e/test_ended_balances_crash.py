@@ -25,7 +25,7 @@ def lives(tmp_path_factory):
 @pytest.mark.slow
 def test_what_is_left_is_posted_once_whoever_dies(lives):
     state, reached = lives.undisturbed["state"], lives.undisturbed["reached"]
-    assert set(reached) == marked("pipeline/billing/ended_balances.py")
+    assert set(reached) == marked("pipeline/billing/balances/ended_balances.py")
     assert (state["seen"], state["differences"]) == ([], [])
     assert of(state["expired"], "first") == AFTER_A_LATE_BILL
     assert of(state["expired"], "second") == AT_THE_END

@@ -27,10 +27,10 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.balances import create_transaction
+from meterlake.pipeline.billing.balances.balances import create_transaction
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.books import check_ledger, write_beancount
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 from meterlake.pipeline.config.configure import apply, export, read_documents
 from meterlake.pipeline.home.initialize import initialize
@@ -39,7 +39,7 @@ from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.beancount import PROGRAM, bean_check
 from tests.organizations import Clock
 

@@ -23,7 +23,7 @@ from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.model.work.export_request import ExportRequest, Source
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.backfill import Order, background
-from meterlake.pipeline.billing.jobs import bill, create
+from meterlake.pipeline.billing.jobs.jobs import bill, create
 from meterlake.pipeline.export.run import submit_export
 from meterlake.pipeline.home.closing_requests import ClosingAction, ClosingRequest, submit_closing
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
@@ -34,7 +34,7 @@ from meterlake.pipeline.lookups import jobs as lookup_jobs
 from meterlake.pipeline.lookups.lookups import At
 from meterlake.pipeline.statements.jobs import create as create_statement
 from meterlake.stores.state import JobStatus
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.ingest.uploads import find
 from tests.bills import price_egress, subscribe, use
 from tests.databases import copy_home

@@ -33,7 +33,7 @@ with open_stores(Settings(home=Path(sys.argv[1]))) as stores:
             "sources": ask("FROM lake.source ORDER BY ALL"),
         }
     with stores.state.reading(org) as reader:
-        from meterlake.stores.state.billing import bills
+        from meterlake.stores.state.billing.bills import bills
         found["bills"] = [each.content.body for each in bills.of_period(reader)]
     month = Month(2026, 7).period(zone("Europe/Berlin"))
     found["july"] = month.start.astimezone(UTC).isoformat()

@@ -27,15 +27,15 @@ from meterlake.model.errors import Locked
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.balances import create_transaction
+from meterlake.pipeline.billing.balances.balances import create_transaction
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.bills import delete_bill, lock_bill, set_status
 from meterlake.pipeline.billing.books import check_ledger
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.balances import amounts
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.credits.balances import amounts
 from meterlake.stores.state.core.postings import amounts_spent
 from tests.bills import price_egress, subscribe
 from tests.homes import HEADER, Home, csv_row, new_home, open_home

@@ -34,12 +34,12 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.backfill import lifecycle
 from meterlake.pipeline.billing.bills import delete_bill
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill_order
+from meterlake.pipeline.billing.jobs.schedule import order_of_run
 from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, get_memo
-from meterlake.pipeline.billing.schedule import order_of_run
-from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
-from meterlake.stores.state.billing import bills
+from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import HEADER, Home, a_home, configure, csv_row
 from tests.laws import examples, run_machine

@@ -13,9 +13,10 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.rules.memos import signed_amount
 from meterlake.model.values.ids import derived_id
 from meterlake.stores.state import State
-from meterlake.stores.state.billing import bills, memos
-from meterlake.stores.state.billing.bill_batch import put_all
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.batch import put_all
+from meterlake.stores.state.billing.memos import memos
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.engine import sqlite_url
 from tests.organizations import new_organization

@@ -14,7 +14,7 @@ from meterlake.model.bills.jobs import BillJobRequest, BillOrder
 from meterlake.model.errors import NotFound
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
-from meterlake.pipeline.billing.jobs import bill, bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill, bill_order
 from meterlake.pipeline.billing.named_bills import find_bills
 from meterlake.pipeline.publish.query import query
 from meterlake.stores.state.core import account_names

@@ -24,7 +24,7 @@ from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing import run as billing
-from meterlake.pipeline.billing.jobs import bill as bill_month
+from meterlake.pipeline.billing.jobs.jobs import bill as bill_month
 from meterlake.pipeline.export import run as exporting
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.home.maintain import maintain
@@ -32,7 +32,7 @@ from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.pipeline.usage.aggregate import aggregate as aggregate_month
 from meterlake.stores.lake.quantities import RunKey, newest_rows
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import Home, new_home, open_home
 from tests.organizations import Clock

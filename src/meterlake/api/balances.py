@@ -9,9 +9,9 @@ from meterlake.api.entities import page, retrieving, standard_operations
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.model.customers.balances import Balance, EntityType
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline.billing import balances
-from meterlake.pipeline.billing.balances import TRANSACTION_FILTERS
-from meterlake.stores.state.billing.balances import BalanceFilters
+from meterlake.pipeline.billing.balances import balances
+from meterlake.pipeline.billing.balances.balances import TRANSACTION_FILTERS
+from meterlake.stores.state.billing.credits.balances import BalanceFilters
 
 _BALANCES: Final = f"{ORGANIZATION}/balances"
 _TRANSACTIONS: Final = f"{_BALANCES}/{{balanceId}}/transactions"

@@ -6,7 +6,7 @@ from meterlake.api.call import Call
 from meterlake.api.documents import member
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.pipeline.billing import jobs
+from meterlake.pipeline.billing.jobs import jobs
 from meterlake.pipeline.billing.preview import preview
 
 _PAGE_MAX: Final = 100

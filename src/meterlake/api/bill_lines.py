@@ -12,7 +12,7 @@ from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.pipeline.billing import bill_lines, memos
 from meterlake.pipeline.billing.memos import MemoRef
-from meterlake.stores.state.billing.bill_lists import LineFilters
+from meterlake.stores.state.billing.bills.lists import LineFilters
 
 _BILL_ID: Final = "billId"
 _LINES: Final = f"{BILLS}/{{billId}}/lineitems"

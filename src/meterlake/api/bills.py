@@ -32,10 +32,10 @@ from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
 from meterlake.pipeline.billing.differences.ends import NOW, DiffChoice
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
 from meterlake.pipeline.billing.open_points import describe_open_points
-from meterlake.pipeline.billing.verify import verify_bill
+from meterlake.pipeline.billing.verification.verify import verify_bill
 from meterlake.pipeline.documents.bill import make_document
 from meterlake.stores.downloads import Download
-from meterlake.stores.state.billing.bill_lists import SEARCH_FIELDS, BillFilters, of_billing_period
+from meterlake.stores.state.billing.bills.lists import SEARCH_FIELDS, BillFilters, of_billing_period
 
 PAGE_MAX: Final = 100
 RESOURCE: Final = "bill"

@@ -227,7 +227,7 @@ def _bill(stage: Stage) -> None:
     from meterlake.cli.billing.bill import show_bills
     from meterlake.cli.tables import Bar
     from meterlake.model.values.period import Month
-    from meterlake.pipeline.billing.jobs import bill
+    from meterlake.pipeline.billing.jobs.jobs import bill
 
     stage.output.begin("bill", "Quantities priced: a bill for every account")
     month = Month.parse(sample_data.MONTH)

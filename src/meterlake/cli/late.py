@@ -130,7 +130,7 @@ def _is_known(late: "Late", known: "Collection[tuple[str, str]]") -> bool:
 
 def _apply(stores: "Stores", org_id: str, author: str) -> None:
     from meterlake.model.bills.jobs import NO_DAYS, BillOrder
-    from meterlake.pipeline.billing.jobs import bill_order
+    from meterlake.pipeline.billing.jobs.jobs import bill_order
 
     bill_order(stores, org_id, BillOrder(days=NO_DAYS, late_usage=True), author)
 

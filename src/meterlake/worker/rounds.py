@@ -20,12 +20,12 @@ from meterlake.model.errors import Unavailable
 from meterlake.model.measurements.receipt import Receipt
 from meterlake.model.resources.events import BILL_JOB, STATEMENT_JOB
 from meterlake.model.work.jobs import JobKind
-from meterlake.pipeline.billing.approval import approve_due
-from meterlake.pipeline.billing.bill_job_source import BillJobSource
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.schedule import submit_scheduled
-from meterlake.pipeline.billing.scheduled_charges import make_due_charges
-from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
+from meterlake.pipeline.billing.balances.scheduled_charges import make_due_charges
+from meterlake.pipeline.billing.balances.scheduled_transactions import book_due_transactions
+from meterlake.pipeline.billing.jobs.approval import approve_due
+from meterlake.pipeline.billing.jobs.schedule import submit_scheduled
+from meterlake.pipeline.billing.jobs.source import BillJobSource
 from meterlake.pipeline.events.alerts import LakeWatch
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads

@@ -16,7 +16,7 @@ from meterlake.cli import run
 from meterlake.model.configuration.exports import OperationalDataType
 from meterlake.model.values.period import Month
 from meterlake.model.values.sql import identifier
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.export.run import run_export
 from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.pipeline.usage.aggregate import aggregate

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from meterlake.stores.processes import free_port
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 
 ALL = {"effect": "allow", "action": ["all"], "resource": ["*:*/*"]}

@@ -11,7 +11,7 @@ import pytest
 
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import CONFIG, RESOURCES
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from tests.e2e.api.asking import refused
 from tests.e2e.api.bodies import BY_API

@@ -3,7 +3,7 @@
 import pytest
 
 from meterlake.pipeline.billing.books import check_ledger
-from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.jobs.jobs import run_bill_job
 from tests.homes import ACCOUNTS, configure
 from tests.served import served
 

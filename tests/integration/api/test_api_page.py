@@ -8,7 +8,7 @@ import pytest
 from meterlake.model.configuration.integration_systems import systems
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.events.reader import read_log
 from tests.bills import price_egress, subscribe
 from tests.deliveries import runs_of

@@ -17,13 +17,13 @@ from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values import failpoint
 from meterlake.model.values.ids import is_id
 from meterlake.pipeline.billing import run as verb
-from meterlake.pipeline.billing.approval import approve_due
-from meterlake.pipeline.billing.jobs import BILL_JOBS, run_bill_job
+from meterlake.pipeline.billing.jobs.approval import approve_due
+from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, run_bill_job
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state import JobStatus
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.jobs import JOB
 from tests.bills import price_egress, refuse_bills, subscribe
 from tests.databases import new_database

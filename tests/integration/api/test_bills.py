@@ -15,7 +15,7 @@ from meterlake.model.catalog.pricing import PlanTemplate
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import price_egress, subscribe
 from tests.explained_trees import check_tree, walk
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row

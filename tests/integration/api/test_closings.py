@@ -8,7 +8,7 @@ from meterlake.model.errors import Conflict
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import set_status
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.home.closing import Closing, ClosingStep
 from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.jobs.waiting import run_round

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from meterlake.model.values import failpoint
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
+from meterlake.pipeline.billing.jobs.jobs import run_bill_job
 from meterlake.stores import open_stores
-from meterlake.stores.state.billing.bill_batch import BillOutcome
+from meterlake.stores.state.billing.bills.batch import BillOutcome
 from tests.credit_world import world
 
 __all__ = ["world"]

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from tests.credit_world import world
 
 __all__ = ["world"]

@@ -9,7 +9,7 @@ import pytest
 
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, CALLS, EGRESS, Home, configure
 from tests.organizations import Clock

@@ -7,10 +7,10 @@ from itertools import count
 import m3ter
 import pytest
 
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
+from meterlake.pipeline.billing.balances.scheduled_charges import make_due_charges
 from meterlake.pipeline.billing.books import check_ledger
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.jobs import run_bill_job
-from meterlake.pipeline.billing.scheduled_charges import make_due_charges
+from meterlake.pipeline.billing.jobs.jobs import run_bill_job
 from tests.served import served
 
 D = Decimal

@@ -10,7 +10,7 @@ import pytest
 
 from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill, run_bill_job
+from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import price_egress

@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.model.bills.jobs import NO_DAYS, BillOrder
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill, bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill, bill_order
 from meterlake.pipeline.events.reader import read_log
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row

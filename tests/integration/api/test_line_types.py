@@ -37,10 +37,10 @@ from meterlake.pipeline.publish.run import publish
 from meterlake.stages.export.exported_columns import BILL_COLUMNS, LINE_COLUMNS
 from meterlake.stages.export.focus import CHARGES
 from meterlake.stages.publish.views import BILL_PARTS
-from meterlake.stores.state.billing import balances, ledger
-from meterlake.stores.state.billing.balances import Cause
-from meterlake.stores.state.billing.bill_batch import put_all
-from meterlake.stores.state.billing.ledger import BillConsumption, Consumption
+from meterlake.stores.state.billing.bills.batch import put_all
+from meterlake.stores.state.billing.credits import balances, ledger
+from meterlake.stores.state.billing.credits.balances import Cause
+from meterlake.stores.state.billing.credits.ledger import BillConsumption, Consumption
 from tests.bill_lines import a_bill, a_line, an_id, downloaded, exported
 from tests.homes import ACCOUNTS, configure
 from tests.served import served

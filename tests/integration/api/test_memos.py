@@ -8,7 +8,7 @@ import m3ter
 import pytest
 
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock

@@ -6,7 +6,7 @@ from decimal import Decimal
 import m3ter
 import pytest
 
-from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.jobs.jobs import run_bill_job
 from tests.served import served
 
 

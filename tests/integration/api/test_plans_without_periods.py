@@ -8,7 +8,7 @@ import m3ter
 import pytest
 
 from meterlake.model.measurements.receipt import Delivery
-from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.jobs.jobs import run_bill_job
 from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import ndjson
 from tests.served import served

@@ -12,7 +12,7 @@ import pytest
 
 from meterlake.model.resources.events import STATEMENT_JOB
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.jobs.waiting import run_all_waiting
 from meterlake.pipeline.statements.files import forget_files

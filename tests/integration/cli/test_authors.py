@@ -15,7 +15,7 @@ from meterlake.cli.options import NOBODY
 from meterlake.model.configuration.access import Principal, PrincipalType, ServiceUser
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.named_bills import find_bills
 from meterlake.stores.state.core.tables import METADATA
 from tests.bills import a_home_to_bill, use

@@ -8,7 +8,7 @@ import pytest
 from meterlake.cli import run
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.customers.accounts import Account
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bill_diffs import change
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 

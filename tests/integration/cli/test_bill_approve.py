@@ -8,8 +8,8 @@ import pytest
 from meterlake.cli import run
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill_order
-from meterlake.stores.state.billing import bills
+from meterlake.pipeline.billing.jobs.jobs import bill_order
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, refuse_bills, use
 from tests.homes import configure
 

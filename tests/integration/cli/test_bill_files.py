@@ -17,7 +17,7 @@ NOBODY = "5d9d4a3e-0000-4000-8000-000000000000"
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    from meterlake.pipeline.billing.jobs import bill
+    from meterlake.pipeline.billing.jobs.jobs import bill
 
     with a_home_to_bill(tmp_path_factory.mktemp("statement")) as found:
         bill(found.stores, found.org_id, SEPTEMBER)

@@ -49,7 +49,7 @@ def alternatives(line):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    from meterlake.pipeline.billing.jobs import bill
+    from meterlake.pipeline.billing.jobs.jobs import bill
 
     with a_home_to_bill(tmp_path_factory.mktemp("pages")) as found:
         bill(found.stores, found.org_id, SEPTEMBER)

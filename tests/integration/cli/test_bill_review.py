@@ -13,11 +13,11 @@ from sqlalchemy import text
 
 from meterlake.cli import run
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.open_points import describe_open_points, has_jumped
 from meterlake.pipeline.home.bill_review import review_bills
-from meterlake.stores.state.billing.bill_lists import BillFilters
-from meterlake.stores.state.billing.bill_totals import BillTotals
+from meterlake.stores.state.billing.bills.lists import BillFilters
+from meterlake.stores.state.billing.bills.totals import BillTotals
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 from tests.homes import HEADER, configure, csv_row
 from tests.late_bills import retract, revert

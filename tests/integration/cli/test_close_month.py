@@ -21,8 +21,8 @@ from meterlake.pipeline.home.closing import ClosingStep
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
-from meterlake.stores.state.billing.bill_lists import BillFilters, list_bills
-from meterlake.stores.state.billing.bills import lock
+from meterlake.stores.state.billing.bills.bills import lock
+from meterlake.stores.state.billing.bills.lists import BillFilters, list_bills
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import lease
 from tests.organizations import DOCUMENTS

@@ -7,7 +7,7 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import a_home_to_bill
 from tests.homes import configure
 

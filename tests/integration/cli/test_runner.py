@@ -10,7 +10,7 @@ from meterlake.cli import run
 from meterlake.pipeline.billing import bucket_tasks
 from meterlake.stores.fan_out import dask_cluster
 from meterlake.stores.lake.backends.location import lake_folder
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, price_egress, refuse_bills, subscribe, use
 from tests.homes import ACCOUNTS, CALLS, EGRESS, Home, configure
 from tests.runners import DASK, HEAVY_RUNNERS, PROCESSES

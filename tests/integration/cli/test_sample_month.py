@@ -14,13 +14,13 @@ from meterlake.cli import run
 from meterlake.model.bills.document import DocumentFormat
 from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.customers.balances import Balance
-from meterlake.pipeline.billing.balances import create_transaction
-from meterlake.pipeline.billing.ended_balances import settle_ended_balances
+from meterlake.pipeline.billing.balances.balances import create_transaction
+from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.documents.content import read_document
 from meterlake.pipeline.documents.render import RenderOptions, render_document
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.beancount import PROGRAM, bean_check
 from tests.pdf_layout import faults_of_layout
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meterlake.pipeline.billing import jobs
+from meterlake.pipeline.billing.jobs import jobs
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.integration.flows.conftest import drop

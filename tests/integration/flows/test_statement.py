@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.statements.jobs import StatementJobFilter, create_batch, list_jobs
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.core.pages import Page
 from tests.bills import a_home_to_bill
 from tests.statement_world import SEPTEMBER, bill_ids

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.pipeline.billing import bills
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import a_home_to_bill
 from tests.statement_world import SEPTEMBER, bill_ids
 

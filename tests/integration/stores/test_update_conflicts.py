@@ -6,7 +6,7 @@ import pytest
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.errors import Unavailable
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import submit_order
+from meterlake.pipeline.billing.jobs.jobs import submit_order
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.stores.lake.connection import translate_errors
 from tests.homes import a_home

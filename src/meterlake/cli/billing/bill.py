@@ -134,7 +134,7 @@ def bill(
         change_approved: Change approved bills, too; they are PENDING again. Locked ones never change.
     """
     from meterlake.cli.option_names import as_options
-    from meterlake.pipeline.billing.jobs import bill_order
+    from meterlake.pipeline.billing.jobs.jobs import bill_order
     from meterlake.pipeline.billing.named_bills import find_bills
     from meterlake.pipeline.config.months import refuse_future_month
 
@@ -203,7 +203,7 @@ def of_accounts(
     stores: "Stores", org_id: str, order: "BillOrder", codes: "Sequence[str]"
 ) -> "BillOrder":
     """An order of some accounts only."""
-    from meterlake.pipeline.billing.jobs import account_ids_of
+    from meterlake.pipeline.billing.jobs.jobs import account_ids_of
 
     return replace(order, account_ids=account_ids_of(stores, org_id, codes))
 

@@ -88,7 +88,7 @@ def list_bills(
         limit: The largest number that you want to see.
     """
     from meterlake.pipeline.billing.bills import list_bills_by_date
-    from meterlake.pipeline.billing.jobs import account_ids_of
+    from meterlake.pipeline.billing.jobs.jobs import account_ids_of
     from meterlake.pipeline.config.months import month_named
 
     with options.open() as (stores, organization):

@@ -12,7 +12,7 @@ from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.model.bills.verification import BillVerification
-    from meterlake.pipeline.billing.verify import VerifyChoice
+    from meterlake.pipeline.billing.verification.verify import VerifyChoice
 
 _SAID_MAX: Final = 20
 
@@ -49,7 +49,7 @@ def verify(
             still has the snapshot that they came from.
     """
     from meterlake.pipeline.billing.named_bills import find_bills
-    from meterlake.pipeline.billing.verify import verify_bills
+    from meterlake.pipeline.billing.verification.verify import verify_bills
 
     choice = _choice(bills, month, everything=all_)
     with options.open() as (stores, organization):
@@ -83,7 +83,7 @@ def _choice(bills: tuple[str, ...], month: str | None, *, everything: bool) -> "
     """
     from meterlake.model.errors import Required
     from meterlake.model.values.period import Month
-    from meterlake.pipeline.billing.verify import VerifyChoice
+    from meterlake.pipeline.billing.verification.verify import VerifyChoice
 
     if month is not None and bills:
         raise Invalid("--month", month, "leave it out when you give bills")

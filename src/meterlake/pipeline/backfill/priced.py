@@ -35,8 +35,8 @@ from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.ledger import read_movements
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.credits.ledger import read_movements
 from meterlake.stores.state.billing.stored_bills import StoredBill
 
 

@@ -16,7 +16,7 @@ from meterlake.stages.export.bill_csv import csv_header, csv_rows
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_lists import BillFilters, count_bills, list_bills
+from meterlake.stores.state.billing.bills.lists import BillFilters, count_bills, list_bills
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core.pages import Page
 

@@ -11,9 +11,10 @@ from meterlake.pipeline.explorer.files import FileFormat, keep_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing import bill_lists, bills
-from meterlake.stores.state.billing.bill_lists import LineFilters, StoredLine
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills import lists as bill_lists
+from meterlake.stores.state.billing.bills.lists import LineFilters, StoredLine
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.core.pages import Page
 
 _KIND: Final = "line item"

@@ -9,18 +9,19 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.listing import Search
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.balances.ended_balances import settle_draws
 from meterlake.pipeline.billing.bill_documents import bill_response
-from meterlake.pipeline.billing.ended_balances import settle_draws
 from meterlake.pipeline.billing.late_usage.taking_back import take_back_memos_of
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing import bill_lists, bills
-from meterlake.stores.state.billing.bill_approval import BATCH, approve_pending
-from meterlake.stores.state.billing.bill_lists import BillFilters, of_billing_period
-from meterlake.stores.state.billing.bill_statements import NO_FILES, statement_files
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills import lists as bill_lists
+from meterlake.stores.state.billing.bills.approval import BATCH, approve_pending
+from meterlake.stores.state.billing.bills.lists import BillFilters, of_billing_period
+from meterlake.stores.state.billing.credits.source_events import last_posting
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.source_events import last_posting
+from meterlake.stores.state.billing.statements.files import NO_FILES, statement_files
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.pages import Page
 

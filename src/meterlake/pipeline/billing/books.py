@@ -29,8 +29,8 @@ from meterlake.stages.export.beancount import beancount_lines
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.balances import amounts, one_by_one
-from meterlake.stores.state.billing.ledger import (
+from meterlake.stores.state.billing.credits.balances import amounts, one_by_one
+from meterlake.stores.state.billing.credits.ledger import (
     DrawingLine,
     ReturningBill,
     all_postings,
@@ -38,7 +38,7 @@ from meterlake.stores.state.billing.ledger import (
     read_movements,
     returning_bills,
 )
-from meterlake.stores.state.billing.leftovers import standing_leftovers, unsettled_balances
+from meterlake.stores.state.billing.credits.leftovers import standing_leftovers, unsettled_balances
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.postings import amounts_spent
 

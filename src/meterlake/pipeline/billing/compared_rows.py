@@ -7,12 +7,16 @@ from meterlake.model.values import wire
 from meterlake.model.values.money import plain
 from meterlake.stages.bill.verification import BillTexts, LineTexts, compare_bills
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_batch import BillColumns
-from meterlake.stores.state.billing.bills import with_memos
-from meterlake.stores.state.billing.ledger import BillConsumption, consumption_of, corrections
-from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines
+from meterlake.stores.state.billing.bills.batch import BillColumns
+from meterlake.stores.state.billing.bills.bills import with_memos
+from meterlake.stores.state.billing.calculations.verified import BillRow
+from meterlake.stores.state.billing.credits.ledger import (
+    BillConsumption,
+    consumption_of,
+    corrections,
+)
+from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.billing.stored_bills import BillContent
-from meterlake.stores.state.billing.verified_bills import BillRow
 
 
 def compare_rows(

@@ -28,7 +28,7 @@ from meterlake.stages.usage.aggregate.segments import SegmentFilter
 from meterlake.stages.usage.aggregate.time_weighted import lasting
 from meterlake.stages.usage.explore import ExplorerScope, Question
 from meterlake.stores import Stores
-from meterlake.stores.lake.measurement_rows import HOLDS_IN_TIME, IN_TIME
+from meterlake.stores.lake.measurements.rows import HOLDS_IN_TIME, IN_TIME
 from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill

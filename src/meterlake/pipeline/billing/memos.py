@@ -15,9 +15,10 @@ from meterlake.pipeline.billing.bill_lines import find_line
 from meterlake.pipeline.config.entities import Document, envelope, version_of
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing import bills, memos
-from meterlake.stores.state.billing.line_credits import mark_credited
-from meterlake.stores.state.billing.memos import StoredMemo
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.credits.line_credits import mark_credited
+from meterlake.stores.state.billing.memos import memos
+from meterlake.stores.state.billing.memos.memos import StoredMemo
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration

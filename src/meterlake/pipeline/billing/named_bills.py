@@ -12,7 +12,7 @@ from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.config.months import month_named
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.named_bills import (
+from meterlake.stores.state.billing.bills.named import (
     NamedBill,
     bills_beginning,
     bills_invoiced,

@@ -11,11 +11,11 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.review import ReviewKind
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.values.money import exact
-from meterlake.pipeline.billing.approval import HeldAccounts
+from meterlake.pipeline.billing.jobs.approval import HeldAccounts
 from meterlake.stores import Stores
-from meterlake.stores.state.billing.auto_approval import WaitingBill, bills_to_approve
-from meterlake.stores.state.billing.bill_lists import BillFilters
-from meterlake.stores.state.billing.bill_totals import BillTotals, read_bill_totals
+from meterlake.stores.state.billing.bills.auto_approval import WaitingBill, bills_to_approve
+from meterlake.stores.state.billing.bills.lists import BillFilters
+from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
 from meterlake.stores.state.billing.late_usage.lists import count_undecided
 
 _ONE_DAY: Final = timedelta(days=1)

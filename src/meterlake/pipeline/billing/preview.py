@@ -14,7 +14,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.calculation.reading import read_bills
-from meterlake.pipeline.billing.jobs import resolve_order
+from meterlake.pipeline.billing.jobs.jobs import resolve_order
 from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.config.entities import Document
 from meterlake.stages.bill import (
@@ -25,10 +25,10 @@ from meterlake.stages.bill import (
     without_bill,
 )
 from meterlake.stores import Stores
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import with_memos
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.bills import with_memos
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.memo_lines import memo_lines
+from meterlake.stores.state.billing.memos.lines import memo_lines
 from meterlake.stores.state.billing.stored_bills import BillContent, StoredBill
 from meterlake.stores.state.core.state import new_id
 

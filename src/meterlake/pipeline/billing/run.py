@@ -19,6 +19,7 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.packed_list import PackedList
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.balances.ended_balances import settle_draws
 from meterlake.pipeline.billing.batches import store_in_parts
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import (
@@ -28,7 +29,6 @@ from meterlake.pipeline.billing.calculation.account_bills import (
 )
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
-from meterlake.pipeline.billing.ended_balances import settle_draws
 from meterlake.pipeline.billing.measured_files import months_of, note_measured_files
 from meterlake.pipeline.usage.garbage import (
     clear_garbage,
@@ -45,22 +45,22 @@ from meterlake.stages.bill import (
 )
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import (
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.batch import (
     BatchedBill,
     BillOutcome,
     CalculatedTotal,
     put_all,
 )
-from meterlake.stores.state.billing.bill_calculations import CalculationPins, note_calculation
-from meterlake.stores.state.billing.calculated_bills import (
+from meterlake.stores.state.billing.bills.calculated import (
     CalculatedBill,
     changed_bills,
     keep_bills,
 )
-from meterlake.stores.state.billing.ledger import lock_sources, read_movements
+from meterlake.stores.state.billing.calculations.pins import CalculationPins, note_calculation
+from meterlake.stores.state.billing.credits.ledger import lock_sources, read_movements
+from meterlake.stores.state.billing.credits.source_events import last_posting
 from meterlake.stores.state.billing.outdated_bills import outdated_bills
-from meterlake.stores.state.billing.source_events import last_posting
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.transaction import Transaction

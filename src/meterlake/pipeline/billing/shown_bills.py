@@ -13,10 +13,10 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.run import BILL_IDS, Billed, BillResult
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.billing.bill_approval import BATCH, approve_pending
-from meterlake.stores.state.billing.bill_batch import BillOutcome
-from meterlake.stores.state.billing.bill_lists import BillFilters
 from meterlake.stores.state.billing.bill_states import BillState, read_bill_states
+from meterlake.stores.state.billing.bills.approval import BATCH, approve_pending
+from meterlake.stores.state.billing.bills.batch import BillOutcome
+from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters

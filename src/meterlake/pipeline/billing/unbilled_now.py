@@ -23,8 +23,8 @@ from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.account_families import read_relatives
-from meterlake.stores.state.billing.bill_versions import deleted_bills, last_version
+from meterlake.stores.state.billing.accounts.families import read_relatives
+from meterlake.stores.state.billing.bills.versions import deleted_bills, last_version
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.billing.unbilled_usage import read_unbilled_usage
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration

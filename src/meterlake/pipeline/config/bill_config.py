@@ -3,7 +3,7 @@
 from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.errors import Invalid
 from meterlake.stores.state import Transaction
-from meterlake.stores.state.billing.bills import pending_until
+from meterlake.stores.state.billing.bills.bills import pending_until
 
 
 def refuse_pending(transaction: Transaction, config: BillConfig) -> None:

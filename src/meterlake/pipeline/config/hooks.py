@@ -24,13 +24,13 @@ from meterlake.pipeline.config.credential_changes import (
 from meterlake.pipeline.config.notifications import refuse_notified_event
 from meterlake.pipeline.config.schedule_jobs import submit_first
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing.balances import (
+from meterlake.stores.state.billing.bills.bills import refuse_billed
+from meterlake.stores.state.billing.credits.balances import (
     refuse_booked_balance,
     refuse_booked_type,
     refuse_drawn_commitment,
 )
-from meterlake.stores.state.billing.bills import refuse_billed
-from meterlake.stores.state.billing.memos import refuse_reason_of_memo
+from meterlake.stores.state.billing.memos.memos import refuse_reason_of_memo
 
 
 def _do_nothing(*_: object) -> None:

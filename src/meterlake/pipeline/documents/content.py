@@ -40,9 +40,9 @@ from meterlake.stages.document.facts import (
 from meterlake.stages.document.texts import clean_text
 from meterlake.stores import Stores
 from meterlake.stores.state import Organization, Reader
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import StoredBill
 
 _E = TypeVar("_E", bound=Entity)

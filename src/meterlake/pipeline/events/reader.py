@@ -32,7 +32,7 @@ from meterlake.stages.events.hand_over import NO_SYSTEMS, Integrations, Systems
 from meterlake.stages.events.match import ActiveNotifications, NotificationFailure
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing.bill_versions import keys_of
+from meterlake.stores.state.billing.bills.versions import keys_of
 from meterlake.stores.state.core.stored_configuration import field_equals
 from meterlake.stores.state.events import events
 from meterlake.stores.state.events.events import StoredEvent

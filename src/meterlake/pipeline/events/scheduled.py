@@ -26,7 +26,7 @@ from meterlake.model.values.period import zone
 from meterlake.stages.events.due import due_moment
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing.bill_events import bill_documents
+from meterlake.stores.state.billing.bills.events import bill_documents
 from meterlake.stores.state.core.tables import BILL, ENTITY
 from meterlake.stores.state.events import moments
 from meterlake.stores.state.events.events import documents_of, write_all

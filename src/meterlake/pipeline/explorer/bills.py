@@ -18,12 +18,12 @@ from meterlake.model.usage.explorer import (
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import format_instant
 from meterlake.stores import Stores
-from meterlake.stores.state.billing.bill_dates import (
+from meterlake.stores.state.billing.bills.dates import (
     billed_account_ids,
     billed_between,
     billed_product_names,
 )
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.reader import Reader

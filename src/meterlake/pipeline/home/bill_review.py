@@ -34,7 +34,7 @@ from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Stores
 from meterlake.stores.lake.rejected import count_open
-from meterlake.stores.state.billing.bill_totals import BillTotals, read_bill_totals
+from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
 from meterlake.stores.state.core.account_names import by_id
 
 _ONE_DAY: Final = timedelta(days=1)

@@ -16,7 +16,7 @@ from meterlake.model.values.counted import counted, first_of
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import approve_bills
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.home.bill_review import review_result
 from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
@@ -25,8 +25,8 @@ from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.pricing.remainders import decimals
 from meterlake.stores import Stores
 from meterlake.stores.lake import quantities
-from meterlake.stores.state.billing.bill_batch import BillOutcome
-from meterlake.stores.state.billing.month_bills import MonthBill, read_month_bills
+from meterlake.stores.state.billing.bills.batch import BillOutcome
+from meterlake.stores.state.billing.bills.month import MonthBill, read_month_bills
 from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 

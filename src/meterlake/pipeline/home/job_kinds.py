@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from meterlake.pipeline.backfill.background import BACKFILL_STEPS
-from meterlake.pipeline.billing.jobs import BILL_JOBS
+from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS
 from meterlake.pipeline.export.run import EXPORT_JOBS
 from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
 from meterlake.pipeline.ingest.uploads import ARRIVALS

@@ -15,7 +15,7 @@ from meterlake.stores.lake.maintenance import (
     remove_stale,
 )
 from meterlake.stores.lake.uid_shards import empty_former
-from meterlake.stores.state.billing.pins import pinned_snapshots
+from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
 from meterlake.stores.state.ingest.backfills import Backfills
 
 # No query and no ingest of one file takes a day. DuckLake compares whole days only (in a SQLite

@@ -26,7 +26,7 @@ from meterlake.stores.lake.moves.move_record import (
     write_record,
 )
 from meterlake.stores.state import Organization
-from meterlake.stores.state.billing.pins import pinned_snapshots
+from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
 
 _LOCK: Final = ".move-lake.lock"
 _REMOVE: Final = "`meterlake move-lake --remove-source` removes what an earlier move left"

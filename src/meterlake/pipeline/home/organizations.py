@@ -7,7 +7,7 @@ from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.work.runner import FanOutRunner, RunnerKind
 from meterlake.pipeline.billing.currencies import read_currencies
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of
 from meterlake.pipeline.config.months import refuse_future_month
 from meterlake.pipeline.usage.aggregate import aggregate

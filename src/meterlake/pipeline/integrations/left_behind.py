@@ -15,7 +15,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.values.entity import Record
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_versions import keys_of, which_are_there
+from meterlake.stores.state.billing.bills.versions import keys_of, which_are_there
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.tables import ENTITY

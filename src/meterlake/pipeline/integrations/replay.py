@@ -17,7 +17,7 @@ from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations.runs import run_document
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing.bill_versions import which_are_there
+from meterlake.stores.state.billing.bills.versions import which_are_there
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
 from meterlake.stores.state.integrations.runs import (
     REPLAY_MARK,

@@ -52,7 +52,7 @@ from meterlake.stores.files.durable import write_durably
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_totals import read_month_totals
+from meterlake.stores.state.billing.bills.totals import read_month_totals
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 _PLACE: Final = "ts >= $start AND ts < $end"

@@ -22,7 +22,7 @@ from meterlake.pipeline.billing.line_usage import OF_USAGE, LineUsage, LineUsage
 from meterlake.pipeline.statements.usage_rows import AccountNames, UsageRows
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
 from meterlake.stores.state.core import account_names
 

@@ -16,7 +16,7 @@ from meterlake.stages.export.statement_document import write_statement
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.billing.bill_statements import StatementFile, statement_keys
+from meterlake.stores.state.billing.statements.files import StatementFile, statement_keys
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
 

@@ -32,15 +32,15 @@ from meterlake.pipeline.statements.files import file_download, put_files, remove
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_statements import (
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.statements.files import (
     NO_FILES,
     Files,
     StatementFile,
     put_statement,
     statement_files,
 )
-from meterlake.stores.state.billing.statement_jobs import (
+from meterlake.stores.state.billing.statements.jobs import (
     current_files,
     job_document,
     note_job_event,

@@ -7,11 +7,11 @@ from sqlalchemy import select
 from meterlake.model.bills.statement_orders import KIND, StatementOrder
 from meterlake.pipeline.events.scheduled import CurrentEntity
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_statements import (
+from meterlake.stores.state.billing.statements.files import (
     NO_FILES,
     statement_files,
 )
-from meterlake.stores.state.billing.statement_jobs import job_document
+from meterlake.stores.state.billing.statements.jobs import job_document
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.jobs.job import Job, job_of
 from meterlake.stores.state.jobs.table import JOB

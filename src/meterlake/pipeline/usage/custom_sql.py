@@ -26,7 +26,7 @@ from meterlake.stages.usage.rows import SqlFailure, SqlUsage
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, check_query, limits_of
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.measurement_groups import groups
+from meterlake.stores.lake.measurements.groups import groups
 from meterlake.stores.lake.tables import columns_at
 
 

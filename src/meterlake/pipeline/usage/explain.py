@@ -23,7 +23,7 @@ from meterlake.stages.usage.aggregate import segments
 from meterlake.stages.usage.aggregate.time_weighted import lasting
 from meterlake.stores import Stores
 from meterlake.stores.lake import quantity_reads
-from meterlake.stores.lake.measurement_rows import (
+from meterlake.stores.lake.measurements.rows import (
     HOLDS_IN_TIME,
     IN_TIME,
     MeasurementQuery,

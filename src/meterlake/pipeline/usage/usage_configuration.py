@@ -15,7 +15,7 @@ from meterlake.model.scopes.compound import ACCOUNT, CUSTOM_FIELDS
 from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores.state import Reader, State
-from meterlake.stores.state.billing.usage_accounts import accounts_apart
+from meterlake.stores.state.billing.accounts.usage_accounts import accounts_apart
 from meterlake.stores.state.core.account_fields import account_fields
 
 _KINDS: Final[tuple[type[Entity], ...]] = (

@@ -7,10 +7,10 @@ from meterlake.model.values.period import Month, Period
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.usage.late import late
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import BillOutcome
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.batch import BillOutcome
 from tests.bills import a_home_to_bill
 from tests.homes import HEADER, configure, csv_row
 

@@ -18,7 +18,7 @@ from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.job import lock_backfill
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.home.status import status

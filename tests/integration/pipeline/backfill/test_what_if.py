@@ -13,9 +13,9 @@ from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.what_if import BackfillChoice, compare_backfill
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config.configure import export
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.billing_oracle.worlds import FEATURES, random_world
 from tests.bills import a_home_to_bill, aggregation, use
 from tests.homes import HEADER, configure, csv_row

@@ -9,7 +9,7 @@ from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.stores.state.core.pages import Page
-from tests.integration.pipeline.billing.test_balances import World
+from tests.integration.pipeline.billing.balances.test_balances import World
 
 
 class BalanceSchedule:

@@ -6,7 +6,7 @@ from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.databases import new_database
-from tests.integration.pipeline.billing.test_balances import World
+from tests.integration.pipeline.billing.balances.test_balances import World
 from tests.organizations import Clock, new_organization, open_new
 
 # What each database does in its own way: most tests run on SQLite, and on both if they are slow.

@@ -8,9 +8,9 @@ from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.calculation import reading as bill_reading
 from meterlake.pipeline.billing.calculation.reading import read_bills
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.stages.bill import BillSelection
-from meterlake.stores.state.billing.account_buckets import read_account_buckets
+from meterlake.stores.state.billing.accounts.buckets import read_account_buckets
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.homes import configure
 

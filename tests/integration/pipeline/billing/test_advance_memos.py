@@ -11,10 +11,10 @@ from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.catalog.pricing import Plan, PlanTemplate
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_bill
-from meterlake.pipeline.billing.jobs import bill_order, run_bill_job
-from meterlake.pipeline.billing.schedule import submit_scheduled
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.pipeline.billing.jobs.jobs import bill_order, run_bill_job
+from meterlake.pipeline.billing.jobs.schedule import submit_scheduled
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.memos.lines import line_id
 from tests.explained_trees import as_node, check_tree
 from tests.homes import a_home, configure
 

@@ -7,11 +7,11 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import NotFound, Unavailable
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing import jobs as bill_jobs
 from meterlake.pipeline.billing import run as verb
-from meterlake.pipeline.billing.jobs import bill
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import BillOutcome
+from meterlake.pipeline.billing.jobs import jobs as bill_jobs
+from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.batch import BillOutcome
 from meterlake.stores.state.jobs import JobStatus
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.homes import configure

@@ -16,14 +16,14 @@ from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.balances import Cause, book
+from meterlake.pipeline.billing.balances.balances import Cause, book
 from meterlake.pipeline.billing.differences.changes import SOURCES_MAX
 from meterlake.pipeline.billing.differences.ends import DiffChoice, list_bill_versions
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.memos import MemoRef, create_memo
 from meterlake.stores.lake.maintenance import compact, expire_snapshots
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.pins import pinned_snapshots
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
 from tests.bill_diffs import (
     change,
     compare,

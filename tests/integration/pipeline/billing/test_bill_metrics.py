@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, aggregation, use
 from tests.homes import HEADER, configure, csv_row
 from tests.laws import examples

@@ -7,11 +7,11 @@ import pytest
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing import bucket_tasks
-from meterlake.pipeline.billing.jobs import bill, cancel, create, run_bill_job
+from meterlake.pipeline.billing.jobs.jobs import bill, cancel, create, run_bill_job
 from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.stores.fan_out.tasks import TasksFailed
 from meterlake.stores.state import JobStatus
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 from tests.databases import copy_home
 from tests.homes import configure, open_home

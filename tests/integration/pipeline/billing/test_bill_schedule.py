@@ -7,13 +7,13 @@ import pytest
 from meterlake.model.bills.jobs import KIND
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.pipeline.billing import approval
-from meterlake.pipeline.billing.approval import approve_due
-from meterlake.pipeline.billing.jobs import bill_order, create, get_job, run_bill_job
-from meterlake.pipeline.billing.schedule import order_of_run, submit_scheduled
+from meterlake.pipeline.billing.jobs import approval
+from meterlake.pipeline.billing.jobs.approval import approve_due
+from meterlake.pipeline.billing.jobs.jobs import bill_order, create, get_job, run_bill_job
+from meterlake.pipeline.billing.jobs.schedule import order_of_run, submit_scheduled
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.events.retention import forget_events
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure
 

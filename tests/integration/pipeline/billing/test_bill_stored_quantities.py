@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from tests.bills import a_home_to_bill, aggregation, use
 from tests.homes import HEADER, configure, csv_row

@@ -12,11 +12,11 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.commitments import Commitment
 from meterlake.pipeline.billing.books import check_ledger
-from meterlake.stores.state.billing import ledger
-from meterlake.stores.state.billing.bill_batch import put_all
-from meterlake.stores.state.billing.ledger import Consumption
+from meterlake.stores.state.billing.bills.batch import put_all
+from meterlake.stores.state.billing.credits import ledger
+from meterlake.stores.state.billing.credits.ledger import Consumption
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
-from tests.integration.pipeline.billing.test_balances import World, world
+from tests.integration.pipeline.billing.balances.test_balances import World, world
 
 __all__ = ["world"]
 D = Decimal

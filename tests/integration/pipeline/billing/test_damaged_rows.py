@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import text
 
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
-from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.stores.state.core.reader import DamagedRow
 from tests.bills import a_home_to_bill
 

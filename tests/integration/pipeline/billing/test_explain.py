@@ -18,13 +18,13 @@ from meterlake.pipeline.billing.explanation.explain import (
     explain_bill,
     open_explanation,
 )
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.memos import MemoRef, create_memo
 from meterlake.pipeline.publish.query import query
 from meterlake.stages.usage.aggregate.reducers import narrow
-from meterlake.stores.lake import measurement_rows
 from meterlake.stores.lake.maintenance import compact, expire_snapshots
-from meterlake.stores.state.billing import bills
+from meterlake.stores.lake.measurements import rows as measurement_rows
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import aggregation, price_egress, subscribe
 from tests.explained_trees import as_node, check_tree, walk
 from tests.homes import HEADER, a_home, configure, csv_row

@@ -15,7 +15,7 @@ from meterlake.stages.usage.aggregate.reducers import narrow
 from tests.billing_oracle.worlds import FEATURES, random_world
 from tests.explained_trees import as_node, check_tree, walk
 from tests.integration.pipeline.billing.test_kept_bills import CHANGES, bill_world
-from tests.integration.pipeline.billing.test_verify import run_sql
+from tests.integration.pipeline.billing.verification.test_verify import run_sql
 from tests.stored_worlds import store_world
 
 ALL_ROWS = 1000

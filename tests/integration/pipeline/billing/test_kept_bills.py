@@ -19,11 +19,11 @@ from meterlake.model.customers.balances import Balance, BalanceTransaction, Enti
 from meterlake.model.errors import Invalid
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.balances import Cause, book
+from meterlake.pipeline.billing.balances.balances import Cause, book
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.calculation import kept_bills
-from meterlake.pipeline.billing.jobs import bill, bill_order
-from meterlake.stores.state.billing import bills
+from meterlake.pipeline.billing.jobs.jobs import bill, bill_order
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.core.tables import BILL
 from tests.billing_oracle.worlds import FEATURES, random_world
 from tests.changed_worlds import raise_a_number

@@ -13,18 +13,18 @@ from meterlake.model.bills.memos import CreditLineItem, DebitLineItem
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.late_usage.apply import _Application
 from meterlake.pipeline.billing.late_usage.policy import LateRules
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, list_memos
 from meterlake.pipeline.billing.run import BillResult, BillRun
-from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import open_stores
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.late_usage.late_bills import late_bills_by_id
 from meterlake.stores.state.billing.late_usage.lists import undecided_late_usage
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.core.pages import Page
 from tests.bills import use
 from tests.homes import HEADER, configure, csv_row

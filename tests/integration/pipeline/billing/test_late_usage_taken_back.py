@@ -14,12 +14,12 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.review import ReviewKind
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.memos import MemoRef, delete_memo, get_memo, update_memo
-from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.pipeline.home.bill_review import review_bills
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.memos.lines import line_id
 from tests.bills import use
 from tests.homes import HEADER, configure, csv_row
 from tests.late_bills import (

@@ -11,9 +11,9 @@ from meterlake.model.customers.contracts import Contract
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bill_lines import usage_file
-from meterlake.pipeline.billing.jobs import bill
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.memos.lines import line_id
 from tests.bills import aggregation, price_egress, subscribe
 from tests.homes import EGRESS, HEADER, a_home, configure, csv_row
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
-from meterlake.stores.state.billing import bills
+from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import HEADER, a_home, configure, csv_row
 

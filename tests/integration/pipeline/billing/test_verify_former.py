@@ -8,8 +8,8 @@ from meterlake.model.errors import NotFound
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
-from meterlake.pipeline.billing.jobs import bill
-from meterlake.pipeline.billing.verify import VerifyChoice, verify_bills
+from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from tests.bills import a_home_to_bill, use
 
 pytestmark = pytest.mark.usefixtures("home_database")

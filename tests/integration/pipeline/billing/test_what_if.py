@@ -14,10 +14,10 @@ from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources import resource_of
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 from meterlake.pipeline.config.configure import ApplyOptions, apply, export
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.billing_oracle.worlds import FEATURES, random_world
 from tests.bills import a_home_to_bill, use
 from tests.changed_worlds import raise_a_number

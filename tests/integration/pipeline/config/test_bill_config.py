@@ -7,10 +7,10 @@ from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.errors import Invalid, Locked, Required, StaleVersion
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.homes import configure
 

@@ -18,7 +18,7 @@ from meterlake.pipeline.billing import bills as billing
 from meterlake.pipeline.documents import content
 from meterlake.pipeline.documents.bill import make_document
 from meterlake.pipeline.documents.content import read_document
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill
 from tests.statement_world import SEPTEMBER, a_billed_home, bill_ids, name_ids, use
 
@@ -35,7 +35,7 @@ def home(lake_location, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def a_home(lake_location, tmp_path_factory):
-    from meterlake.pipeline.billing.jobs import bill
+    from meterlake.pipeline.billing.jobs.jobs import bill
 
     del lake_location
     with a_home_to_bill(tmp_path_factory.mktemp("to_bill")) as found:

@@ -8,7 +8,7 @@ from meterlake.model.bills.document import DocumentFormat
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.pipeline.documents.content import read_document
 from meterlake.pipeline.documents.render import RenderOptions, render_document
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.billing_oracle.worlds import random_world
 from tests.document_world import text_of
 from tests.stored_worlds import MONTHS, store_world

@@ -20,7 +20,7 @@ from meterlake.pipeline.export.run import export, run_export, submit_export
 from meterlake.settings import Settings
 from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stores import open_stores
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.databases import copy_home
 from tests.doubles.homes import Clock, Home
 

@@ -20,12 +20,12 @@ from meterlake.model.catalog.catalog import Meter
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stages.export.exported_columns import FOCUS, exports_of
 from meterlake.stages.export.focus import FOCUS_COLUMNS
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import ACCOUNTS, CALLS, EGRESS, configure
 

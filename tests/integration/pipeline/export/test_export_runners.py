@@ -8,7 +8,7 @@ import pytest
 
 from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.export import partition_tasks
 from meterlake.pipeline.export.run import KIND, export, run_export, submit_export
 from meterlake.pipeline.export.verify import verify

@@ -20,7 +20,7 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.home.move_lake import move_lakes, plan_move, remove_former
 from meterlake.pipeline.home.reconciliation import check_reconciliation
@@ -28,8 +28,8 @@ from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.home_settings import shared_settings
 from meterlake.stores.lake.moves.move_record import read_record
-from meterlake.stores.state.billing.bill_batch import BillOutcome
-from meterlake.stores.state.billing.pins import pinned_snapshots
+from meterlake.stores.state.billing.bills.batch import BillOutcome
+from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
 from tests.bills import price_egress, subscribe, use
 from tests.databases import need_folder, new_database
 from tests.homes import HEADER, a_home, csv_row, open_home

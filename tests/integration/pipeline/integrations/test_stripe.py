@@ -20,7 +20,7 @@ from meterlake.model.resources.events import fields_of
 from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
 from meterlake.pipeline.integrations.connectors.stripe_calls import stripe_client
 from meterlake.stores.processes import free_port
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import LineContent
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events

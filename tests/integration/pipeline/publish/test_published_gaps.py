@@ -11,14 +11,14 @@ from meterlake.model.configuration.organization import BillConfig, OrganizationC
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill, set_status
-from meterlake.pipeline.billing.jobs import bill, run_bill_job, submit_order
+from meterlake.pipeline.billing.jobs.jobs import bill, run_bill_job, submit_order
+from meterlake.pipeline.billing.jobs.schedule import order_of_run
 from meterlake.pipeline.billing.named_bills import find_bills
-from meterlake.pipeline.billing.schedule import order_of_run
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.publish.query import query
 from meterlake.pipeline.publish.run import publish
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, price_egress, refuse_bills, subscribe, use
 from tests.homes import HEADER, a_home, configure, csv_row
 

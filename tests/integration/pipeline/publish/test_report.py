@@ -18,11 +18,11 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.measurements.measurement import Category, Field
 from meterlake.model.values.period import Month, zone
 from meterlake.pipeline.billing.bills import approve_bills
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.publish.report import gather_report, page_of, report
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
-from meterlake.stores.state.billing.bills import of_period
+from meterlake.stores.state.billing.bills.bills import of_period
 from tests.bills import a_home_to_bill
 from tests.databases import copy_home
 from tests.doubles.homes import Clock, Home, furnish, make_home

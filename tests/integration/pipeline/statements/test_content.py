@@ -14,10 +14,10 @@ from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.statements import AggregationFrequency
 from meterlake.model.errors import Invalid
 from meterlake.model.values.money import exact
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.statements import usage_rows
 from meterlake.pipeline.statements.files import write_format
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import bills
 from tests.statement_world import (
     SEPTEMBER,
     a_billed_home,

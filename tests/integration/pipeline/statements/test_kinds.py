@@ -2,7 +2,7 @@
 
 import pytest
 
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import aggregation
 from tests.homes import a_home, configure
 from tests.statement_world import (

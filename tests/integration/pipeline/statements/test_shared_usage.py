@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.bills import aggregation
 from tests.homes import a_home, configure
 from tests.statement_world import (

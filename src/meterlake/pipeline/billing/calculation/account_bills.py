@@ -37,10 +37,10 @@ from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS
 from meterlake.stages.bill.terms.advance_lines import ClosedBills
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_calculations import CalculationPins
-from meterlake.stores.state.billing.calculated_bills import CalculatedBill
-from meterlake.stores.state.billing.ledger import read_movements
-from meterlake.stores.state.billing.line_credits import billed_credits
+from meterlake.stores.state.billing.bills.calculated import CalculatedBill
+from meterlake.stores.state.billing.calculations.pins import CalculationPins
+from meterlake.stores.state.billing.credits.ledger import read_movements
+from meterlake.stores.state.billing.credits.line_credits import billed_credits
 
 # Accounts whose commitments and balances are read at once.
 _READ_TOGETHER: Final = 200

@@ -29,7 +29,8 @@ from meterlake.stages.bill.terms.advance_lines import (
     may_have_changed,
 )
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.advance_lines import (
+from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.billing.memos.advance_lines import (
     ADVANCE_TYPES,
     DRAWING_TYPES,
     MEMO_TYPES,
@@ -39,7 +40,6 @@ from meterlake.stores.state.billing.advance_lines import (
     billed_returns,
     closed_bills,
 )
-from meterlake.stores.state.billing.lock_date import closed_before
 
 # What plans and their contracts are; as long as none was changed, nothing has to be corrected.
 PLANNED_KINDS: Final = frozenset({AccountPlan.__name__, Contract.__name__})

@@ -11,7 +11,7 @@ from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.stages.bill import AccountLedger, AccountTerms, BillIdentity, InputDigests
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.calculated_bills import CalculatedBill, read_calculated_bills
+from meterlake.stores.state.billing.bills.calculated import CalculatedBill, read_calculated_bills
 
 _NO_BILLS: Sequence[BillIdentity] = ()
 

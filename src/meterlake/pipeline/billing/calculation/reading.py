@@ -48,14 +48,14 @@ from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.account_buckets import (
+from meterlake.stores.state.billing.accounts.buckets import (
     AccountBucket,
     AccountBuckets,
     read_account_buckets,
 )
-from meterlake.stores.state.billing.bill_batch import billed_keys, damaged_bill, locked_keys
-from meterlake.stores.state.billing.bill_calculations import CalculationPins, last_transaction
-from meterlake.stores.state.billing.billed_plans import billed_plans
+from meterlake.stores.state.billing.bills.batch import billed_keys, damaged_bill, locked_keys
+from meterlake.stores.state.billing.bills.billed_plans import billed_plans
+from meterlake.stores.state.billing.calculations.pins import CalculationPins, last_transaction
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.past import deleted_records

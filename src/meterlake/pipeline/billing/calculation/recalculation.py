@@ -17,7 +17,7 @@ from meterlake.pipeline.usage.period_usage import UNCHANGED
 from meterlake.stages.bill import BillSelection
 from meterlake.stages.bill.periods.pinned_selection import selection_from_wire
 from meterlake.stores import Stores
-from meterlake.stores.state.billing.bill_calculations import CalculationPins
+from meterlake.stores.state.billing.calculations.pins import CalculationPins
 
 
 class PinnedBill(Protocol):

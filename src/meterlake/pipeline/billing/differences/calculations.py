@@ -21,9 +21,9 @@ from meterlake.pipeline.usage.period_usage import LastUsage
 from meterlake.stages.bill import BillSelection
 from meterlake.stages.bill.attribution import BillFigures
 from meterlake.stores import Stores
-from meterlake.stores.lake.measurement_changes import MeasurementChanges
-from meterlake.stores.state.billing.account_buckets import OWN_KINDS
-from meterlake.stores.state.billing.memo_lines import KEY_PREFIX
+from meterlake.stores.lake.measurements.changes import MeasurementChanges
+from meterlake.stores.state.billing.accounts.buckets import OWN_KINDS
+from meterlake.stores.state.billing.memos.lines import KEY_PREFIX
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.views.past_state import OF_MEMO, PastMoment, PastScope
 

@@ -11,7 +11,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.counted import counted
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import plain
-from meterlake.stores.state.billing.bill_changes import AlteredBill, SourcePosting
+from meterlake.stores.state.billing.bills.changes import AlteredBill, SourcePosting
 
 # How long a value is that is shown, and how many there are.
 _SHOWN_MAX: Final = 40

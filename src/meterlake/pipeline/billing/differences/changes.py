@@ -24,9 +24,9 @@ from meterlake.pipeline.billing.differences.entities import (
     Pair,
     rates_of,
 )
-from meterlake.stores.lake.measurement_changes import MeasurementChanges
+from meterlake.stores.lake.measurements.changes import MeasurementChanges
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_changes import (
+from meterlake.stores.state.billing.bills.changes import (
     changed_bills_between,
     memo_authors,
     postings_between,

@@ -37,14 +37,14 @@ from meterlake.stages.bill.attribution import (
     changed_lines,
 )
 from meterlake.stores import Stores
-from meterlake.stores.lake.measurement_changes import (
+from meterlake.stores.lake.measurements.changes import (
     MeasurementChanges,
     SnapshotPair,
     find_measurement_changes,
     read_former,
 )
 from meterlake.stores.lake.quantity_reads import snapshot_is_kept
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 
 _NO_CHOICE: Final = DiffChoice()

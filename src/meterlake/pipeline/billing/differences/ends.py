@@ -11,13 +11,13 @@ from meterlake.pipeline.billing.calculation.recalculation import select_again
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_calculations import (
+from meterlake.stores.state.billing.bills.versions import BillVersion, get_version, list_versions
+from meterlake.stores.state.billing.calculations.pins import (
     CalculationPins,
     last_transaction,
     read_calculations,
 )
-from meterlake.stores.state.billing.bill_versions import BillVersion, get_version, list_versions
-from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, memo_lines
+from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, memo_lines
 from meterlake.stores.state.billing.stored_bills import BillContent
 
 NOW: Final = "now"

@@ -13,7 +13,7 @@ from meterlake.model.customers.commitments import Commitment
 from meterlake.model.resources import BY_KIND
 from meterlake.model.values.entity import Record
 from meterlake.stores import Stores
-from meterlake.stores.state.billing.account_buckets import read_account_buckets
+from meterlake.stores.state.billing.accounts.buckets import read_account_buckets
 from meterlake.stores.state.core.reader import record_of
 
 Pair = tuple[str, str]

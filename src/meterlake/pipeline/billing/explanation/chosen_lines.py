@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from meterlake.model.errors import Invalid
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import LineContent
 
 _LISTED: Final = 20

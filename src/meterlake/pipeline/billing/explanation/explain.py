@@ -29,12 +29,12 @@ from meterlake.stages.bill.explain.context import ExplainedBill
 from meterlake.stages.bill.verification import BillTexts, LineTexts, compare_bills
 from meterlake.stores import Stores
 from meterlake.stores.lake.quantity_reads import snapshot_is_kept
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import BillColumns
-from meterlake.stores.state.billing.bill_calculations import CalculationPins, read_calculations
-from meterlake.stores.state.billing.bill_versions import BillVersion, get_version
-from meterlake.stores.state.billing.bills import with_memos
-from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.batch import BillColumns
+from meterlake.stores.state.billing.bills.bills import with_memos
+from meterlake.stores.state.billing.bills.versions import BillVersion, get_version
+from meterlake.stores.state.billing.calculations.pins import CalculationPins, read_calculations
+from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, MemoLine
 
 # What lines that people put on bills say of why.
 _REASONS: Final = (

@@ -24,7 +24,7 @@ from meterlake.stages.usage.aggregate.statement import (
     quantity_query,
 )
 from meterlake.stages.usage.aggregate.time_weighted import lasting
-from meterlake.stores.lake.measurement_rows import (
+from meterlake.stores.lake.measurements.rows import (
     HOLDS_IN_TIME,
     NEWEST_FIRST,
     MeasurementQuery,

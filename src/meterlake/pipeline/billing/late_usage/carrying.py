@@ -11,11 +11,12 @@ from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stages.bill.late_usage import LineDifference, describe_line, memo_to_carry
 from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Currencies
-from meterlake.stores.state.billing import bills, memos
-from meterlake.stores.state.billing.account_families import read_relatives
+from meterlake.stores.state.billing.accounts.families import read_relatives
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill, next_pending_bill
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.memos import memos
+from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 from meterlake.stores.state.core.transaction import Transaction
 

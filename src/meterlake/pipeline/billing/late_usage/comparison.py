@@ -22,12 +22,12 @@ from meterlake.pipeline.billing.run import content_of
 from meterlake.stages.bill.late_usage import ChargedLine, charged_lines, correct_lines
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bill_calculations import (
+from meterlake.stores.state.billing.bills.versions import get_version
+from meterlake.stores.state.billing.calculations.pins import (
     CalculationPins,
     read_calculations,
     transactions_at,
 )
-from meterlake.stores.state.billing.bill_versions import get_version
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill
 from meterlake.stores.state.billing.stored_bills import BillKey
 

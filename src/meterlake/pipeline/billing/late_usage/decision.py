@@ -27,7 +27,7 @@ from meterlake.stages.bill.late_usage import (
     charged_total,
     find_differences,
 )
-from meterlake.stores.state.billing.bill_versions import get_version
+from meterlake.stores.state.billing.bills.versions import get_version
 from meterlake.stores.state.billing.late_usage.carried import carried_amounts
 from meterlake.stores.state.billing.late_usage.decisions import (
     LateDecision,

@@ -25,8 +25,8 @@ from meterlake.pipeline.billing.late_usage.carrying import CarriedAmount, carry_
 from meterlake.pipeline.billing.late_usage.undecided import note_damaged, read_undecided
 from meterlake.pipeline.billing.run import BillResult, BillRun
 from meterlake.stages.bill.late_usage import ChargedLine, LineDifference, charged_lines
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_versions import keys_of
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.versions import keys_of
 from meterlake.stores.state.billing.late_usage.carried import (
     CarriedLine,
     find_deleted,
@@ -41,7 +41,7 @@ from meterlake.stores.state.billing.late_usage.lists import (
     find_correction,
     find_late_usage,
 )
-from meterlake.stores.state.billing.memo_lines import MemoLine, line_id, memo_lines
+from meterlake.stores.state.billing.memos.lines import MemoLine, line_id, memo_lines
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.transaction import Transaction
 

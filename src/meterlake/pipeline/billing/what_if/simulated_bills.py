@@ -25,13 +25,13 @@ from meterlake.pipeline.usage.period_usage import LastUsage
 from meterlake.stages.bill import BillIdentity, BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.account_buckets import (
+from meterlake.stores.state.billing.accounts.buckets import (
     KeptBuckets,
     read_account_buckets,
     read_given_buckets,
 )
-from meterlake.stores.state.billing.memo_lines import MemoLine
-from meterlake.stores.state.billing.simulated_bills import simulated_memos
+from meterlake.stores.state.billing.calculations.simulated import simulated_memos
+from meterlake.stores.state.billing.memos.lines import MemoLine
 
 # The bills of fewer accounts leave no garbage that is worth a search through all that there is.
 MANY_ACCOUNTS: Final = 1000

@@ -7,7 +7,7 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.what_if.simulated_bills import AccountMonth
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.simulated_bills import stored_totals
+from meterlake.stores.state.billing.calculations.simulated import stored_totals
 
 
 def compare_with_stored(

@@ -27,8 +27,8 @@ from meterlake.pipeline.integrations.connectors.connector import (
 )
 from meterlake.stages.events.hand_over import ON_APPROVAL
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_versions import last_version
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.versions import last_version
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration, field_equals
 from meterlake.stores.state.events.log import read_events

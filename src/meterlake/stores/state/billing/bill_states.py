@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import func, literal, select
 
 from meterlake.model.bills.requests import BillStatus
-from meterlake.stores.state.billing.bill_lists import BillFilters, select_bills
+from meterlake.stores.state.billing.bills.lists import BillFilters, select_bills
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL_LINE

@@ -25,7 +25,6 @@ from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk
 from meterlake.stores.secrets import Secrets
 from meterlake.stores.state.access import access_tables  # noqa: F401 - their tables are part of METADATA
-from meterlake.stores.state.billing import statement_tables, unbilled_usage  # noqa: F401 - part of METADATA
 from meterlake.stores.state.billing.late_usage import tables  # noqa: F401 - part of METADATA
 from meterlake.stores.state.core.clock import ServerClock
 from meterlake.stores.state.core.engine import Database, migrate, parse_url, sqlite_url

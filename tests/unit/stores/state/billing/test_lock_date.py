@@ -7,9 +7,9 @@ import pytest
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.errors import Locked
-from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import BillOutcome, put_all
-from meterlake.stores.state.billing.bills import PutOutcome
+from meterlake.stores.state.billing.bills import bills
+from meterlake.stores.state.billing.bills.batch import BillOutcome, put_all
+from meterlake.stores.state.billing.bills.bills import PutOutcome
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 
 CONTENT = BillContent(

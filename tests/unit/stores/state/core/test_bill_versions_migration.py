@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from meterlake.stores.state import State
-from meterlake.stores.state.billing.bill_calculations import last_transaction
+from meterlake.stores.state.billing.calculations.pins import last_transaction
 from meterlake.stores.state.core.migrations.versions import v0030_bill_versions
 from meterlake.stores.state.core.row_digests import digest_of_posting, digest_of_version
 from tests.migrations import changing, insert, migrate, rows, upgrade

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from meterlake.model.bills.ledger import account_sums
 from meterlake.stores.state import State
-from meterlake.stores.state.billing import balances, ledger
+from meterlake.stores.state.billing.credits import balances, ledger
 from meterlake.stores.state.core.migrations.versions import v0016_ledger
 from tests.migrations import changing, insert, migrating, upgrade
 

@@ -17,14 +17,15 @@ from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.resources.events import Event
 from meterlake.model.values import wire
 from meterlake.pipeline.config import configure
-from meterlake.stores.state.billing import bill_batch, bills
+from meterlake.stores.state.billing.bills import batch as bill_batch
+from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events
 from meterlake.stores.state.events.event_tables import EVENT
 from meterlake.stores.state.events.events import EventFilter
 from tests.organizations import changed, everything, new_organization
-from tests.unit.stores.state.billing.test_bill_batch import content
+from tests.unit.stores.state.billing.bills.test_batch import content
 
 ALL = EventFilter(actioned=True)
 

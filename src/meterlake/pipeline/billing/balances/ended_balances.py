@@ -1,0 +1,83 @@
+"""What is left at the ends of balances is posted: carried over, or expired.
+
+Whoever looks settles what is not settled: balances that ended, and those of which anything changed
+after that, such as a bill that was calculated later and draws for a time before.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+from meterlake.model.customers.balances import Balance
+from meterlake.model.errors import NotFound
+from meterlake.model.values.failpoint import mark_step
+from meterlake.stages.bill.credits.leftovers import correct_leftovers, count_ends, find_leftovers
+from meterlake.stores import Stores
+from meterlake.stores.state import Transaction
+from meterlake.stores.state.billing.credits.ledger import lock_sources, read_movements
+from meterlake.stores.state.billing.credits.leftovers import (
+    note_settled,
+    post_leftovers,
+    resettled_balances,
+    standing_leftovers,
+    unsettled_balances,
+)
+from meterlake.stores.state.billing.credits.source_events import (
+    changed_sources,
+    last_posting,
+    note_source_changes,
+)
+
+AUTHOR: Final = "balance ends"
+# When very many balances end, others of the worker's tasks take turns.
+_AT_ONCE: Final = 500
+
+
+def settle_ended_balances(stores: Stores, org_id: str) -> int:
+    """Post what is left of balances that ended, and correct what was posted before.
+
+    Returns:
+        How many balances were looked at.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    with stores.state.reading(org_id) as reader:
+        found = unsettled_balances(reader, stores.now())[:_AT_ONCE]
+    for balance_id in found:
+        with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
+            since = last_posting(transaction)
+            _settle(transaction, balance_id)
+            note_source_changes(transaction, since)
+        mark_step("leftovers.settled")
+    return len(found)
+
+
+def settle_draws(transaction: Transaction, since: int) -> None:
+    """Note what bills draw now, and correct what was posted at the ends of their balances.
+
+    Balances of which nothing was posted yet are left to who settles them.
+
+    Args:
+        transaction: The one that stores or deletes bills.
+        since: The newest posting before it.
+    """
+    drawn = changed_sources(transaction, since)
+    for balance_id in resettled_balances(transaction, drawn, transaction.now):
+        _settle(transaction, balance_id)
+    if drawn:
+        note_source_changes(transaction, since)
+
+
+def _settle(transaction: Transaction, balance_id: str) -> None:
+    """Settle a balance, which may have changed or gone since somebody looked."""
+    # Nobody draws from it meanwhile.
+    lock_sources(transaction, [balance_id])
+    balance, now = transaction.get(Balance, balance_id), transaction.now
+    movements = read_movements(transaction, [balance_id]).get(balance_id, [])
+    due = find_leftovers(balance_id, balance.entity, movements, now)
+    standing = standing_leftovers(transaction, [balance_id])[balance_id]
+    changes = correct_leftovers(standing, due)
+    if changes.wrong or changes.missing:
+        post_leftovers(transaction, balance, changes)
+        mark_step("leftovers.posted")
+    note_settled(transaction, balance, count_ends(balance.entity, now))

@@ -1,0 +1,125 @@
+"""Charges that schedules of balances make: each once, when it is due or as soon as it can be.
+
+A charge is known by the start of its service; whoever looks makes what is due and was not made, and
+nothing for a time that was charged before. A charge that is deleted is not made again.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from itertools import count, islice, takewhile
+from typing import Any, Final, NamedTuple
+
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.customers.balances import Balance, BalanceChargeSchedule
+from meterlake.model.customers.charges import Charge
+from meterlake.model.customers.schedules import billed_at, charge_of_part
+from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
+from meterlake.model.rules.balances import charge_schedule_runs, charged_parts
+from meterlake.model.values.entity import Record
+from meterlake.model.values.failpoint import mark_step
+from meterlake.model.values.ids import CODE_MAX
+from meterlake.model.values.period import Period, zone
+from meterlake.pipeline.billing.balances.scheduled_transactions import AUTHOR
+from meterlake.pipeline.config.entities import create_in
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.billing.credits.ledger import lock_sources
+from meterlake.stores.state.billing.credits.scheduled_charges import note_charge
+from meterlake.stores.state.core.charges import charged_until
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+
+# After a long time without a look, charges are made bit by bit.
+_AT_ONCE: Final = 100
+_log: Final = logging.getLogger("meterlake.worker")
+
+
+class _DueCharge(NamedTuple):
+    """A charge of a schedule that is to be made; `number` counts from 0."""
+
+    number: int
+    service: Period
+    due: datetime
+
+
+def make_due_charges(stores: Stores, org_id: str) -> int:
+    """Make the charges of all schedules that are due and were not made.
+
+    Returns:
+        How many were made.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    with stores.state.reading(org_id) as reader:
+        found = reader.all(BalanceChargeSchedule)
+        late = [each.id for each in found if next(_due(reader, each, stores.now()), None)]
+    return sum(_make_due_of(stores, org_id, each) for each in late)
+
+
+def _make_due_of(stores: Stores, org_id: str, schedule_id: str) -> int:
+    """Make what is due of one schedule; what keeps it from being made keeps no other."""
+    made = 0
+    try:
+        with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
+            made = _make_due(transaction, stores, schedule_id)
+    except Unavailable:
+        raise
+    except MeterlakeError as error:
+        _log.warning("charges of schedule %s cannot be made: %s", schedule_id, error)
+        return 0
+    mark_step("charges.made")
+    return made
+
+
+def _make_due(transaction: Transaction, stores: Stores, schedule_id: str) -> int:
+    """Make what is due of one schedule, which may have changed or gone since somebody looked."""
+    schedule = transaction.get(BalanceChargeSchedule, schedule_id)
+    # Nobody else makes the same meanwhile.
+    lock_sources(transaction, [schedule.entity.balance_id])
+    balance = transaction.get(Balance, schedule.entity.balance_id).entity
+    tz = zone(_settings(transaction).timezone)
+    due = list(islice(_due(transaction, schedule, transaction.now), _AT_ONCE))
+    runs_before = _runs(transaction, schedule)
+    for each in due:
+        charge = charge_of_part(schedule.entity, balance, each.service, tz, each.number)
+        made = create_in(transaction, stores, _with_free_code(transaction, charge))
+        note_charge(transaction, schedule_id, made.id, each.service, each.due)
+        mark_step("charges.noted")
+    if due:
+        transaction.journal.note_computed(schedule, _runs(transaction, schedule), runs_before)
+    return len(due)
+
+
+def _due(
+    reader: Reader, schedule: Record[BalanceChargeSchedule], now: datetime
+) -> Iterator[_DueCharge]:
+    """The charges until now that a schedule has not made, in their order."""
+    config = _settings(reader)
+    tz = zone(config.timezone)
+    parts = charged_parts(schedule.entity, config, charged_until(reader, schedule.id))
+    found = (
+        _DueCharge(number, part, billed_at(schedule.entity, part, tz)) for number, part in parts
+    )
+    return takewhile(lambda each: each.due <= now, found)
+
+
+def _runs(reader: Reader, schedule: Record[BalanceChargeSchedule]) -> dict[str, Any]:
+    return charge_schedule_runs(schedule, StoredConfiguration(reader))
+
+
+def _settings(reader: Reader) -> OrganizationConfig:
+    return reader.all(OrganizationConfig)[0].entity
+
+
+def _with_free_code(reader: Reader, charge: Charge) -> Charge:
+    """The charge with its code, or with the first one behind it that no other charge has."""
+    if reader.find(Charge, charge.code) is None:
+        return charge
+    for number in count(2):
+        suffix = f"-{number}"
+        code = charge.code[: CODE_MAX - len(suffix)] + suffix
+        if reader.find(Charge, code) is None:
+            return charge.model_copy(update={"code": code})
+    raise AssertionError(charge.code)

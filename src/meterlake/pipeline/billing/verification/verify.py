@@ -1,0 +1,352 @@
+"""Bills calculated again from what they were made from, and compared byte for byte.
+
+Bills of one calculation are verified together: what they depend on is read once, as it was, by the
+same code that made them. Only who reads is another one: a reader of the past.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement
+
+from meterlake.model.bills.bill import Bill
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.bills.verification import BillDifference, BillVerification, DifferenceSubject
+from meterlake.model.errors import NotFound
+from meterlake.model.values import wire
+from meterlake.model.values.period import Month
+from meterlake.model.values.version import calculation_digest
+from meterlake.pipeline.billing.calculation.account_bills import AccountBills, BillCalculation
+from meterlake.pipeline.billing.calculation.failures import describe_error
+from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
+from meterlake.pipeline.billing.compared_rows import compare_former_rows, compare_rows
+from meterlake.pipeline.billing.measured_files import check_measured_files, months_of
+from meterlake.pipeline.billing.run import content_of
+from meterlake.pipeline.usage.garbage import (
+    clear_garbage,
+    rare_garbage_searches,
+    spare_what_is_there,
+)
+from meterlake.stores import Stores
+from meterlake.stores.lake.tables import has_snapshot
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.calculations.pins import CalculationPins, read_calculations
+from meterlake.stores.state.billing.calculations.verified import (
+    AlteredRow,
+    BillRef,
+    BillRow,
+    altered_postings,
+    altered_versions,
+    list_former_refs,
+    list_refs,
+    read_former_rows,
+    read_rows,
+)
+from meterlake.stores.state.billing.stored_bills import BillKey
+from meterlake.stores.state.core.tables import BILL, BILL_VERSION
+
+# Accounts whose bills are compared at once.
+_COMPARED: Final = 200
+# Of more accounts, everything that there is is looked at once.
+_MANY_ACCOUNTS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyChoice:
+    """Which bills are verified; all if nothing is said.
+
+    Attributes:
+        bill_ids: These.
+        month: Those whose last day is in it.
+        approved_since: Those that were approved from then on.
+        former: What they said before, too; and what deleted ones said.
+    """
+
+    bill_ids: Sequence[str] = ()
+    month: Month | None = None
+    approved_since: datetime | None = None
+    former: bool = False
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """What such a bill meets."""
+        if self.bill_ids:
+            yield BILL.c.id.in_(self.bill_ids)
+        if self.month is not None:
+            yield BILL.c.period == str(self.month)
+        if self.approved_since is not None:
+            yield BILL.c.status == BillStatus.APPROVED.value
+            yield BILL.c.approved >= self.approved_since
+
+    def former_conditions(self) -> Iterator[ColumnElement[bool]]:
+        """What such a former content meets."""
+        if self.bill_ids:
+            yield BILL_VERSION.c.bill_id.in_(self.bill_ids)
+        if self.month is not None:
+            yield BILL_VERSION.c.period == str(self.month)
+
+
+def verify_bills(stores: Stores, org_id: str, choice: VerifyChoice) -> BillVerification:
+    """Calculate bills again from what they were made from, and compare.
+
+    Raises:
+        NotFound: One of the bills that were named is not there.
+        Unavailable: A store failed.
+    """
+    with stores.state.reading(org_id) as reader:
+        refs = list_refs(reader, *choice.conditions())
+        former = list_former_refs(reader, *choice.former_conditions()) if choice.former else []
+        known = {each.id for each in (*refs, *former)}
+        for id_ in choice.bill_ids:
+            if id_ not in known:
+                raise NotFound("bill", id_)
+        ids = {each.calculation_id for each in (*refs, *former) if each.calculation_id is not None}
+        calculations = read_calculations(reader, ids)
+    result = _Result(former=0 if choice.former else None)
+    with rare_garbage_searches():
+        for group in (*_by_calculation(refs), *_by_calculation(former)):
+            pins = calculations.get(group[0].calculation_id or "")
+            if pins is None:
+                result.unpinned += [each.id for each in group]
+            elif group[0].version is not None and not _has_snapshot(stores, org_id, pins):
+                result.expired += len(group)
+            else:
+                _Verification(stores, org_id, pins, group, result).run()
+    return result.verification()
+
+
+def _by_calculation(refs: Iterable[BillRef]) -> Iterator[list[BillRef]]:
+    """Contents of one calculation, each of another bill."""
+    groups: dict[tuple[str | None, int], list[BillRef]] = defaultdict(list)
+    met: Counter[tuple[str | None, str]] = Counter()
+    for each in refs:
+        place = (each.calculation_id, each.id)
+        groups[each.calculation_id, met[place]].append(each)
+        met[place] += 1
+    yield from groups.values()
+
+
+def _has_snapshot(stores: Stores, org_id: str, pins: CalculationPins) -> bool:
+    with stores.lake(org_id).reader() as connection:
+        return has_snapshot(connection, pins.snapshot)
+
+
+def verify_bill(stores: Stores, org_id: str, id: str, *, former: bool = False) -> dict[str, Any]:
+    """The same for one bill, as the API answers; perhaps with what it said before.
+
+    Raises:
+        NotFound: There is no such bill.
+        Unavailable: A store failed.
+    """
+    return verify_bills(stores, org_id, VerifyChoice(bill_ids=(id,), former=former)).to_wire()
+
+
+@dataclass(slots=True)
+class _Result:
+    """What was found so far; what is wrong with something is said once of each bill."""
+
+    former: int | None = None
+    expired: int = 0
+    verified: int = 0
+    other_code: int = 0
+    unpinned: list[str] = field(default_factory=list)
+    differences: dict[tuple[object, ...], BillDifference] = field(default_factory=dict)
+    # The files that were checked.
+    files: set[str] = field(default_factory=set)
+
+    def add(self, differences: Iterable[BillDifference]) -> None:
+        for each in differences:
+            key = (each.bill_id, each.version, each.subject, each.name, each.field)
+            self.differences.setdefault(key, each)
+
+    def verification(self) -> BillVerification:
+        found = tuple(self.differences.values())
+        counts = (self.verified, self.unpinned, self.other_code)
+        return BillVerification(*counts, found, self.former, self.expired)
+
+
+class _Verification:
+    """The bills of one calculation."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        org_id: str,
+        pins: CalculationPins,
+        refs: Sequence[BillRef],
+        result: _Result,
+    ) -> None:
+        self.stores = stores
+        self.org_id = org_id
+        self.pins = pins
+        self.result = result
+        self.open = {each.id: each for each in refs}
+        self.versions = {each.id: each.version for each in refs}
+        self.is_former = refs[0].version is not None
+        self.accounts: dict[str, list[BillRef]] = defaultdict(list)
+        for each in refs:
+            self.accounts[each.account_id].append(each)
+        self.is_same_code = pins.digest == calculation_digest()
+        # By the ids of entities.
+        self.altered: dict[str, list[AlteredRow]] = {}
+
+    def run(self) -> None:
+        """Compare every bill, and say of those that could not be calculated why."""
+        count = len(self.open)
+        self.compare_all()
+        if self.is_former:
+            self.result.former = (self.result.former or 0) + count
+        else:
+            self.result.verified += count
+        self.result.other_code += 0 if self.is_same_code else count
+
+    def compare_all(self) -> None:
+        """Compare every bill, without counting them."""
+        try:
+            self.altered = self._read_altered()
+            self._check_files()
+            self._calculate()
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever was altered, it is a finding
+            self._compare_apart(error)
+        for each in self.open.values():
+            self._add([_absence(each, "its calculation does not make it")])
+
+    def _compare_apart(self, error: Exception) -> None:
+        """Find whose rows are damaged: the bills of half of the accounts, then of the others.
+
+        A row that nobody can read fails the bills of its own account, and of no other one.
+        """
+        left: dict[str, list[BillRef]] = defaultdict(list)
+        for each in self.open.values():
+            left[each.account_id].append(each)
+        if len(left) <= 1:
+            self._note_failure(error)
+            return
+        self.open.clear()
+        accounts, half = list(left.values()), len(left) // 2
+        for some in (accounts[:half], accounts[half:]):
+            refs = [ref for found in some for ref in found]
+            _Verification(self.stores, self.org_id, self.pins, refs, self.result).compare_all()
+
+    def _add(self, differences: Iterable[BillDifference]) -> None:
+        """Take differences of the contents that are compared."""
+        versions = self.versions
+        self.result.add(
+            replace(each, version=versions.get(each.bill_id or "")) for each in differences
+        )
+
+    def _read_altered(self) -> dict[str, list[AlteredRow]]:
+        ids = None if len(self.accounts) > _MANY_ACCOUNTS else self.accounts.keys()
+        with self.stores.past(self.pins.at).state.reading(self.org_id) as reader:
+            found = list(altered_versions(reader, ids))
+        self._add(map(_difference_of_version, found))
+        by_id: dict[str, list[AlteredRow]] = defaultdict(list)
+        for each in found:
+            by_id[each.id].append(each)
+        return by_id
+
+    def _check_files(self) -> None:
+        bills = ((each.bill_date, each.frequency, each.interval) for each in self.open.values())
+        source = self.stores, self.org_id, self.pins.snapshot
+        self._add(check_measured_files(*source, months_of(bills), self.result.files))
+
+    def _calculate(self) -> None:
+        reading = read_again(self.stores, self.org_id, self.pins, self.accounts.keys())
+        is_large = len(self.accounts) > _MANY_ACCOUNTS
+        for number in range(len(reading.accounts.buckets)):
+            if is_large:
+                spare_what_is_there()
+            # Nothing keeps the calculation: the next bucket has the memory of this one.
+            self._compare_bucket(reading.calculate(number))
+            if is_large:
+                clear_garbage()
+
+    def _compare_bucket(self, calculation: BillCalculation) -> None:
+        """Compare the bills of a bucket: those of one ledger after the other."""
+        refs = (ref for found in self.accounts.values() for ref in found)
+        for ledger_at, made in make_again(self.stores, calculation, refs):
+            while some := list(islice(made, _COMPARED)):
+                self._compare(some, ledger_at)
+
+    def _compare(self, some: Sequence[AccountBills], ledger_at: int) -> None:
+        made = [bill for each in some for bill in each.made if isinstance(bill, Bill)]
+        refused = {each.account_id: each.reason for found in some for each in found.refused}
+        own = [ref for each in some for ref in self.accounts[each.account_id]]
+        due = [ref for ref in own if ref.ledger_at == ledger_at]
+        with self.stores.state.reading(self.org_id) as reader:
+            ids_due = [ref.id for ref in due]
+            rows = read_former_rows(reader, due) if self.is_former else read_rows(reader, ids_due)
+            ids = {BillKey.of_row(row.head): id_ for id_, row in rows.items()}
+            contents = {
+                ids[content.key]: content for content in map(content_of, made) if content.key in ids
+            }
+            found = compare_rows(reader, rows, contents, is_same_code=self.is_same_code)
+            if self.is_former:
+                found = compare_former_rows(rows, contents, is_same_code=self.is_same_code)
+            self._add(found)
+            sources = {id_ for each in some for id_ in each.movements}
+            self._add(_altered_postings(reader, sources))
+        for id_ in contents:
+            self.open.pop(id_, None)
+            self._add(self._altered_of(id_, rows[id_]))
+        for ref in due:
+            if ref.id not in contents and ref.account_id in refused:
+                self.open.pop(ref.id, None)
+                self._add([_absence(ref, refused[ref.account_id])])
+
+    def _altered_of(self, bill_id: str, row: BillRow) -> Iterator[BillDifference]:
+        """What a bill was made from and is not what was written."""
+        for id_ in _used_ids(row.head.pins) if self.altered else ():
+            for each in self.altered.get(id_, ()):
+                yield replace(_difference_of_version(each), bill_id=bill_id)
+
+    def _note_failure(self, error: Exception) -> None:
+        reason = describe_error(error)
+        for each in self.open.values():
+            self._add([_absence(each, reason)])
+        self.open.clear()
+
+
+def _used_ids(pins: str) -> Iterable[str]:
+    """The ids of the entities that a bill pins; none if nobody can read that any more."""
+    try:
+        return list(wire.loads(pins)["versions"])
+    except (ValueError, LookupError, TypeError):
+        return ()
+
+
+def _altered_postings(reader: Reader, source_ids: Collection[str]) -> Iterator[BillDifference]:
+    """The postings of sources that are not what was written."""
+    for row in altered_postings(reader, source_ids):
+        yield BillDifference(
+            subject=DifferenceSubject.POSTING,
+            name=row.id,
+            field="digest",
+            stored=row.found,
+            calculated=row.written,
+        )
+
+
+def _difference_of_version(row: AlteredRow) -> BillDifference:
+    return BillDifference(
+        subject=DifferenceSubject.ENTITY,
+        name=f"{row.kind} {row.id} version {row.version}",
+        field="digest",
+        stored=row.found,
+        calculated=row.written,
+    )
+
+
+def _absence(ref: BillRef, reason: str) -> BillDifference:
+    return BillDifference(
+        subject=DifferenceSubject.CALCULATION,
+        name=ref.id,
+        stored="the bill",
+        calculated=reason,
+        bill_id=ref.id,
+    )
