@@ -13,7 +13,7 @@ import uvicorn
 from m3ter import AsyncM3ter, M3ter
 
 from meterlake.api.app import create_app
-from meterlake.api.protocol import TimedProtocol
+from meterlake.api.server.protocol import TimedProtocol
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize

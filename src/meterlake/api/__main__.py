@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import uvicorn
 from cyclopts import App, Parameter
 
-from meterlake.api.protocol import TimedProtocol
+from meterlake.api.server.protocol import TimedProtocol
 from meterlake.model.values.log_lines import server_logging
 from meterlake.model.values.redaction import redact_logs
 from meterlake.stores.processes import end_with_parent

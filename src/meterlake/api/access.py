@@ -3,10 +3,10 @@
 from typing import Final
 
 from meterlake.api import users
-from meterlake.api.call import Call
-from meterlake.api.documents import member, select_page
+from meterlake.api.billing.documents import member, select_page
 from meterlake.api.entities import page
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.configuration.access import (
     GroupTarget,
     KeyChange,

@@ -12,16 +12,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from meterlake.api import documentation, downloads, landing, oauth, uploads
-from meterlake.api.answers import WireResponse, failure, message
-from meterlake.api.dispatch import Dispatcher, Services
-from meterlake.api.fair_threads import FairThreads
-from meterlake.api.health import readiness
-from meterlake.api.limits import RateLimits
-from meterlake.api.observe import Observed, metrics
-from meterlake.api.protocol import SECONDS
-from meterlake.api.router import Router
+from meterlake.api import documentation, uploads
 from meterlake.api.routes import OPERATIONS
+from meterlake.api.server import downloads, landing, oauth
+from meterlake.api.server.answers import WireResponse, failure, message
+from meterlake.api.server.dispatch import Dispatcher, Services
+from meterlake.api.server.fair_threads import FairThreads
+from meterlake.api.server.health import readiness
+from meterlake.api.server.limits import RateLimits
+from meterlake.api.server.observe import Observed, metrics
+from meterlake.api.server.protocol import SECONDS
+from meterlake.api.server.router import Router
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.values.redaction import redact_logs
 from meterlake.pipeline.access.access import KnownPermissions

@@ -8,12 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from meterlake.api.bills import RESOURCE as BILL
-from meterlake.api.call import Call
+from meterlake.api.billing.bills import RESOURCE as BILL
 from meterlake.api.entities import page
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
-from meterlake.api.visible import permit_each, visible_rows
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.visible import permit_each, visible_rows
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
 from meterlake.model.values.period import format_instant
 from meterlake.model.values.problems import read, suggest_name, unknown_names

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from swagger_ui_bundle import swagger_ui_path
 
 from meterlake.api import openapi
-from meterlake.api.answers import message
+from meterlake.api.server.answers import message
 
 DOCUMENT: Final = "/openapi.json"
 PAGE: Final = "/docs"

@@ -6,10 +6,10 @@ from typing import Final, TypeVar
 
 from starlette.requests import Request
 
-from meterlake.api.answers import JsonResponse
-from meterlake.api.call import Call
-from meterlake.api.documents import member
-from meterlake.api.operations import ORGANIZATION, Operation
+from meterlake.api.billing.documents import member
+from meterlake.api.server.answers import JsonResponse
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Operation
 from meterlake.model.configuration.queries import UsageQueryRequest
 from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.api.call import Call
-from meterlake.api.downloads import link
 from meterlake.api.explorer import ended_with_request
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import Call
+from meterlake.api.server.downloads import link
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
     QueryCommitmentsRequest,

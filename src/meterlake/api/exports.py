@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
-from meterlake.api import downloads
-from meterlake.api.call import Call
-from meterlake.api.documents import member
+from meterlake.api.billing.documents import member
 from meterlake.api.entities import page, resource_ref
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.api.visible import permit_sum
+from meterlake.api.server import downloads
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.visible import permit_sum
 from meterlake.model.configuration.exports import (
     ExportDestination,
     ExportSchedule,

@@ -5,12 +5,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from meterlake.api.bills import RESOURCE as BILL_RESOURCE
-from meterlake.api.call import Call
-from meterlake.api.documents import member
+from meterlake.api.billing.bills import RESOURCE as BILL_RESOURCE
+from meterlake.api.billing.documents import member
 from meterlake.api.entities import page, resource_ref
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.api.visible import RETRIEVE, permit_each, visible_rows
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.visible import RETRIEVE, permit_each, visible_rows
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import (
     IntegrationConfig,

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from meterlake.api import body
-from meterlake.api.call import Call
 from meterlake.api.entities import page
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.responses.rejected import (
     RejectedRowsDismissRequest,
     RejectedRowsReopenRequest,
     RejectedRowsRequeueRequest,
 )
+from meterlake.api.server import body
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.measurements.editable_row import members_of
 from meterlake.model.values.counted import counted

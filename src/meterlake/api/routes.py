@@ -11,27 +11,29 @@ from meterlake.api import (
     access,
     accounts,
     backfills,
-    balances,
-    bill_jobs,
-    bill_lines,
-    bills,
-    closings,
-    downloads,
     events,
     explorer,
     explorer_v1,
     exports,
     external_mappings,
     integrations,
-    late_usage,
     lookups,
     rejected,
-    statements,
     submit,
     uploads,
 )
+from meterlake.api.billing import (
+    balances,
+    bill_jobs,
+    bill_lines,
+    bills,
+    closings,
+    late_usage,
+    statements,
+)
 from meterlake.api.entities import standard_operations
-from meterlake.api.operations import Operation
+from meterlake.api.server import downloads
+from meterlake.api.server.operations import Operation
 
 _NAMED: Final = (
     access.OPERATIONS,

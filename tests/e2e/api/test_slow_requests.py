@@ -10,7 +10,7 @@ import time
 import httpx
 import pytest
 
-from meterlake.api.protocol import HEAD_MAX
+from meterlake.api.server.protocol import HEAD_MAX
 from tests.served import served
 
 SECONDS = 1

@@ -10,7 +10,7 @@ from meterlake.model.values import failpoint
 from meterlake.model.work.jobs import JobKind
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, EGRESS, Home, configure
-from tests.integration.api.test_closings import (
+from tests.integration.api.billing.test_closings import (
     MONTH,
     closed,
     get,

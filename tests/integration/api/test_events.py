@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from starlette.requests import Request
 
-from meterlake.api.call import Call
 from meterlake.api.events import OPERATIONS
 from meterlake.api.openapi.builder import COMPUTED as RESPONSES
+from meterlake.api.server.call import Call
 from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.customers.accounts import Account

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from meterlake.api.costly import COSTLY
 from meterlake.api.routes import BY_ID
+from meterlake.api.server.costly import COSTLY
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.lake.reader_gate import without_readers
 from tests.served import Served, served

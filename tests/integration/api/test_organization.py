@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from starlette.requests import Request
 
-from meterlake.api.call import Call
 from meterlake.api.routes import BY_ID
+from meterlake.api.server.call import Call
 from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Invalid, Required, StaleVersion

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from meterlake.api.dispatch import Dispatcher
+from meterlake.api.server.dispatch import Dispatcher
 
 
 class Waiting(Dispatcher):

@@ -215,7 +215,7 @@ LIBRARY = "the words of a library, which names the place and what it expected th
 OURS = "the sentence of an error of ours, which says it"
 # Texts that nobody can read at their place; the reason beside each.
 SAID_ELSEWHERE = {
-    ("api/dispatch.py", "{operation.detail}"): "a text of the table of operations",
+    ("api/server/dispatch.py", "{operation.detail}"): "a text of the table of operations",
     ("model/values/documents.py", "{rule}"): LIBRARY,
     (
         "model/measurements/mapping.py",

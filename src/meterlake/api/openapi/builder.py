@@ -18,8 +18,8 @@ from meterlake.api.openapi.schemas import (
     without,
 )
 from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
-from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.api.responses.computed import COMPUTED
+from meterlake.api.server.operations import ORGANIZATION, Operation
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import SINGLETON, Verb
 from meterlake.model.values import wire

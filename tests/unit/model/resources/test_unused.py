@@ -69,7 +69,7 @@ READ_IN = {
     "CustomFields.compound_aggregation": _COMPOUND,
     "SignedRequestCredentials.api_key": "pipeline/integrations/connectors/webhook.py",
     "SignedRequestCredentials.secret": "pipeline/integrations/destinations.py",
-    "Features.beta": "api/operations.py",
+    "Features.beta": "api/server/operations.py",
     "Meter.group_id": "model/resources/catalog.py",
     "Aggregation.percentile": "stages/usage/aggregate/queries.py",
     "CompoundAggregation.accounting_product_id": "stages/bill/pricing/applicable_pricing.py",

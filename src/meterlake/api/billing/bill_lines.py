@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from meterlake.api.bills import BILLS, PAGE_MAX, RESOURCE
-from meterlake.api.call import Call
-from meterlake.api.documents import member
-from meterlake.api.downloads import link
+from meterlake.api.billing.bills import BILLS, PAGE_MAX, RESOURCE
+from meterlake.api.billing.documents import member
 from meterlake.api.entities import page
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import Call
+from meterlake.api.server.downloads import link
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.pipeline.billing import bill_lines, memos

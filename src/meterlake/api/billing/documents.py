@@ -1,6 +1,6 @@
 """What handlers read from a request and answer with: ids in the path, pages of short lists."""
 
-from meterlake.api.call import Call
+from meterlake.api.server.call import Call
 from meterlake.model.errors import NotFound
 from meterlake.model.values.ids import is_id
 from meterlake.pipeline.config.entities import Document, envelope

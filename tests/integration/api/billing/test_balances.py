@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from starlette.requests import Request
 
-from meterlake.api.balances import OPERATIONS
-from meterlake.api.call import Call
+from meterlake.api.billing.balances import OPERATIONS
+from meterlake.api.server.call import Call
 from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.customers.accounts import Account

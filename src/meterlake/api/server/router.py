@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from meterlake.api.operations import Operation
+from meterlake.api.server.operations import Operation
 
 
 class Match(NamedTuple):

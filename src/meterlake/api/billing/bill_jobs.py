@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from meterlake.api.call import Call
-from meterlake.api.documents import member
+from meterlake.api.billing.documents import member
 from meterlake.api.entities import page
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.pipeline.billing.jobs import jobs
 from meterlake.pipeline.billing.preview import preview
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meterlake.api.bills import BILLS
-from meterlake.api.bills import RESOURCE as BILL
-from meterlake.api.call import Call
-from meterlake.api.documents import member
-from meterlake.api.downloads import link
+from meterlake.api.billing.bills import BILLS
+from meterlake.api.billing.bills import RESOURCE as BILL
+from meterlake.api.billing.documents import member
 from meterlake.api.entities import page
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.api.visible import RETRIEVE, permit_each, visible_rows
+from meterlake.api.server.call import Call
+from meterlake.api.server.downloads import link
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.visible import RETRIEVE, permit_each, visible_rows
 from meterlake.model.bills.statement_orders import StatementFormat, StatementOrder
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.statements import jobs

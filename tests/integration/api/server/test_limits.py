@@ -4,8 +4,8 @@ import stat
 
 import pytest
 
-from meterlake.api import limits as module
-from meterlake.api.limits import Buckets, Limit, RateLimits, network
+from meterlake.api.server import limits as module
+from meterlake.api.server.limits import Buckets, Limit, RateLimits, network
 from meterlake.model.errors import TooMany
 from tests.homes import settings
 

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from meterlake.api import body, pages
-from meterlake.api.answers import WireResponse, failure
-from meterlake.api.dispatch import Services
-from meterlake.api.limits import Limit, network
+from meterlake.api.server import body, pages
+from meterlake.api.server.answers import WireResponse, failure
+from meterlake.api.server.dispatch import Services
+from meterlake.api.server.limits import Limit, network
 from meterlake.model.errors import Invalid, MeterlakeError, Required, TooMany, Unauthorized
 from meterlake.pipeline.access import login, passwords, users
 from meterlake.pipeline.access.access import organizations_of, sign_in_key

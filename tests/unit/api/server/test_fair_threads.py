@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meterlake.api.fair_threads import FairThreads
+from meterlake.api.server.fair_threads import FairThreads
 from meterlake.model.errors import TooMany
 
 MANY = 80

@@ -2,15 +2,15 @@
 
 from typing import Any, Final
 
-from meterlake.api.bills import RESOURCE, permit_all
-from meterlake.api.call import Call
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.billing.bills import RESOURCE, permit_all
 from meterlake.api.responses.closings import (
     ClosingApproveRequest,
     ClosingReasonRequest,
     ClosingReviewRequest,
 )
-from meterlake.api.visible import RETRIEVE
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.visible import RETRIEVE
 from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from meterlake.api.bills import RESOURCE
-from meterlake.api.call import Call
+from meterlake.api.billing.bills import RESOURCE
 from meterlake.api.entities import page
-from meterlake.api.operations import ORGANIZATION, Operation
-from meterlake.api.visible import RETRIEVE, visible_rows
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import ORGANIZATION, Operation
+from meterlake.api.server.visible import RETRIEVE, visible_rows
 from meterlake.pipeline.billing.late_usage.lists import list_page
 
 PAGE_MAX: Final = 100

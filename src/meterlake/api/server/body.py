@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from meterlake.api.protocol import SECONDS, SECONDS_DEFAULT
+from meterlake.api.server.protocol import SECONDS, SECONDS_DEFAULT
 from meterlake.model.errors import Invalid, TooLarge, TooSlow, Unsupported
 
 BODY_MAX: Final = 10 * 1024 * 1024

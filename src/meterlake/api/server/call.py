@@ -9,9 +9,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from meterlake.api import body
-from meterlake.api.fair_threads import FairThreads
-from meterlake.api.page_tokens import NEXT_TOKEN, SEARCH, unmark_token
+from meterlake.api.server import body
+from meterlake.api.server.fair_threads import FairThreads
+from meterlake.api.server.page_tokens import NEXT_TOKEN, SEARCH, unmark_token
 from meterlake.model.configuration.access import Principal
 from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Invalid

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.api.documentation import DOCUMENT, PAGE
-from meterlake.api.health import readiness
-from meterlake.api.pages import page
+from meterlake.api.server.health import readiness
+from meterlake.api.server.pages import page
 from meterlake.model.values.version import code_version
 from meterlake.settings import Settings
 from meterlake.stores.prefect_access import is_own_connection, password_for, sign_in_link

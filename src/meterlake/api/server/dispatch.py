@@ -9,16 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from meterlake.api.answers import WireResponse, failure, message
-from meterlake.api.call import Call
-from meterlake.api.costly import COSTLY
-from meterlake.api.fair_threads import FairThreads
-from meterlake.api.limits import RateLimits
-from meterlake.api.operations import Operation
-from meterlake.api.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
-from meterlake.api.router import Router
-from meterlake.api.visible import permit_query, shown_to, visible_rows
-from meterlake.api.warnings import cautions, header, unknown_members, unknown_parameters
+from meterlake.api.server.answers import WireResponse, failure, message
+from meterlake.api.server.call import Call
+from meterlake.api.server.costly import COSTLY
+from meterlake.api.server.fair_threads import FairThreads
+from meterlake.api.server.limits import RateLimits
+from meterlake.api.server.operations import Operation
+from meterlake.api.server.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
+from meterlake.api.server.router import Router
+from meterlake.api.server.visible import permit_query, shown_to, visible_rows
+from meterlake.api.server.warnings import cautions, header, unknown_members, unknown_parameters
 from meterlake.model.catalog.features import Features
 from meterlake.model.configuration.access import Principal
 from meterlake.model.configuration.permissions import Permissions

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from meterlake.api.call import Call
+from meterlake.api.server.call import Call
 
 Handler = Callable[[Call], Awaitable[Any]]
 Limit = Literal["config", "ingest", "explorer", "query"]

@@ -7,12 +7,12 @@ from typing import Any, Final, Literal
 
 from starlette.responses import Response
 
-from meterlake.api.call import Call
-from meterlake.api.documents import member
-from meterlake.api.downloads import content_response, file_response, link
+from meterlake.api.billing.documents import member
 from meterlake.api.entities import page, search_criteria
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.api.visible import RETRIEVE, permit_each
+from meterlake.api.server.call import Call
+from meterlake.api.server.downloads import content_response, file_response, link
+from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.visible import RETRIEVE, permit_each
 from meterlake.model.bills.document import AppendixDetail, DocumentFormat
 from meterlake.model.bills.explanation import ROWS_SHOWN, ROWS_SHOWN_MAX
 from meterlake.model.bills.requests import (

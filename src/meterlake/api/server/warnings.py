@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from meterlake.api.call import Call
 from meterlake.api.openapi.builder import query_names
 from meterlake.api.openapi.shapes import SHAPES
-from meterlake.api.operations import Operation
 from meterlake.api.responses.told_body import ToldBody
+from meterlake.api.server.call import Call
+from meterlake.api.server.operations import Operation
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.resources import RESOURCES
 from meterlake.model.resources.unused import without_effect
