@@ -18,7 +18,7 @@ from flows.command import run_as_command
 from flows.fan_out import label_run_of
 from flows.outcome import Row, told
 from flows.parameters import Home, MonthName, RunnerName, kept_open
-from meterlake.cli.export_documents import resolve_closing_exports
+from meterlake.cli.export.documents import resolve_closing_exports
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.pipeline.home.closing import Closing
 from meterlake.pipeline.home.closing_bills import check_shown

@@ -12,7 +12,7 @@ from flows.exported import run_due, told_of
 from flows.fan_out import a_few_at_once, for_each_organization, label_run_of
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, RunnerName, open_home
-from meterlake.cli.export_documents import ExportOptions, resolve_export, subject
+from meterlake.cli.export.documents import ExportOptions, resolve_export, subject
 from meterlake.pipeline.export.control import run_schedule
 from meterlake.pipeline.export.run import export as export_files
 from meterlake.pipeline.export.run import run_export, run_to_end

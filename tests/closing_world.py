@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 
-from meterlake.cli.export_documents import resolve_closing_exports
+from meterlake.cli.export.documents import resolve_closing_exports
 from meterlake.model.values.period import Month, zone
 from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.home.closing import Closing, ClosingStep

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from meterlake.cli import run
-from meterlake.cli.signals import terminable
+from meterlake.cli.shell.signals import terminable
 from meterlake.model.catalog.lookups import LookupTable, LookupTableRevision
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month

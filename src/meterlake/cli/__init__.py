@@ -7,7 +7,7 @@ import os
 import sys
 
 from meterlake.cli.app import run
-from meterlake.cli.garbage import put_off_collection
+from meterlake.cli.shell.garbage import put_off_collection
 
 
 def main() -> None:

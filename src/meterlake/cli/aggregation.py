@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.cli.output import error_line
+from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.output import error_line
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:

@@ -10,40 +10,30 @@ from cyclopts import App, CycloptsError, Group
 from meterlake.cli import (
     aggregation,
     backfill,
-    checks,
     close_month,
     configuration,
     demo,
     deploy,
     events,
-    export,
-    home_settings,
-    inbox,
-    ingest,
     integrations,
     late,
     lookups,
-    maintain,
-    mappings,
-    move_lake,
-    publish,
-    receipts,
-    rejected,
     serve,
     setup,
-    shard_lake,
-    sql,
-    status,
     synthesis,
-    uploads,
     usage,
     webhooks,
     worker,
 )
 from meterlake.cli.billing import bill
-from meterlake.cli.next_steps import forget_place
-from meterlake.cli.output import error_line
-from meterlake.cli.signals import TERMINATED, Terminated, terminable
+from meterlake.cli.export import command as export
+from meterlake.cli.ingest import command as ingest
+from meterlake.cli.ingest import inbox, mappings, receipts, rejected, uploads
+from meterlake.cli.lake import checks, maintain, move_lake, publish, shard_lake, sql, status
+from meterlake.cli.shell import home_settings
+from meterlake.cli.shell.next_steps import forget_place
+from meterlake.cli.shell.output import error_line
+from meterlake.cli.shell.signals import TERMINATED, Terminated, terminable
 from meterlake.model.errors import MeterlakeError
 
 _COMPLETION: Final = """Complete commands and options with the tab key, in new shells of this user.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.amounts import AmountText
-from meterlake.cli.options import (
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.options import (
     NO_FAN_OUT_OPTIONS,
     NO_OPTIONS,
     FanOutOptions,
@@ -342,7 +342,7 @@ def _written(entry: dict[str, Any], currency: str, amounts: AmountText) -> dict[
 def _flat(entry: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(entry.get("before"), dict) and not isinstance(entry.get("after"), dict):
         return entry
-    from meterlake.cli.tables import Digits
+    from meterlake.cli.shell.tables import Digits
     from meterlake.model.usage.quantity_unit import changed_texts
 
     shown = {name: Digits(text or "") for name, text in changed_texts(entry).items()}

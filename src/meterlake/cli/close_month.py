@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Options
+from meterlake.cli.shell.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Options
 from meterlake.model.errors import Invalid, Required
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def close_month(
     Args:
         month: Such as 2026-10; or `last` or `current`.
     """
-    from meterlake.cli.export_documents import resolve_closing_exports
+    from meterlake.cli.export.documents import resolve_closing_exports
     from meterlake.pipeline.config.months import month_named
     from meterlake.pipeline.home.closing import Closing
     from meterlake.pipeline.home.closing_bills import check_shown
@@ -261,8 +261,8 @@ def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> No
 
 def _show_review(closing: "Closing", options: Options) -> None:
     """Show the bills and what is open about them: from now on somebody may approve them."""
-    from meterlake.cli.amounts import AmountText
     from meterlake.cli.billing.review import show_review
+    from meterlake.cli.shell.amounts import AmountText
     from meterlake.pipeline.home.bill_review import review_bills
     from meterlake.pipeline.home.closing_bills import bills_of_month
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.cli.output import problem_lines
+from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.output import problem_lines
 from meterlake.model.errors import Invalid, MeterlakeError
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.output import Output
     from meterlake.model.resources.proposal import Document
     from meterlake.pipeline.config.configure import EntityChange
 

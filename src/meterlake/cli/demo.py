@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.amounts import AmountText
-from meterlake.cli.flow_process import run_flow_module
-from meterlake.cli.ingest import COLUMNS, incomplete
-from meterlake.cli.next_steps import note_home
-from meterlake.cli.output import Output
+from meterlake.cli.ingest.command import COLUMNS, incomplete
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.flow_process import run_flow_module
+from meterlake.cli.shell.next_steps import note_home
+from meterlake.cli.shell.output import Output
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.values.counted import counted
 
@@ -147,7 +147,7 @@ def _place(home: Path | None, *, keep: bool) -> Iterator["Settings"]:
     Raises:
         Conflict: There is something in it already.
     """
-    from meterlake.cli.options import read_settings
+    from meterlake.cli.shell.options import read_settings
 
     if home is None and not keep:
         with tempfile.TemporaryDirectory(prefix="meterlake-demo-") as folder:
@@ -225,7 +225,7 @@ def _aggregate(stage: Stage) -> None:
 def _bill(stage: Stage) -> None:
     import sample_data
     from meterlake.cli.billing.bill import show_bills
-    from meterlake.cli.tables import Bar
+    from meterlake.cli.shell.tables import Bar
     from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.jobs.jobs import bill
 
@@ -264,7 +264,7 @@ def _explain(stage: Stage) -> None:
 
 def _export(stage: Stage) -> None:
     import sample_data
-    from meterlake.cli.export_output import show_exported
+    from meterlake.cli.export.output import show_exported
     from meterlake.model.values.period import Month
     from meterlake.model.work.export_request import ExportRequest, Format, Source
     from meterlake.pipeline.export.run import export
@@ -277,7 +277,7 @@ def _export(stage: Stage) -> None:
 
 
 def _publish(stage: Stage) -> None:
-    from meterlake.cli.publish import show_published
+    from meterlake.cli.lake.publish import show_published
     from meterlake.pipeline.publish.run import attach_line, publish
 
     stage.output.begin("publish", "Published: one DuckDB file for analysts")
@@ -306,7 +306,7 @@ def _answers(file: Path) -> Iterator[tuple[str, list[str], list[tuple[Any, ...]]
 
 
 def _look(stage: Stage) -> None:
-    from meterlake.cli.tables import Bar
+    from meterlake.cli.shell.tables import Bar
     from meterlake.pipeline.publish.query import query
 
     stage.output.begin("sql", "The live lake answers questions")

@@ -5,8 +5,8 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.flow_process import run_flow_module
-from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
+from meterlake.cli.shell.flow_process import run_flow_module
+from meterlake.cli.shell.options import NO_HOME_OPTIONS, HomeOptions
 from meterlake.model.errors import Invalid, Required
 
 PoolType = Literal["process", "docker", "kubernetes"]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.amounts import AmountText
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.output import Output
     from meterlake.model.bills.late_usage import LateUsage
     from meterlake.pipeline.usage.late import Late
     from meterlake.stores import Stores

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.values.counted import counted
 
 LISTED: Final = ("!table", "revision", "status", "itemCount=items", "?meters")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, Self
 
-from meterlake.cli.output import Output
+from meterlake.cli.shell.output import Output
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Reduce
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.usage.quantity import Pooled

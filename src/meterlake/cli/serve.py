@@ -15,8 +15,8 @@ from cyclopts import App, Parameter
 from cyclopts.types import Port
 from cyclopts.validators import Number
 
-from meterlake.cli.automatic_work import leave_out, show_served
-from meterlake.cli.options import INTEGER, NO_HOME_OPTIONS, HomeOptions
+from meterlake.cli.shell.automatic_work import leave_out, show_served
+from meterlake.cli.shell.options import INTEGER, NO_HOME_OPTIONS, HomeOptions
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values.log_lines import log_to_stderr
 from meterlake.model.work.automatic_work import left_on

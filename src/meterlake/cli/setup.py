@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
+from meterlake.cli.shell.options import NO_HOME_OPTIONS, HomeOptions
 
 
 def register(app: App) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions, Integer
+from meterlake.cli.shell.options import NO_HOME_OPTIONS, HomeOptions, Integer
 
 
 def register(app: App) -> None:

@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import (
+from meterlake.cli.shell.options import (
     NO_OPTIONS,
     NO_ORGANIZATION_OPTIONS,
     Limit,
     Options,
     OrganizationOptions,
 )
-from meterlake.cli.organizations import show_organizations
-from meterlake.cli.output import error_line
+from meterlake.cli.shell.organizations import show_organizations
+from meterlake.cli.shell.output import error_line
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from meterlake.cli.output import Output
     from meterlake.cli.quantities import QuantityNames
+    from meterlake.cli.shell.output import Output
     from meterlake.model.bills.bill import Quantity
     from meterlake.model.customers.recurring_period import PeriodSpec
     from meterlake.pipeline.usage.aggregate import AggregateResult

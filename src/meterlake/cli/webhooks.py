@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.shell.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
     from meterlake.stores import Stores

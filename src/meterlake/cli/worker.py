@@ -10,8 +10,8 @@ from cyclopts import App, Parameter
 from cyclopts.types import Port
 from cyclopts.validators import Number
 
-from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions, Switch
-from meterlake.cli.output import Output
+from meterlake.cli.shell.options import NO_HOME_OPTIONS, HomeOptions, Switch
+from meterlake.cli.shell.output import Output
 from meterlake.model.values.log_lines import log_to_stderr
 
 if TYPE_CHECKING:

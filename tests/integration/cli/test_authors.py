@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from meterlake.cli import run
 from meterlake.cli.app import build
-from meterlake.cli.options import NOBODY
+from meterlake.cli.shell.options import NOBODY
 from meterlake.model.configuration.access import Principal, PrincipalType, ServiceUser
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.cli.amounts import AmountText
 from meterlake.cli.app import run
 from meterlake.cli.late import show_late_usage
-from meterlake.cli.output import Output
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.output import Output
 from meterlake.model.bills.late_usage import (
     LateLine,
     LateSource,

@@ -12,7 +12,7 @@ import pytest
 
 import sample_data
 from meterlake.cli import run
-from meterlake.cli.options import Options
+from meterlake.cli.shell.options import Options
 
 STORAGE = "stored_gigabytes"
 # What takes longer to import than a look at a home does; the last ones where they are installed.

@@ -201,7 +201,7 @@ def test_automations_crash_runs_that_are_silent_and_call_the_webhook(client: Any
 
 @pytest.mark.slow
 def test_a_schedule_of_exports_has_a_deployment_while_it_is_there(client: Any, home: Path) -> None:
-    from meterlake.cli.export_changes import create_schedule
+    from meterlake.cli.export.changes import create_schedule
     from meterlake.pipeline.export.control import delete_schedule
     from tests.integration.flows.test_export import HOURLY
 

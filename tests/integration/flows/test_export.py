@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from meterlake.cli.export_changes import create_schedule
-from meterlake.cli.export_documents import ScheduleDefinition
+from meterlake.cli.export.changes import create_schedule
+from meterlake.cli.export.documents import ScheduleDefinition
 from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.values import failpoint
 from meterlake.model.work.export_request import KIND, ExportRequest, Format, Source

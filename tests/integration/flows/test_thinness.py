@@ -16,7 +16,7 @@ VERBS = (
 ALLOWED = (
     "meterlake.pipeline.",
     # An export is asked for in the same words on the command line and as a flow.
-    "meterlake.cli.export_documents",
+    "meterlake.cli.export.documents",
     *("meterlake.worker.runners", "meterlake.stores.processes"),
     *(
         "meterlake.model.errors",

@@ -174,7 +174,7 @@ from meterlake.model.work.runner import FanOutRunner
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.fan_out import FanOutTask, run_tasks
-from meterlake.cli.signals import terminable
+from meterlake.cli.shell.signals import terminable
 from tests.doubles import tasks
 
 with terminable(), open_stores(Settings(home=Path(sys.argv[1]))) as stores:

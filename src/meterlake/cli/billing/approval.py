@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from meterlake.cli.billing.review import show_review
-from meterlake.cli.output import error_line
+from meterlake.cli.shell.output import error_line
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.output import Output
     from meterlake.model.bills.jobs import BillOrder
     from meterlake.model.bills.review import ReviewFinding
     from meterlake.pipeline.billing.run import BillResult

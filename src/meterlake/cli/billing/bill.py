@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.amounts import AmountText
 from meterlake.cli.billing import (
     approval,
     diff,
@@ -20,16 +19,17 @@ from meterlake.cli.billing import (
 from meterlake.cli.billing import bills as listed_bills
 from meterlake.cli.billing.left_bills import show_left_bills, would_be
 from meterlake.cli.billing.statement import statement
-from meterlake.cli.options import NO_ORGANIZATION_OPTIONS, NOBODY, OrganizationOptions
-from meterlake.cli.organizations import show_organizations
-from meterlake.cli.output import error_line
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.options import NO_ORGANIZATION_OPTIONS, NOBODY, OrganizationOptions
+from meterlake.cli.shell.organizations import show_organizations
+from meterlake.cli.shell.output import error_line
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.output import Output
     from meterlake.model.bills.jobs import BillOrder
     from meterlake.model.bills.unbilled import Unpriced
     from meterlake.pipeline.billing.run import Billed, BillResult
@@ -133,7 +133,7 @@ def bill(
         approve: Approve the bills that you have seen, and calculate none.
         change_approved: Change approved bills, too; they are PENDING again. Locked ones never change.
     """
-    from meterlake.cli.option_names import as_options
+    from meterlake.cli.shell.option_names import as_options
     from meterlake.pipeline.billing.jobs.jobs import bill_order
     from meterlake.pipeline.billing.named_bills import find_bills
     from meterlake.pipeline.config.months import refuse_future_month
@@ -185,7 +185,7 @@ def _making(choice: BillChoice) -> str:
 def _bill_all(
     choice: BillChoice, options: OrganizationOptions, *, approve: bool, change_approved: bool
 ) -> int:
-    from meterlake.cli.option_names import as_options
+    from meterlake.cli.shell.option_names import as_options
     from meterlake.pipeline.home.organizations import approve_organizations, bill_organizations
 
     if choice.account or choice.recalculate:
@@ -286,7 +286,7 @@ def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> N
 
 def _unpriced_row(found: "Unpriced") -> dict[str, Any]:
     """Usage with its quantity and the units that a price would be for, each with its own unit."""
-    from meterlake.cli.tables import Digits
+    from meterlake.cli.shell.tables import Digits
     from meterlake.model.usage.quantity_unit import quantity_text, units_text
 
     return {

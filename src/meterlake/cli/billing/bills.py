@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.amounts import AmountText
-from meterlake.cli.options import NO_OPTIONS, Limit, Options
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.output import Output
     from meterlake.stores import Stores
 
 ID_DIGITS: Final = 8
@@ -160,7 +160,7 @@ def _row(bill: dict[str, Any], amounts: AmountText) -> dict[str, Any]:
 
 
 def _line(line: dict[str, Any], currency: str, amounts: AmountText) -> dict[str, Any]:
-    from meterlake.cli.tables import Digits
+    from meterlake.cli.shell.tables import Digits
     from meterlake.model.usage.quantity_unit import units_text
 
     start, end = (line.get(f"servicePeriod{side}Date", "") for side in ("Start", "End"))

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.amounts import AmountText
 from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
-from meterlake.cli.options import NO_OPTIONS, Options
-from meterlake.cli.output import error_line
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.output import error_line
 from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.output import Output
     from meterlake.model.bills.differences import BillDiff, ComparedContent, DifferencePart
     from meterlake.pipeline.billing.differences.ends import DiffChoice
 

@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
-from meterlake.cli.files import format_named, write_file
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.shell.files import format_named, write_file
+from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.errors import Invalid, Required
 
 Format = Annotated[Literal["pdf", "html", "json"] | None, Parameter(show_default=False)]

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from meterlake.cli.billing.bills import BillName
-from meterlake.cli.controls import CONTROLS
-from meterlake.cli.files import check_ending, check_target, write_file
-from meterlake.cli.options import INTEGER, NO_OPTIONS, Options
-from meterlake.cli.output import error_line
+from meterlake.cli.shell.controls import CONTROLS
+from meterlake.cli.shell.files import check_ending, check_target, write_file
+from meterlake.cli.shell.options import INTEGER, NO_OPTIONS, Options
+from meterlake.cli.shell.output import error_line
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.output import Output
     from meterlake.model.bills.explanation import BillExplanation, ExplainedNumber
     from meterlake.pipeline.billing.explanation.explain import ExplanationRequest
     from meterlake.stores import Stores

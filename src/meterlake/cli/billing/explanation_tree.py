@@ -4,8 +4,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from meterlake.cli.controls import CONTROLS
-from meterlake.cli.tables import terminal_width
+from meterlake.cli.shell.controls import CONTROLS
+from meterlake.cli.shell.tables import terminal_width
 from meterlake.model.bills.explanation import ExplainedNumber
 from meterlake.model.values.counted import counted
 from meterlake.model.values.money import ZERO, exact

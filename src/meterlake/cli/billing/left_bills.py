@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from meterlake.cli.amounts import AmountText
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.amounts import AmountText
+    from meterlake.cli.shell.output import Output
     from meterlake.pipeline.billing.run import Billed
 
 

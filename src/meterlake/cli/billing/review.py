@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli import next_steps
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.shell import next_steps
+from meterlake.cli.shell.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meterlake.cli.output import Output
+    from meterlake.cli.shell.output import Output
     from meterlake.model.bills.review import ReviewFinding
 
 _COMMANDS_MAX: Final = 3

@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal
 from cyclopts import Parameter
 
 from meterlake.cli.billing.bills import BillMonth, BillName, bill_named
-from meterlake.cli.controls import CONTROLS
-from meterlake.cli.files import format_named, write_file
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.shell.controls import CONTROLS
+from meterlake.cli.shell.files import format_named, write_file
+from meterlake.cli.shell.options import NO_OPTIONS, Options
 
 Format = Annotated[Literal["json", "csv"] | None, Parameter(show_default=False)]
 _ENDINGS: Final = {"json": (".json",), "csv": (".csv",)}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
 from cyclopts import CycloptsError, Parameter
 
-from meterlake.cli.amounts import AmountText
-from meterlake.cli.files import check_ending, check_target, open_target
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.files import check_ending, check_target, open_target
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from meterlake.cli.output import Output
-    from meterlake.cli.tables import Digits
+    from meterlake.cli.shell.output import Output
+    from meterlake.cli.shell.tables import Digits
     from meterlake.model.bills.what_if import AmountChange, AmountTotal, Movers, WhatIfSummary
     from meterlake.pipeline.billing.what_if import WhatIf
 
@@ -203,7 +203,7 @@ def _show(
     amounts: AmountText,
     output: "Output",
 ) -> None:
-    from meterlake.cli.tables import Bar
+    from meterlake.cli.shell.tables import Bar
 
     if shown:
         columns = (
@@ -236,7 +236,7 @@ def _row(change: "AmountChange", amounts: AmountText) -> dict[str, Any]:
 
 
 def _total_row(currency: str, total: "AmountTotal", amounts: AmountText) -> dict[str, Any]:
-    from meterlake.cli.tables import Digits
+    from meterlake.cli.shell.tables import Digits
 
     share = ""
     if total.before:

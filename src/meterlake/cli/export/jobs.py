@@ -1,0 +1,136 @@
+"""`meterlake export jobs`: exports that wait, run, or have ended."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.export.options import Text
+from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
+
+Job = Annotated[str, Parameter(name="JOB", required=True)]
+Status = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
+LISTED: Final = (
+    *("!id", "status", "?sourceType=source", "?rows", "error", "?dateCreated=created"),
+    *("?scheduledFor=due", "?finishedAt=finished"),
+)
+_PAGE: Final = 50
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    jobs = App(name="jobs", help="Jobs of exports: those that wait, run, or have ended.")
+    jobs.command(list_, name="list")
+    for command in (show, cancel, retry, download):
+        jobs.command(command)
+    app.command(jobs)
+
+
+def list_(
+    *,
+    schedule: Text = None,
+    status: Annotated[Status | None, Parameter(show_default=False)] = None,
+    since: Text = None,
+    until: Text = None,
+    limit: Limit = _PAGE,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Show the newest exports: each request with its instant, and how it ended.
+
+    Example: `meterlake export jobs list --status FAILED`
+
+    Args:
+        schedule: Only those of a schedule, by its code or id; of a deleted one, by its id.
+        status: Only those of this status; cancelled ones are FAILED.
+        since: Only requests of this day or instant, or later ones, in UTC.
+        until: Only requests before this day or instant.
+        limit: The largest number that you want to see.
+    """
+    from meterlake.cli.export.documents import instant
+    from meterlake.pipeline.export.control import schedule_of_jobs
+    from meterlake.pipeline.export.jobs import ExportJobFilter, list_jobs
+    from meterlake.stores.state.core.pages import Page
+
+    with options.open() as (stores, organization):
+        filters = ExportJobFilter(
+            schedule_id=None
+            if schedule is None
+            else schedule_of_jobs(stores, organization.id, schedule),
+            status=status,
+            start=instant("--since", since),
+            end=instant("--until", until),
+        )
+        found = list_jobs(stores, organization.id, filters, Page(limit))["data"]
+    rows = found if options.json else [_flat(each) for each in found]
+    options.output.rows(rows, LISTED, empty="No exports.")
+
+
+def show(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
+    """Show an export: how far it is, how it ended, and where its manifest is.
+
+    Example: `meterlake export jobs show 5f0c…`
+
+    Args:
+        job: Its id.
+    """
+    from meterlake.pipeline.export.jobs import get_job
+
+    with options.open() as (stores, organization):
+        found = get_job(stores, organization.id, job)
+    options.output.record(found)
+
+
+def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
+    """Cancel an export that waits or runs.
+
+    Example: `meterlake export jobs cancel 5f0c…`
+
+    Args:
+        job: Its id.
+    """
+    from meterlake.pipeline.export.jobs import cancel as stop
+
+    with options.open() as (stores, organization):
+        found = stop(stores, organization.id, job)
+    options.output.record(found)
+
+
+def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
+    """Run a failed export once more: it writes the same files, and keeps the existing ones.
+
+    Example: `meterlake export jobs retry 5f0c…`
+
+    Args:
+        job: Its id.
+    """
+    from meterlake.cli.export.output import show_exported
+    from meterlake.pipeline.export.jobs import retry as again
+    from meterlake.pipeline.export.run import run_to_end_here
+
+    with options.open() as (stores, organization):
+        again(stores, organization.id, job)
+        exported = run_to_end_here(stores, job)
+    show_exported(exported, options.output)
+
+
+def download(job: Job, /, *, to: Path = Path(), options: Options = NO_OPTIONS) -> None:
+    """Save the files of an export, up to a day after its end: a single one, or all in a zip.
+
+    Example: `meterlake export jobs download 5f0c… --to exports`
+
+    Args:
+        job: Its id.
+        to: The folder.
+    """
+    from meterlake.pipeline.export.control import save_download
+
+    with options.open() as (stores, organization):
+        path = save_download(stores, organization.id, job, to)
+    if options.json:
+        options.output.line({"path": str(path)})
+    else:
+        options.output.note(str(path))
+
+
+def _flat(job: dict[str, Any]) -> dict[str, Any]:
+    return {**job, "rows": job.get("result", {}).get("rows")}

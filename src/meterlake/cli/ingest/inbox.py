@@ -1,0 +1,144 @@
+"""`meterlake inbox`: prefixes of buckets whose objects are ingested."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.ingest.command import emit_receipts, report
+from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.signals import TERMINATED, between_two
+from meterlake.model.errors import Unavailable
+
+if TYPE_CHECKING:
+    from meterlake.stores.state.ingest.inboxes import Claim
+
+Url = Annotated[str, Parameter(name="URL", required=True)]
+_CLAIMS: Final = 20
+_SHOWN: Final = (
+    *("key=object", "status", "accepted", "rejected", "error", "?received", "?attempt"),
+)
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    inbox = App(name="inbox", help="Bucket inboxes: ingest the objects that arrive below a prefix.")
+    for command in (add, remove, show, poll):
+        inbox.command(command, name="list" if command is show else None)
+    app.command(inbox)
+
+
+def add(
+    url: Url,
+    *,
+    afterwards: Literal["move", "tag", "leave"] = "move",
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Ingest, from now on, the objects below a prefix of a bucket, or the files of a folder.
+
+    You find moved objects in done/ or failed/ beside the prefix, each with its report. If you name
+    an existing inbox, you change what it does with its objects.
+
+    Example: `meterlake inbox add s3://bucket/usage/inbox`
+
+    Args:
+        url: s3://bucket/prefix, gs://bucket/prefix, or a folder.
+        afterwards: What the poller does with an object after its ingest.
+    """
+    from meterlake.pipeline.ingest.inbox import add_inbox
+    from meterlake.stores.state.ingest.inboxes import Afterwards
+
+    with options.open() as (stores, organization):
+        author = options.author(stores, organization.id)
+        inbox = add_inbox(stores, organization.id, url, Afterwards(afterwards), author)
+    shown = {"url": inbox.url, "afterwards": inbox.afterwards.value, "author": inbox.author}
+    options.output.record(shown)
+
+
+def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:
+    """Do not look into an inbox any more; its objects stay where they are.
+
+    Example: `meterlake inbox remove s3://bucket/usage/inbox`
+
+    Args:
+        url: Its URL, as `list` shows it.
+    """
+    from meterlake.pipeline.ingest.inbox import remove_inbox
+
+    with options.open() as (stores, organization):
+        remove_inbox(stores, organization.id, url)
+
+
+def show(*, options: Options = NO_OPTIONS) -> None:
+    """Show the inboxes, and the last objects that pollers took from each.
+
+    Example: `meterlake inbox list`
+    """
+    from meterlake.pipeline.access.named_people import names_of_authors
+    from meterlake.stores.state.ingest.inboxes import Inboxes
+
+    with options.open() as (stores, organization):
+        inboxes = Inboxes(stores.state)
+        found = [(inbox, inboxes.recent(inbox, _CLAIMS)) for inbox in inboxes.all(organization.id)]
+        authors = [inbox.author for inbox, _ in found if inbox.author]
+        names = {} if options.json else names_of_authors(stores, organization.id, authors)
+    for inbox, claims in found:
+        head = {
+            "url": inbox.url,
+            "afterwards": inbox.afterwards.value,
+            "author": names.get(inbox.author or "", inbox.author),
+        }
+        rows = [_row(claim) for claim in claims]
+        if options.json:
+            options.output.line({**head, "objects": rows})
+        else:
+            added = f", by {head['author']}" if head["author"] else ""
+            options.output.note(f"{inbox.url} ({inbox.afterwards.value}{added})")
+            options.output.rows(rows, _SHOWN)
+    if not found:
+        options.output.note("There is no inbox; `meterlake inbox add URL` makes one.")
+
+
+def _row(claim: "Claim") -> dict[str, Any]:
+    counts = claim.report
+    return {
+        "key": claim.key,
+        "status": claim.status.value,
+        "received": claim.received.isoformat(timespec="seconds"),
+        "attempt": claim.job.attempt,
+        "accepted": counts.get("accepted"),
+        "rejected": counts.get("rejected"),
+        "error": claim.job.error or _why(counts),
+    }
+
+
+def _why(report: dict[str, Any]) -> str | None:
+    """Why an object could not be read at all."""
+    return f"{report['reason']}: {report['detail']}" if report.get("status") == "failed" else None
+
+
+def poll(*, options: Options = NO_OPTIONS) -> int:
+    """Ingest the objects that lie in all inboxes now.
+
+    `meterlake serve` does so all the time. If you run several pollers, they share the work: one of
+    them takes an object.
+
+    Example: `meterlake inbox poll`
+    """
+    from meterlake.pipeline.ingest.inbox import poll_inboxes
+
+    found: list[dict[str, Any]] = []
+    try:
+        with (
+            options.open() as (stores, organization),
+            options.output.progress() as progress,
+            between_two() as stop,
+        ):
+            receipts = poll_inboxes(stores, organization.id, stop, progress)
+            found.extend(emit_receipts(receipts, options))
+    except Unavailable:
+        # One inbox failed; what came in from the others is told all the same.
+        if found:
+            report(found, options)
+        raise
+    code = report(found, options)
+    return TERMINATED if stop() else code

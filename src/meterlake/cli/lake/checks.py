@@ -1,0 +1,141 @@
+"""`meterlake check`: whether all is as it should be."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.ingest.command import incomplete
+from meterlake.cli.shell.amounts import AmountText
+from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.output import error_line
+from meterlake.model.values.counted import counted
+
+if TYPE_CHECKING:
+    from meterlake.stores.lake.reconciliation import Reconciliation
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    check = App(name="check", help="Check that sources and ledgers balance, and list open alerts.")
+    check.command(reconciliation)
+    check.command(books)
+    check.command(alerts)
+    app.command(check)
+
+
+def reconciliation(*, options: Options = NO_OPTIONS) -> int:
+    """Compare the ledger's numbers of every source with the lake.
+
+    Received = accepted + repeats + rejected, and the lake has as many measurements, known uids and
+    rejected rows as the ledger says. Up to 1,000 measurements of 20 sources, other ones each time,
+    still have their accepted content. If it finds a difference, the command ends with 1 and raises
+    ingest.books.alert.
+
+    Example: `meterlake check reconciliation`
+    """
+    from dataclasses import asdict
+
+    from meterlake.pipeline.home.reconciliation import check_reconciliation
+
+    with options.open() as (stores, organization):
+        found = check_reconciliation(stores, organization.id)
+    differences = [asdict(each) for each in found.differences]
+    if options.json:
+        options.output.line(
+            {**found.totals, "measurements": found.measurements, "differences": differences}
+        )
+    else:
+        options.output.note(_sentence(found))
+        options.output.rows(differences, ("name", "?attempt", "what", "ledger", "found"))
+    if not found.balanced:
+        message = f"{counted(len(differences), 'difference')}, the first: {found.differences[0]}"
+        error_line("Unbalanced", message, json=options.json)
+    return 0 if found.balanced else 1
+
+
+def books(
+    *,
+    beancount: Annotated[Path | None, Parameter(show_default=False)] = None,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Add up the ledger of balances and commitments, and compare it with the amounts that you see.
+
+    All accounts add up to zero; amounts of balances, their transactions and the amounts that
+    commitments spent are the sums of their postings; lines of bills that draw from a balance or a
+    commitment agree with the postings. If it finds a difference, the command ends with 1.
+
+    Example: `meterlake check books --beancount ledger.beancount`
+
+    Args:
+        beancount: A file for the ledger, in the format of beancount.
+    """
+    from meterlake.pipeline.billing.books import check_ledger, write_beancount
+
+    with options.open() as (stores, organization):
+        found = check_ledger(stores, organization.id)
+        if beancount is not None:
+            write_beancount(stores, organization.id, beancount)
+        amounts = AmountText.read(stores, organization.id)
+    differences = [each._asdict() for each in found.differences]
+    accounts = [
+        {"account": type_.value, "currency": currency, "amount": amount}
+        for (type_, currency), amount in found.accounts.items()
+    ]
+    if options.json:
+        report = {"postings": found.postings, "accounts": accounts, "differences": differences}
+        options.output.line(report)
+    else:
+        options.output.note(
+            f"{counted(found.postings, 'posting')}, {counted(len(differences), 'difference')}"
+        )
+        rows = [
+            {"account": type_.value, "amount": amounts.money(amount, currency)}
+            for (type_, currency), amount in found.accounts.items()
+        ]
+        options.output.rows(rows, ("account", "amount"))
+        options.output.rows(differences, ("!id", "what", "ledger", "found"))
+    if differences:
+        message = f"{counted(len(differences), 'difference')}, the first: {differences[0]}"
+        error_line("Unbalanced", message, json=options.json)
+    return 1 if differences else 0
+
+
+def alerts(*, options: Options = NO_OPTIONS) -> int:
+    """Look for new problems since the last look, and list the open alerts.
+
+    It finds meters that receive nothing any more, too many rejected measurements, and books that
+    did not balance at the last `check reconciliation`. You need it if you do not run `meterlake
+    serve`, which does the same every minute. If alerts are open, the command ends with 1.
+
+    Example: `meterlake check alerts`
+    """
+    from meterlake.pipeline.events.alerts import check_alerts
+    from meterlake.pipeline.events.events import get_event
+    from meterlake.pipeline.ingest.reporting import report
+
+    with options.open() as (stores, organization):
+        report(stores, organization.id)
+        opened = check_alerts(stores, organization.id)
+        events = [get_event(stores, organization.id, each.event_id) for each in opened]
+    rows = [
+        {
+            "since": each.since.replace(microsecond=0),
+            "alert": each.name,
+            "message": event["m3terEvent"]["eventData"]["newDto"]["message"],
+            "eventId": each.event_id,
+        }
+        for each, event in zip(opened, events, strict=True)
+    ]
+    options.output.rows(rows, ("alert", "message", "?since", "+!eventId"), empty="No alerts.")
+    return 1 if rows else 0
+
+
+def _sentence(found: "Reconciliation") -> str:
+    total = found.totals
+    return (
+        f"{counted(total['sources'], 'source')}: {total['received']:,} received ="
+        f" {total['accepted']:,} accepted + {counted(total['repeats'], 'repeat')}"
+        f" + {total['rejected']:,} rejected{incomplete(total)};"
+        f" {counted(found.measurements, 'measurement')} in the lake"
+    )

@@ -1,0 +1,229 @@
+"""What all commands share: the home, the organization, the form of the output."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter, Token, validators
+
+from meterlake.cli.shell.garbage import resume_collection
+from meterlake.cli.shell.next_steps import note_home, note_organization
+from meterlake.cli.shell.output import Output
+from meterlake.model.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from meterlake.settings import Settings
+    from meterlake.stores import Stores
+    from meterlake.stores.state import Organization
+
+Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
+Person = Annotated[str | None, Parameter(name="--as", env_var="METERLAKE_USER", show_default=False)]
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+# The author of what is done by a command that names nobody.
+NOBODY: Final = "cli"
+
+
+def read_integer(_: object, tokens: Sequence[Token]) -> int:
+    """A whole number; 2.5 is none, where cyclopts would round it.
+
+    Raises:
+        ValueError: The text is something else.
+    """
+    [token] = tokens
+    try:
+        return int(token.value)
+    except ValueError:
+        raise ValueError(f"{token.value!r} is no whole number") from None
+
+
+INTEGER: Final = Parameter(converter=read_integer)
+Integer = Annotated[int, INTEGER]
+# How many things are listed at most.
+Limit = Annotated[int, INTEGER, Parameter(validator=validators.Number(gte=1))]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class HomeOptions:
+    """Options of commands that work on a home.
+
+    Attributes:
+        home: The folder that holds everything; ./meterlake-home by default.
+        json: Print one JSON object per line instead of a table.
+        wide: Show every column of tables, however wide they get.
+    """
+
+    home: Home = None
+    json: Switch = False
+    wide: Switch = False
+
+    @property
+    def output(self) -> Output:
+        """Where results go."""
+        return Output(json=self.json, wide=self.wide)
+
+    def settings(self) -> "Settings":
+        """The settings of the home.
+
+        Raises:
+            Invalid: An environment variable or a line of `.env` breaks a rule.
+        """
+        found = read_settings(self.home)
+        note_home(found)
+        return found
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Options(HomeOptions):
+    """Options of commands that work on one organization.
+
+    Attributes:
+        org: Code or id of the organization; you need it only if the home has several.
+        as_: Who you are in the organization: a person by e-mail address, id, or first and last
+            name, or a service user by id or name. Approvals, versions and backfills carry this
+            author.
+    """
+
+    org: Annotated[str | None, Parameter(show_default=False)] = None
+    as_: Person = None
+
+    def author(self, stores: "Stores", org_id: str) -> str:
+        """Who gives the command, as what they do says it.
+
+        Raises:
+            NotFound: The organization has no such person.
+            Forbidden: The person's access has ended.
+        """
+        from meterlake.pipeline.access.named_people import author_named
+
+        return NOBODY if self.as_ is None else author_named(stores, org_id, self.as_)
+
+    @contextmanager
+    def looked_at(self) -> Iterator[tuple["Stores", "Organization"]]:
+        """Open the home's stores for a short look, as `opened` does.
+
+        DuckDB has one thread: in queries of some milliseconds several of them mostly wait for each
+        other, which takes as much of the processor again.
+        """
+        from meterlake.stores.unloaded import without_pandas
+
+        settings = self.settings().model_copy(update={"threads": 1})
+        with without_pandas(), self._open(settings) as found:
+            yield found
+
+    @contextmanager
+    def open(self) -> Iterator[tuple["Stores", "Organization"]]:
+        """Open the home's stores and find the organization.
+
+        Raises:
+            NotFound: There is no such home or organization. In the body, what is not found is told
+                with the nearest of what there is.
+        """
+        from meterlake.stores.unloaded import without_pandas
+
+        with without_pandas(), self._open(self.settings()) as found:
+            yield found
+
+    @contextmanager
+    def _open(self, settings: "Settings") -> Iterator[tuple["Stores", "Organization"]]:
+        from meterlake.stores import open_stores
+
+        with open_stores(settings) as stores:
+            resume_collection()
+            organization = stores.state.organization(self.org)
+            if stores.state.count_organizations() > 1:
+                note_organization(organization.code)
+            # Also a command that only looks says that there is no such person.
+            self.author(stores, organization.id)
+            try:
+                yield stores, organization
+            except (NotFound, Invalid) as error:
+                from meterlake.pipeline.home.suggestions import with_suggestion
+
+                raise with_suggestion(stores, organization.id, error) from error
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FanOutOptions(Options):
+    """Options of commands whose work has parts that can be done at once.
+
+    Attributes:
+        runner: The runner of the parts: threads, processes, dask, or dask://host:port. If you leave
+            it out, METERLAKE_RUNNER decides.
+    """
+
+    runner: Annotated[str | None, Parameter(show_default=False)] = None
+
+    def settings(self) -> "Settings":
+        """The settings of the home, with the runner.
+
+        Raises:
+            Invalid: There is no such runner; or an environment variable breaks a rule.
+        """
+        from meterlake.model.work.runner import FanOutRunner
+
+        found = super().settings()
+        if self.runner is None:
+            return found
+        FanOutRunner.parse(self.runner)
+        return found.model_copy(update={"runner": self.runner})
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class OrganizationOptions(FanOutOptions):
+    """Options of commands that work on one organization, or on all of them.
+
+    Attributes:
+        all_orgs: Work on all organizations of the home; if one fails, the others go on.
+    """
+
+    all_orgs: Annotated[bool, Parameter(name="--all-orgs", negative="", show_default=False)] = False
+
+    @contextmanager
+    def open_all(self) -> Iterator["Stores"]:
+        """Open the home's stores for work on all of its organizations.
+
+        Raises:
+            NotFound: There is no such home.
+            Invalid: An organization is named, too.
+        """
+        from meterlake.stores import open_stores
+
+        if self.org is not None:
+            raise Invalid("--org", self.org, "leave it out when you give --all-orgs")
+        if self.as_ is not None:
+            rule = "leave it out when you give --all-orgs: a person is a user of one organization"
+            raise Invalid("--as", self.as_, rule)
+        with open_stores(self.settings()) as stores:
+            resume_collection()
+            yield stores
+
+
+NO_HOME_OPTIONS: Final = HomeOptions()
+NO_OPTIONS: Final = Options()
+NO_FAN_OUT_OPTIONS: Final = FanOutOptions()
+NO_ORGANIZATION_OPTIONS: Final = OrganizationOptions()
+
+
+def read_settings(home: Path | None) -> "Settings":
+    """The settings, with the home from the command line where it names one.
+
+    Raises:
+        Invalid: An environment variable or a line of `.env` breaks a rule.
+    """
+    from pydantic import ValidationError
+
+    from meterlake.model.values.problems import describe_rule
+    from meterlake.settings import Settings
+
+    try:
+        return Settings(home=home) if home else Settings()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = f"METERLAKE_{'_'.join(str(part) for part in problem['loc']).upper()}"
+        raise Invalid(name, problem["input"], describe_rule(problem)) from None
