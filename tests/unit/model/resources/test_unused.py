@@ -90,7 +90,7 @@ READ_IN = {
     "ExportSchedule.aggregations": _QUESTIONS,
     "ExportSchedule.groups": _QUESTIONS,
     **{
-        f"BalanceChargeSchedule.{name}": "model/rules/balances.py"
+        f"BalanceChargeSchedule.{name}": "model/customers/schedules.py"
         for name in ("bill_frequency", "bill_frequency_interval", "bill_in_advance", "bill_epoch")
     },
     "IntegrationCredentials.role_arn": "pipeline/integrations/connectors/marketplace.py",
