@@ -11,7 +11,7 @@ from tests.databases import copy_home, current_database
 from tests.homes import HEADER, Home, a_home, configure, csv_row, open_home
 
 
-def refuse_bills(home: Any, account: str) -> None:
+def refuse_bills(home: Any, account: str, frequency: str = "MONTHLY") -> None:
     """Put an account on a plan in a currency without a rate, too: its bills cannot be made."""
     template = {"code": "odd", "name": "Odd", "productId": "odd", "currency": "EUR"}
     plan = {"code": "odd", "name": "Odd", "planTemplateId": "odd"}
@@ -20,7 +20,7 @@ def refuse_bills(home: Any, account: str) -> None:
         home.org_id,
         currencies=[{"code": "EUR", "name": "Euro"}],
         products=[{"code": "odd", "name": "Odd"}],
-        planTemplates=[{**template, "standingCharge": 1, "billFrequency": "MONTHLY"}],
+        planTemplates=[{**template, "standingCharge": 1, "billFrequency": frequency}],
         plans=[plan],
         accountPlans=[
             {

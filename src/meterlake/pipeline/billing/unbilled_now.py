@@ -18,9 +18,10 @@ from meterlake.model.errors import NotFound
 from meterlake.model.usage.quantity_unit import quantity_unit
 from meterlake.model.values.entity import Configuration, E
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
-from meterlake.stages.bill import BillSelection
+from meterlake.stages.bill import BillIdentity, BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.families import read_relatives
@@ -73,7 +74,7 @@ class _Look:
     def find(self, bills: Mapping[str, BillKey]) -> frozenset[str]:
         """Find it, and answer the accounts of which that is all.
 
-        Of an account that cannot be billed, it is what its deleted bill charged for.
+        Of a deleted bill that cannot be made, it is what that bill charged for.
 
         Args:
             bills: The keys of the deleted bills by id.
@@ -87,13 +88,15 @@ class _Look:
         with self.stores.state.reading(self.org_id) as reader:
             for bill in missing:
                 self._add_bill(reader, bill)
+            made = {BillIdentity.of_bill(bill) for bill in missing}
             for bill_id, key in bills.items():
-                if key.account_id in failed:
+                # An account may have one bill that can be made, and another one that cannot.
+                if key.account_id in failed and identity_of(key) not in made:
                     self._add_last_version(reader, bill_id, key)
         return frozenset(selection.account_ids or ())
 
     def _calculate(self, selection: BillSelection) -> tuple[list[Bill], set[str]]:
-        """The bills that there are not, and the accounts that cannot be billed.
+        """The bills that there are not, and the accounts of which a bill cannot be made.
 
         What no bill would charge for is added to the documents.
         """

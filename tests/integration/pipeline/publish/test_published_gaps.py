@@ -123,6 +123,19 @@ def test_usage_of_a_deleted_bill_that_cannot_be_made_is_what_it_was(tmp_path):
     assert refused == [(*MISSING, 2, Decimal("42.5"), "GB")]
 
 
+def test_usage_of_a_deleted_bill_is_there_once_if_another_bill_of_its_account_cannot_be_made(
+    tmp_path,
+):
+    with a_home_to_bill(tmp_path) as home:
+        bill(home.stores, home.org_id, SEPTEMBER)
+        delete_bill_of(home, "acme")
+        refuse_bills(home, "acme", "WEEKLY")
+        use(home, ("more", "acme", 1))
+        found = read_both(home, GAPS)
+
+    assert found == [(*MISSING, 3, Decimal("43.5"), "GB")]
+
+
 def test_usage_of_a_child_is_its_own_where_the_bill_of_its_parent_is_deleted(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         child = {"code": "child", "name": "Child", "emailAddress": "child@example.com"}
