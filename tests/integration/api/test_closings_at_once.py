@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from meterlake.cli import run
+from meterlake.model.errors import Unavailable
 from meterlake.model.values import failpoint
 from meterlake.model.work.jobs import JobKind
+from meterlake.stores.state import JobStatus
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, EGRESS, Home, configure
 from tests.integration.api.billing.test_closings import (
@@ -131,6 +133,21 @@ def test_who_rejects_what_is_approved_at_that_moment_is_told_so(server, http, at
     assert (approved, rejected) == ([(200, "")], (409, told))
     work(server)
     assert get(http)["status"] == "CLOSED"
+
+
+def test_who_rejects_while_a_store_fails_leaves_the_month_to_the_next(server, http, at_step):
+    reviewed(server, http)
+
+    def fail():
+        raise Unavailable("State", "its disk is full", "make room")
+
+    at_step("closing.rejection_taken", fail)
+    failed, _ = decide(http, "reject", reason="a price")
+    [closing] = server.stores.state.jobs.recent(server.org_id, JobKind.CLOSING)
+    at_step("", fail)
+
+    assert (failed, closing.status, closing.lease_until) == (503, JobStatus.RUNNING, None)
+    assert decide(http, "reject", reason="a price") == (200, "")
 
 
 def test_of_who_approves_and_who_rejects_one_wins(server, http):

@@ -7,7 +7,7 @@ that was broken off is done again. Between two steps nobody holds the job: a rev
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
@@ -15,7 +15,7 @@ from uuid import NAMESPACE_OID, uuid5
 from sqlalchemy import Connection
 
 from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.model.errors import Busy, Conflict, NotFound
+from meterlake.model.errors import Busy, Conflict, MeterlakeError, NotFound
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import Month, Period, format_instant, zone
 from meterlake.model.work.jobs import JobKind
@@ -277,9 +277,9 @@ class Closing:
         self.check_nothing_pending()
         mark_step("closing.rejecting")
         state, job = self.stores.state, self._take_to_reject()
-        mark_step("closing.rejection_taken")
-        job.result = {_DONE: job.progress.get(_DONE, {})}
         try:
+            mark_step("closing.rejection_taken")
+            job.result = {_DONE: job.progress.get(_DONE, {})}
             # Somebody else may have approved them while the job was waited for.
             self._check_waits(job.result[_DONE])
             with state.transaction(self.org_id, self.author) as transaction:
@@ -287,8 +287,10 @@ class Closing:
                 refuse_pending(unfinished_steps(transaction.connection, self.org_id, self.month))
                 status, error = JobStatus.FAILED, f"rejected: {reason}"
                 finish_job(transaction.connection, job, transaction.now, error=error, status=status)
-        except Conflict:
-            state.jobs.release(job)
+        except BaseException:
+            # State may be what failed: then the lease ends by itself.
+            with suppress(MeterlakeError):
+                state.jobs.release(job)
             raise
 
     def check_nothing_pending(self) -> None:
