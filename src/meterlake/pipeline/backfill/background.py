@@ -20,7 +20,7 @@ from meterlake.pipeline.backfill.lifecycle import (
     revert,
     show,
 )
-from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec
+from meterlake.pipeline.jobs.job_spec import JobSpec, pin_newest_snapshot
 from meterlake.pipeline.jobs.run_job import JobRun, run_job
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
@@ -172,10 +172,6 @@ def _note_failure(stores: Stores, job: Job) -> None:
         note_failure(stores, job.org_id, id_, job.author or KIND, str(job.error))
 
 
-def _pin(stores: Stores, job: Job) -> JobPins:
-    return JobPins(stores.lake(job.org_id).snapshot())
-
-
 def _describe(stores: Stores, job: Job) -> str:
     mode = show(stores, job.org_id, job.parameters["backfill"]).spec.mode.value
     return f"{job.parameters['step']} {mode}"
@@ -186,7 +182,7 @@ BACKFILL_STEPS: Final = JobSpec(
     name="step of a backfill",
     work=_carry_out,
     flow="backfill_job",
-    pin=_pin,
+    pin=pin_newest_snapshot,
     after_failure=_note_failure,
     describe=_describe,
     taken=lambda: mark_step("backfill.taken"),

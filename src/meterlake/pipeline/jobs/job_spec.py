@@ -68,6 +68,11 @@ def _nothing(*_: Any) -> None:
     pass
 
 
+def pin_newest_snapshot(stores: Stores, job: Job) -> JobPins:
+    """Pin the newest snapshot of the lake, and nothing else."""
+    return JobPins(stores.lake(job.org_id).snapshot())
+
+
 def _no_pins(_stores: Stores, _job: Job) -> JobPins:
     return JobPins()
 

@@ -15,7 +15,7 @@ from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Busy, Invalid, MeterlakeError, StaleVersion, Unavailable
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, GivenUp, running
 from meterlake.pipeline.jobs.job_spec import JobSpec
-from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.turns import Stop, never_stop
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus, Transaction
 from meterlake.stores.state.jobs import finish_job, read_job
@@ -25,10 +25,6 @@ T = TypeVar("T")
 # The member of the progress that counts attempts in a row for which the world failed.
 _UNAVAILABLE: Final = "unavailable"
 _INTERRUPTED: Final = "the command that ran it was stopped before the end; run it again"
-
-
-def _never() -> bool:
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class JobRun(Generic[T]):
     stores: Stores
     spec: JobSpec[T]
     attempt: Attempt
-    stop: Stop = _never
+    stop: Stop = never_stop
     is_command: bool = False
 
     @property
@@ -143,7 +139,7 @@ def describe_error(error: BaseException) -> str:
     return _INTERRUPTED
 
 
-def run_job(stores: Stores, spec: JobSpec[T], job_id: str, stop: Stop = _never) -> T:
+def run_job(stores: Stores, spec: JobSpec[T], job_id: str, stop: Stop = never_stop) -> T:
     """Run a job to its end, also one whose executor died.
 
     Args:
@@ -212,7 +208,7 @@ def _take_and_work(
     stores: Stores,
     spec: JobSpec[T],
     job_id: str,
-    stop: Stop = _never,
+    stop: Stop = never_stop,
     *,
     is_command: bool = False,
 ) -> T:
@@ -235,7 +231,7 @@ def _work_on(
     spec: JobSpec[T],
     job: Job,
     begun: Callable[[], None],
-    stop: Stop = _never,
+    stop: Stop = never_stop,
     *,
     is_command: bool = False,
 ) -> T:

@@ -11,7 +11,7 @@ from meterlake.model.measurements.receipt import Receipt
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import run_job
 from meterlake.pipeline.jobs.runner import Runner
-from meterlake.pipeline.jobs.turns import Stop
+from meterlake.pipeline.jobs.turns import Stop, never_stop
 from meterlake.stores import Stores
 from meterlake.stores.state import Job
 
@@ -40,7 +40,7 @@ def run_waiting(
     stores: Stores,
     find: Callable[[], Sequence[Job]],
     run: Callable[[Job], T],
-    stop: Stop = lambda: False,
+    stop: Stop = never_stop,
 ) -> Iterator[JobOutcome[T]]:
     """Run jobs that wait, each once, the oldest first; also those that come meanwhile.
 
@@ -83,12 +83,8 @@ def _waits(stores: Stores, job: Job) -> bool:
         return False  # It was forgotten meanwhile.
 
 
-def _never() -> bool:
-    return False
-
-
 def run_all_waiting(
-    stores: Stores, spec: JobSpec[T], org_id: str, stop: Stop = _never, leave: Stop = _never
+    stores: Stores, spec: JobSpec[T], org_id: str, stop: Stop = never_stop, leave: Stop = never_stop
 ) -> Iterator[JobOutcome[T]]:
     """Run the jobs of a kind that wait, here.
 

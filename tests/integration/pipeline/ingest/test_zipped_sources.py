@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
 
 
 def bad_files(folder):
-    """Files and what their refusal says, by door; `stores/test_zip_file.py` has more of them."""
+    """Files and what their refusal says, by door; `unit/stores/files/test_zip_file.py` has more of them."""
     inner = zipped((f"{EVIL}.csv", ROWS))
     behind = zipped(("a.csv", ROWS)) + zipped(("b.csv", ROWS))
     return {

@@ -56,7 +56,7 @@ from meterlake.pipeline.billing.unbilled import note_unbilled_usage
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.pipeline.jobs.cancel import cancel_job
-from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec
+from meterlake.pipeline.jobs.job_spec import JobSpec, pin_newest_snapshot
 from meterlake.pipeline.jobs.run_job import JobRun, run_here, run_job
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stages.bill import select_again, selections_of
@@ -483,16 +483,12 @@ def _unbilled_accounts(job: Job) -> list[str]:
     return found
 
 
-def _pin(stores: Stores, job: Job) -> JobPins:
-    return JobPins(stores.lake(job.org_id).snapshot())
-
-
 BILL_JOBS: Final = JobSpec(
     kinds=(KIND,),
     name="bill job",
     work=_bill,
     flow="bill_job",
-    pin=_pin,
+    pin=pin_newest_snapshot,
     note_event=_note_event,
     describe=describe_bill_job,
     warnings=_unbilled_accounts,
