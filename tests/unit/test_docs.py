@@ -236,6 +236,7 @@ def test_the_architecture_shows_which_room_may_use_which():
     assert rooms in ([], [shown.splitlines()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "document",
     [

@@ -108,6 +108,7 @@ def test_references_of_the_configuration_lead_somewhere():
                 assert entity[member] in codes[targets[member]]
 
 
+@pytest.mark.long
 def test_measurements_fit_their_meters(made):
     fields = {
         meter["code"]: {f"{one['category'].lower()}.{one['code']}" for one in meter["dataFields"]}

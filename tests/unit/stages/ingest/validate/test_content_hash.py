@@ -91,6 +91,7 @@ def test_the_hashes_stay_what_they_are_for_ever():
     assert uid_hashes(pl.Series(["u1"])).to_list() == [11367126444297510385]
 
 
+@pytest.mark.long
 @given(st.lists(st.sampled_from(["a", "b", "ab", ""]), min_size=1, max_size=6), st.integers(1, 3))
 def test_hashes_do_not_depend_on_how_rows_are_cut_into_frames(regions, size):
     rows = [{"where.region": region} for region in regions]
