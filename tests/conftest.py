@@ -8,7 +8,9 @@ that is printed.
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +39,16 @@ os.environ.setdefault("METERLAKE_THREADS", "1")
 
 # Webhooks of tests have hosts that nobody can resolve here, unless a test says so.
 os.environ.setdefault("METERLAKE_WEBHOOK_MUST_RESOLVE", "false")
+
+# Homes of tests are written durably, which takes a disk milliseconds each time and memory none.
+_MEMORY: Final = Path("/dev/shm")
+_MEMORY_MIN_BYTES: Final = 4 << 30
+if (
+    "TMPDIR" not in os.environ
+    and os.access(_MEMORY, os.W_OK)
+    and shutil.disk_usage(_MEMORY).free >= _MEMORY_MIN_BYTES
+):
+    os.environ["TMPDIR"], tempfile.tempdir = str(_MEMORY), None
 
 # Bytecode is kept, whatever the environment says: each of the hundreds of processes that tests start
 # would compile the sources anew, and each run all tests.
