@@ -241,6 +241,17 @@ class Suite:
             test: "stopped: no time left" for test in found if found[test] == "stopped"
         }
 
+    def outcomes(self) -> str:
+        """What became of each test, as `pytest --outcomes` writes it; what did not run has failed."""
+        last = self.found.of | self.second.of | dict.fromkeys(self.not_run(), "failed")
+        lines = [
+            {"what": what, "test": test, "seconds": self.found.seconds.get(test, 0)}
+            | {"reason": self.found.reasons.get(test, "")}
+            for test, what in last.items()
+        ]
+        lines += [{"what": "wrong", "test": each} for each in self.found.wrong + self.second.wrong]
+        return "".join(f"{json.dumps(line)}\n" for line in lines)
+
     def report(self) -> str:
         """What is printed at the end."""
         counts = Counter(self.found.of.values())
@@ -295,6 +306,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     suite.second_try(end if minutes else time.monotonic() + options.part_minutes * 60)
     _say(suite.report())
+    if options.outcomes:
+        options.outcomes.write_text(suite.outcomes(), "utf-8")
     return int(bool(suite.failures()) or (minutes is None and bool(suite.not_run())))
 
 
@@ -311,6 +324,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--part-minutes", type=float, default=PART_MINUTES, help="and each part")
     parser.add_argument("--workers", type=int, default=2, help="parts side by side")
     parser.add_argument("--logs", type=Path, help="the folder for what the tests write")
+    parser.add_argument("--outcomes", type=Path, help="the file for the outcome of each test")
     parser.add_argument("pytest", nargs="*", help="after --: more options for pytest")
     return parser.parse_args(arguments)
 

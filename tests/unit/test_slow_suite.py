@@ -169,3 +169,15 @@ def test_a_run_fails_if_a_test_that_passed_did_not_kill_at_its_step(tmp_path, wo
     assert code == 1
     assert "ERROR test_b.py::test_it killed no process at commit.locked" in said
     assert run("test_a.py")[0] == 0
+
+
+def test_outcomes_of_the_whole_are_read_as_those_of_a_run(tmp_path):
+    found = Outcomes({"a": "passed", "b": "failed", "c": "failed"}, wrong=["w"])
+    suite = Suite(Runner(Path()), list("abcd"), found, Outcomes({"b": "passed"}))
+    path = tmp_path / "outcomes"
+    path.write_text(suite.outcomes())
+
+    read = read_outcomes(path, stopped=False)
+
+    assert read.of == {"a": "passed", "b": "passed", "c": "failed", "d": "failed"}
+    assert read.wrong == ["w"]
