@@ -14,7 +14,6 @@ import pytest
 from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.jobs.jobs import run_bill_job
 from meterlake.pipeline.billing.run import BillResult
-from tests.databases import new_database
 from tests.homes import EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.served import Served, served
@@ -215,15 +214,8 @@ def credit_world(folder: Path, **changes: Any) -> Iterator[CreditWorld]:
         yield CreditWorld(server, sdk)
 
 
-@pytest.fixture(
-    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
-)
-def world(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[CreditWorld]:
-    """One organization for all tests of a module, on each of the databases."""
-    changes = {}
-    if request.param == "postgresql":
-        changes = {"state": new_database(request.getfixturevalue("postgresql"))}
-    with credit_world(tmp_path_factory.mktemp("credits"), **changes) as found:
+@pytest.fixture(scope="module")
+def world(home_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CreditWorld]:
+    """One organization for all tests of a module."""
+    with credit_world(tmp_path_factory.mktemp(home_database)) as found:
         yield found

@@ -45,6 +45,10 @@ _STATES: dict[Path, str] = {}
 # The stores in whose buckets homes of tests have the files of their lakes, instead of in a folder.
 _STORES: list[LakeStore] = []
 _SHARDS: list[int] = [1]
+_BUCKETS: Final = ("s3", "gcs")
+# Fixtures that say where a test has its lakes, or nothing but State.
+_LAKES: Final = {"lake_location"}
+_STATE: Final = {"database", "empty_database"}
 # Where the files of a home's lakes are, by its folder.
 _PREFIXES: dict[Path, str] = {}
 
@@ -112,78 +116,63 @@ def new_database(postgresql: str, template: str | None = "template_state") -> st
     return make_url(postgresql).set(database=name).render_as_string(hide_password=False)
 
 
-@pytest.fixture(
-    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
-)
-def home_database(request) -> Iterator[str]:
-    """Where the homes of a module have their State: each test runs on both databases.
+@pytest.fixture(scope="module")
+def home_database() -> str:
+    """The database in which the homes of a module have their State, as `--lakes` says.
 
-    Fixtures that make a home ask for it.
+    Fixtures that make a home ask for it: `.ci/matrix` runs their tests on the other stores.
     """
-    before = _SERVERS[:]
-    if request.param == "postgresql":
-        _SERVERS[:] = [request.getfixturevalue("postgresql")]
-    yield request.param
-    _SERVERS[:] = before
+    return "postgresql" if _SERVERS else "sqlite"
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("folder", id=pytest.HIDDEN_PARAM),
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("s3", "gcs")),
-    ],
-)
+@pytest.fixture(scope="module")
 def lake_location(request) -> Iterator[str]:
-    """Where the homes of a module have State and lakes: each test runs in a home of each kind.
+    """Where the homes of a module have State and lakes, as `--lakes` says.
 
     In the home; or in PostgreSQL, with the files of lakes in a bucket. Fixtures that make a home
-    ask for it.
+    ask for it: `.ci/matrix` runs their tests on the other stores. A test that is about buckets
+    names some by its parameter.
     """
     before = _SERVERS[:], _STORES[:]
-    if request.param != "folder":
-        _SERVERS[:] = [request.getfixturevalue("postgresql")]
-        _STORES[:] = [request.getfixturevalue(f"{request.param}_lakes")]
-    yield request.param
+    chosen = getattr(request, "param", request.config.getoption("--lakes"))
+    if hasattr(request, "param"):
+        _SERVERS[:], _STORES[:] = _servers_of(request, chosen)
+    yield chosen if _STORES else "folder"
     _SERVERS[:], _STORES[:] = before
 
 
+def _servers_of(request: pytest.FixtureRequest, stores: str) -> tuple[list[str], list[LakeStore]]:
+    """The servers where State and lakes are, by the name of the stores."""
+    servers = [] if stores == "folder" else [request.getfixturevalue("postgresql")]
+    return servers, [request.getfixturevalue(f"{stores}_lakes")] if stores in _BUCKETS else []
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Drop what runs over other lakes without need."""
-    spared = {each for each in items if _is_spared(each)}
-    if spared:
-        config.hook.pytest_deselected(items=list(spared))
-        items[:] = [each for each in items if each not in spared]
-
-
-def _is_spared(item: pytest.Item) -> bool:
-    """Whether a test need not run over another lake than that of the home.
-
-    With PostgreSQL for State alone, too: all these lakes have it there. And tests of whole folders
-    that take long by themselves.
-    """
-    given = item.callspec.params if hasattr(item, "callspec") else {}
-    if given.get("lake_location", "folder") == "folder":
-        return False
-    is_slow_itself = len(list(item.iter_markers("slow"))) > 1
-    by_folder = "every_lake" in getattr(item, "fixturenames", ())
-    return given.get("home_database") == "postgresql" or (by_folder and is_slow_itself)
+    """Mark what runs on other stores, too: tests that ask where State or lakes are."""
+    matrix = (
+        _LAKES if config.getoption("--lakes") in _BUCKETS else _LAKES | _STATE | {"home_database"}
+    )
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        if "lake_location" in getattr(getattr(item, "callspec", None), "params", ()):
+            continue  # It says itself which stores it is about.
+        if matrix & names:
+            item.add_marker("matrix")
+        if _STATE & names:
+            item.add_marker("on_both")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Any test whose home `tests.homes` makes can be run with its lake elsewhere."""
-    parser.addoption("--lakes", choices=["folder", "s3", "gcs"], default="folder")
+    """Any test whose home `tests.homes` makes can be run with its State and lakes elsewhere."""
+    parser.addoption("--lakes", choices=["folder", "postgresql", *_BUCKETS], default="folder")
     parser.addoption("--lake-shards", type=int, default=1)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _all_lakes(request) -> None:
     """Where homes have State and lakes, if the command line says so."""
-    chosen = request.config.getoption("--lakes")
     _SHARDS[0] = request.config.getoption("--lake-shards")
-    if chosen != "folder":
-        _SERVERS.append(request.getfixturevalue("postgresql"))
-        _STORES.append(request.getfixturevalue(f"{chosen}_lakes"))
+    _SERVERS[:], _STORES[:] = _servers_of(request, request.config.getoption("--lakes"))
 
 
 def lake_shards() -> int:
@@ -258,23 +247,22 @@ def adopt_files(catalog: str, prefix: str) -> None:
     engine.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty_database(request, tmp_path):
+@pytest.fixture
+def empty_database(tmp_path):
     """The URL of a database without tables."""
-    if request.param == "sqlite":
+    if not _SERVERS:
         return sqlite_url(tmp_path / "state.sqlite")
-    server = request.getfixturevalue("postgresql")
     name = f"empty_{next(NUMBERS)}"
-    administrate(server, f"CREATE DATABASE {name}")
-    return parse_url(server).set(database=name)
+    administrate(_SERVERS[0], f"CREATE DATABASE {name}")
+    return parse_url(_SERVERS[0]).set(database=name)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request, tmp_path):
+@pytest.fixture
+def database(tmp_path):
     """The URL of a database that is migrated and has no rows."""
-    if request.param == "sqlite":
+    if not _SERVERS:
         return sqlite_url(Path(shutil.copy(migrated_file(), tmp_path)))
-    return parse_url(new_database(request.getfixturevalue("postgresql")))
+    return parse_url(new_database(_SERVERS[0]))
 
 
 @pytest.fixture

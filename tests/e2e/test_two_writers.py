@@ -42,10 +42,6 @@ with open_stores(Settings(home=home)) as stores:
 
 
 @pytest.mark.slow
-# State is written in few transactions here; who meets whom in the lake decides.
-@pytest.mark.parametrize(
-    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
-)
 def test_a_file_that_several_processes_ingest_is_committed_once(database, tmp_path):
     home, path = tmp_path / "home", tmp_path / "usage.csv"
     url = database.render_as_string(hide_password=False)

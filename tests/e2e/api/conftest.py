@@ -5,35 +5,14 @@ from collections.abc import Iterator
 import pytest
 from m3ter import M3ter
 
-from tests.databases import new_database
 from tests.e2e.api.world import World
 from tests.served import Served, served
 
-SQLITE, POSTGRESQL = "sqlite", "postgresql"
-
-
-def pytest_generate_tests(metafunc):
-    # A file that says so runs on both databases.
-    if "server" in metafunc.fixturenames:
-        databases = getattr(metafunc.module, "DATABASES", (SQLITE,))
-        slow = getattr(metafunc.module, "SLOW_DATABASES", ())
-        names = [*databases, *slow]
-        params = [*databases, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
-        ids = [""] if names == [SQLITE] else names
-        metafunc.parametrize("server", params, ids=ids, indirect=True, scope="module")
-
 
 @pytest.fixture(scope="module")
-def server(request, tmp_path_factory) -> Iterator[Served]:
-    home = tmp_path_factory.mktemp("served") / "home"
-    with served(home, **_state_of(request)) as running:
+def server(home_database, tmp_path_factory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp(home_database) / "home") as running:
         yield running
-
-
-def _state_of(request) -> dict[str, str]:
-    if request.param == SQLITE:
-        return {}
-    return {"state": new_database(request.getfixturevalue("postgresql"))}
 
 
 @pytest.fixture(scope="module")

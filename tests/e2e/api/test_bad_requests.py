@@ -11,7 +11,6 @@ from tests.e2e.api.world import START
 JSON = {"Content-Type": "application/json"}
 MIB = 1024 * 1024
 # Most is refused before a database is asked.
-SLOW_DATABASES = ("postgresql",)
 _GOOD = '{"name": "Storage", "code": "good"}'
 
 

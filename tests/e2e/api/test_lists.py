@@ -13,8 +13,6 @@ from meterlake.api.routes import OPERATIONS
 from tests.e2e.api.asking import listed, refusal
 from tests.e2e.api.world import END, START
 
-DATABASES = ("sqlite", "postgresql")
-
 
 @pytest.fixture(scope="module")
 def products(sdk, world):

@@ -10,8 +10,6 @@ from tests.e2e.api.bodies import BY_API
 from tests.e2e.api.bodies_beside import STATEMENT
 from tests.e2e.api.world import END, START
 
-DATABASES = ("sqlite", "postgresql")
-
 
 def test_numbers_are_exact_on_the_way_in_and_out(http, world):
     price = "12345678901234567890123456.01234567890123456789"

@@ -16,8 +16,6 @@ from tests.e2e.api.row import Row
 from tests.effects import of_lives
 from tests.served import ANSWERED
 
-SLOW_DATABASES = ("postgresql",)  # Of rules and lists, the default suite asks both.
-
 
 @pytest.fixture(scope="module", autouse=True)
 def _custom_fields(world):

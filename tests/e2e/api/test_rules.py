@@ -18,7 +18,6 @@ from tests.e2e.api.bodies import BY_API
 from tests.e2e.api.world import FIELDS, START
 from tests.homes import configure
 
-DATABASES = ("sqlite", "postgresql")
 _LATER = "2028-01-01T00:00:00Z"
 
 

@@ -6,7 +6,6 @@ import pytest
 from tests.e2e.api.asking import refused
 from tests.e2e.api.world import BANDS, END, FIELDS, MIDDLE, START, bands
 
-DATABASES = ("sqlite", "postgresql")
 _LATER = "2028-01-01T00:00:00Z"
 
 

@@ -3,7 +3,6 @@
 from tests.e2e.api.asking import refused
 from tests.e2e.api.world import END, MIDDLE, START
 
-DATABASES = ("sqlite", "postgresql")
 _LATER = "2028-01-01T00:00:00Z"
 
 

@@ -7,7 +7,6 @@ from meterlake.model.customers.accounts import Account
 from tests.e2e.api.asking import refused
 from tests.e2e.api.world import END, MIDDLE, START
 
-DATABASES = ("sqlite", "postgresql")
 _LATER = "2028-01-01T00:00:00Z"
 
 

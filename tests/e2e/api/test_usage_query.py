@@ -10,8 +10,6 @@ from tests.e2e.api.asking import refusal
 from tests.e2e.api.world import END, START
 from tests.homes import Home
 
-DATABASES = ("sqlite", "postgresql")
-
 
 @pytest.fixture(scope="module")
 def used(server, world):

@@ -21,13 +21,11 @@ from meterlake.model.values.ids import derived_id
 from meterlake.pipeline.events import reader as event_reader
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.events.reader import read_log
-from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events.log import entries_after, read_position
 from meterlake.stores.state.integrations.runs import RunFilters, page_of_runs
-from tests.databases import new_database
+from tests.databases import state_of
 from tests.organizations import Clock, new_organization, open_new
 
 CREATED = "configuration.account.created"
@@ -97,22 +95,16 @@ class World:
         return found
 
 
-# What each database does in its own way: most tests run on SQLite, and on both if they are slow.
-ON_BOTH = pytest.mark.parametrize("world", ["sqlite", "postgresql"], indirect=True)
+# What each database does in its own way: whatever lands passes on both.
+ON_BOTH = pytest.mark.on_both
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def world(request, tmp_path):
+@pytest.fixture
+def world(home_database, tmp_path):
+    assert home_database
     clock, home = Clock(), tmp_path / "home"
-    if request.param == "sqlite":
-        with open_new(Settings(home=home, _env_file=None), clock) as stores:
-            yield World(stores, new_organization(stores.state), clock)
-        return
-    server = new_database(request.getfixturevalue("postgresql"))
-    settings = Settings(home=home, state=server, _env_file=None)
-    org_id = initialize(settings, "Sample").org_id
-    with open_stores(settings, clock) as stores:
-        yield World(stores, org_id, clock)
+    with open_new(Settings(home=home, _env_file=None, **state_of(home)), clock) as stores:
+        yield World(stores, new_organization(stores.state), clock)
 
 
 def test_an_event_without_notifications_is_read_and_nothing_follows(world):

@@ -9,7 +9,7 @@ from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.integrations.replay import replay_webhook
 from meterlake.pipeline.integrations.sender import Sender
 from meterlake.settings import Settings
-from tests.databases import new_database
+from tests.databases import state_of
 from tests.deliveries import (
     add_runs,
     client_of,
@@ -24,16 +24,12 @@ from tests.doubles.receivers import running_receiver
 from tests.organizations import Clock, new_organization, open_new
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def stores(request, tmp_path):
-    state = None
-    if request.param == "postgresql":
-        state = new_database(request.getfixturevalue("postgresql"))
-    clock = Clock()
+@pytest.fixture
+def stores(home_database, tmp_path):
+    assert home_database
+    clock, home = Clock(), tmp_path / "home"
     clock.time = datetime.now(UTC)
-    settings = Settings(
-        home=tmp_path / "home", webhook_allow=("127.0.0.1",), state=state, _env_file=None
-    )
+    settings = Settings(home=home, webhook_allow=("127.0.0.1",), _env_file=None, **state_of(home))
     with open_new(settings, clock) as opened:
         yield opened
 
