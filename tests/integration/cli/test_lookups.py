@@ -80,7 +80,7 @@ def values(at, capsys):
         ("region,rate\neu,1\neu,2\n", {}, "key of its own"),
         ("region,rate\neu,1\n", {"name": "regions.xlsx"}, ".csv"),
         ("region,rate\neu,1\n", {"code": "region"}, "did you mean 'regions'?"),
-        ("", {}, "regions.csv' is not allowed: it is empty; name the columns in its first line"),
+        ("", {}, "is not allowed: it is empty; name the columns in its first line"),
         ("", {"name": "regions.jsonl"}, "it is empty; write a JSON object with the fields of"),
     ],
 )

@@ -17,7 +17,6 @@ from meterlake.model.values.money import ZERO
 from meterlake.model.values.version import code_version
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
 from meterlake.pipeline.billing.late_usage.findings import read_unnoted
-from meterlake.pipeline.billing.unbilled_now import read_unbilled
 from meterlake.stages.export.documents import Document, entity_documents
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.tables import (
@@ -56,12 +55,19 @@ class Findings(NamedTuple):
     @classmethod
     def of(cls, stores: Stores, org_id: str) -> Self:
         """Those of an organization, which are found out when they are read."""
-        return cls(partial(read_unnoted, stores, org_id), partial(read_unbilled, stores, org_id))
+        return cls(partial(read_unnoted, stores, org_id), partial(_read_unbilled, stores, org_id))
 
     def read(self) -> "Findings":
         """The same, found out now."""
         late, unbilled = self.late(), self.unbilled()
         return Findings(lambda: late, lambda: unbilled)
+
+
+def _read_unbilled(stores: Stores, org_id: str) -> Sequence[Document]:
+    # It calculates bills, for which it loads Polars; most queries ask for none.
+    from meterlake.pipeline.billing.unbilled_now import read_unbilled  # noqa: PLC0415
+
+    return read_unbilled(stores, org_id)
 
 
 def documents_of(
