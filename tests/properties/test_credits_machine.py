@@ -268,6 +268,7 @@ def machine(template) -> type[TestCase]:
     return CreditsMachine.TestCase
 
 
+@pytest.mark.long
 def test_whatever_is_done_the_ledger_is_right(machine):
     tried = machine("runTest")
     machine.settings = settings(max_examples=examples(4), stateful_step_count=8)

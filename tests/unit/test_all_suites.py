@@ -23,6 +23,7 @@ def suite_of(tmp_path, monkeypatch, content):
     monkeypatch.setitem(all_suites.SUITES, "some", command)
 
 
+@pytest.mark.long
 def test_a_suite_is_a_line_of_the_table(tmp_path, monkeypatch):
     suite_of(tmp_path, monkeypatch, PASSING)
 
@@ -45,6 +46,7 @@ def test_what_failed_is_named_below_the_table():
     ]
 
 
+@pytest.mark.long
 def test_a_run_without_results_is_a_failure(tmp_path, monkeypatch):
     suite_of(tmp_path, monkeypatch, "import nothing_of_this_name\n")
 

@@ -71,6 +71,7 @@ def numbers_with_nouns(tree):
                 yield value
 
 
+@pytest.mark.long
 def test_every_number_agrees_with_its_noun():
     found = {
         (str(path.relative_to(SOURCES)), value)
