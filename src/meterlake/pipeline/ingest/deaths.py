@@ -49,7 +49,7 @@ def counting_deaths(home: Path, org_id: str, delivery: Delivery) -> Iterator[Non
         yield
         return
     if delivery.deaths is not None:
-        refuse_killer(delivery, delivery.deaths)
+        refuse_killer(delivery.name, delivery.deaths)
         yield
         return
     mark = _folder(home) / hashlib.sha256(f"{org_id} {delivery.id}".encode()).hexdigest()[:32]
@@ -60,11 +60,11 @@ def counting_deaths(home: Path, org_id: str, delivery: Delivery) -> Iterator[Non
         with disk(), mark.open("ab") as file:
             file.write(b"x")
         opened.callback(mark.unlink, missing_ok=True)
-        refuse_killer(delivery, died)
+        refuse_killer(delivery.name, died)
         yield
 
 
-def refuse_killer(delivery: Delivery, deaths: int) -> None:
+def refuse_killer(name: str, deaths: int) -> None:
     """Refuse a file at which processes died.
 
     Raises:
@@ -75,7 +75,7 @@ def refuse_killer(delivery: Delivery, deaths: int) -> None:
             f"the process that read it died {deaths} times; perhaps it needs more memory than"
             " there is: split it into smaller files"
         )
-        raise UnreadableSource(delivery.name, Reason.TOO_LARGE, detail)
+        raise UnreadableSource(name, Reason.TOO_LARGE, detail)
 
 
 def _folder(home: Path) -> Path:

@@ -6,7 +6,7 @@ whoever noticed it: the process that took the file in, or the worker that looked
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -242,11 +242,11 @@ def _alone(run: JobRun[Receipt | None]) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def _alone_if_it_kills(stores: Stores, job: Job) -> Iterator[None]:
+def _alone_if_it_kills(stores: Stores, job: Job) -> AbstractContextManager[None]:
     """Run a job alone among those whose process died; before its lease, so that none dies of another."""
-    with reading_alone(stores.home, _describe(stores, job), died=job.has_died(stores.now())):
-        yield
+    if not job.has_died(stores.now()):
+        return nullcontext()
+    return reading_alone(stores.home, _describe(stores, job), died=True)
 
 
 def _workplace(stores: Stores, job: Job) -> Path:
@@ -281,10 +281,8 @@ def _take_in(run: JobRun[Receipt | None]) -> Receipt | None:
 
 
 def _load_lookup(work: Work) -> None:
-    upload = work.upload
-    delivery = Delivery(upload.id, upload.name, upload.arrived or upload.job.created)
     try:
-        refuse_killer(delivery, upload.job.deaths)
+        refuse_killer(work.upload.name, work.upload.job.deaths)
         run_lookup_job(work)
     except UnreadableSource as error:
         work.finish(JobStatus.FAILED, failure(error.reason, error.detail))
