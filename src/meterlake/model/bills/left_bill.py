@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from meterlake.model.bills.member_differences import differing_members
 from meterlake.model.values import wire
+from meterlake.model.values.counted import first_of
 from meterlake.model.values.money import plain
 
 # More of one bill say nothing more.
@@ -90,8 +91,7 @@ def describe_left(differences: Iterable[LeftDifference], *, has_totals: bool) ->
         if each.member not in _AMOUNTS or each.line is not None
         if not (has_totals and each.follows_total)
     ]
-    more = f"; and {len(texts) - _TOLD_MAX} more" if texts[_TOLD_MAX:] else ""
-    return "; ".join(texts[:_TOLD_MAX]) + more
+    return first_of(texts, _TOLD_MAX)
 
 
 def _of_columns(

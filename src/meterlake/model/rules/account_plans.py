@@ -15,6 +15,7 @@ from meterlake.model.rules.dependents import changes, display_name
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
 from meterlake.model.scopes.products import product_of_plan, products_of_account_plan
+from meterlake.model.values.counted import first_of
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import format_instant
 
@@ -103,8 +104,7 @@ def overlaps_are_allowed(new: Proposed[OrganizationConfig]) -> None:
     found = list(_overlaps(new.configuration))
     if not found:
         return
-    more = len(found) - _LISTED_MAX
-    listed = "; ".join(found[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
+    listed = first_of(found, _LISTED_MAX)
     # An update replaces all fields: to leave it out is to say false.
     rule = (
         f"plans of one product overlap: {listed}; end one of them before the other starts, or send"

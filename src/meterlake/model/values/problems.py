@@ -14,7 +14,7 @@ from meterlake.model.errors import (
     Required,
     UnknownField,
 )
-from meterlake.model.values.counted import counted
+from meterlake.model.values.counted import counted, first_of
 from meterlake.model.values.entity import Value
 from meterlake.model.values.patterns import describe_mismatch
 
@@ -154,13 +154,8 @@ def refuse(found: Sequence[MeterlakeError]) -> None:
 
 
 def _together(found: Sequence[MeterlakeError]) -> MeterlakeError:
-    sentences = _join_texts([str(error) for error in found])
+    sentences = first_of([str(error) for error in found], _TOLD_MAX)
     return InvalidConfiguration(f"{len(found)} problems", None, sentences)
-
-
-def _join_texts(texts: Sequence[str]) -> str:
-    more = len(texts) - _TOLD_MAX
-    return "; ".join(texts[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 class Unknown(NamedTuple):

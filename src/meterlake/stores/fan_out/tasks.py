@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from meterlake.model.errors import MeterlakeError, RunnerUnavailable, Unavailable
+from meterlake.model.values.counted import first_of
 from meterlake.stores import Stores
 
 # A task whose process died so often is given up.
@@ -21,9 +22,7 @@ class TasksFailed(MeterlakeError):
     status = 500
 
     def __str__(self) -> str:
-        failures = self.args[0]
-        more = len(failures) - _SHOWN_MAX
-        return "; ".join(failures[:_SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")
+        return first_of(self.args[0], _SHOWN_MAX)
 
 
 @dataclass(frozen=True, slots=True)
