@@ -38,7 +38,8 @@ You get an error as one line on stderr, broken between words on a terminal, and 
 | 143 | you stopped it with SIGTERM; if you run the same command again, it goes on where it stopped, or begins anew |
 
 With `meterlake --install-completion` your shell completes commands and options.
-If you name a meter, an account, a source or a schedule that does not exist, the error names the nearest one that does: `no Meter 'egres'; did you mean 'egress'?`.
+If you name a meter, an account, a source or a schedule that does not exist, the error names the nearest one that does:
+`no Meter 'egres'; did you mean 'egress'?`.
 
 """
 

@@ -139,8 +139,8 @@ POSTING: Final = Table(
 )
 UNBILLED_USAGE: Final = Table(
     "unbilled_usage",
-    "Usage that no bill charges for, as the last bill run of the account and month found it,"
-    " and that of deleted bills, as it is now. One row for each account, meter, aggregation and time.",
+    "Usage that no bill charges for: as the last bill run found it, and of deleted bills as it is now."
+    " One row for each account, meter, aggregation and time.",
     (
         Column("month", TEXT, "The billed month, such as 2026-10.", "month"),
         Column("account", TEXT, "The account's code at the time of the run.", "accountCode"),
