@@ -199,9 +199,11 @@ def test_who_finds_all_connections_of_a_lake_in_use_for_too_long_is_told_so(
 
 
 @pytest.mark.slow
-def test_twelve_processes_work_on_a_server_with_fifty_connections(small, tmp_path):
-    """Four servers, two of them with two processes, and six workers, at rest and at work."""
-    options = settings(tmp_path / "home", state=small.url)
+@pytest.mark.parametrize("has_catalogs", [False, True], ids=["State", "State and catalogs"])
+def test_twelve_processes_work_on_a_server_with_fifty_connections(small, tmp_path, has_catalogs):
+    """Six servers and six workers, at rest and at work."""
+    catalogs = {"catalog": small.url} if has_catalogs else {}
+    options = settings(tmp_path / "home", state=small.url, **catalogs)
     made = initialize(options, "Acme")
     watched = Watched(small.url)
     with ExitStack() as running:
