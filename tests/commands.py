@@ -14,6 +14,8 @@ from meterlake.settings import Settings, as_environment
 from meterlake.stores.processes import free_port
 
 WAIT_S = 60
+# A log that nobody reads until the end must fit, or whoever writes to it waits for ever.
+_LOG_BYTES = 2**20
 _COMMAND = "from meterlake.cli import main; main()"
 Process = subprocess.Popen[str]
 
@@ -34,6 +36,7 @@ def command(settings: Settings, *arguments: str, **environment: str) -> Iterator
         env=command_environment(settings, **environment),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        pipesize=_LOG_BYTES,
         text=True,
     ) as process:
         try:

@@ -93,7 +93,8 @@ def test_organizations_take_turns_whatever_the_queue_of_the_others(at_once: int)
         for done in count():
             if all(each.done() for each in small):
                 break
-            await until(partial(has_begun, work, done + 1))
+            # Whose thread is slow to begin has its turn all the same: nobody overtakes it.
+            await until(partial(has_begun, work, done + at_once))
             work.gates[done].set()
             await until(partial(has_ended, [*greedy, *small], done + 1))
 
