@@ -106,6 +106,13 @@ def values_at(value: Any, path: str) -> Iterator[tuple[str, str]]:
         yield from ((f"{place}.{inner}", text) for inner, text in values_at(item, rest))
 
 
+def entity_references(entity: Entity) -> Iterator[tuple[str, type[Entity], str]]:
+    """What an entity refers to by id: the place on the wire, the kind and the id of each."""
+    for path, kind in resource_of(entity).refs.items():
+        for place, id_ in values_at(entity, path):
+            yield place, kind, id_
+
+
 def wire_name(attribute: str) -> str:
     """The wire's name of an attribute: `from_` is `from`, `start_date` is `startDate`."""
     return to_camel(attribute).rstrip("_").replace("m3Ter", "m3ter")

@@ -4,16 +4,17 @@ All take and give documents of the wire. A write runs the rules of its entity, a
 it, in the transaction that stores it; rules read what they need through `StoredConfiguration`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Invalid, NotFound, Required
-from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
+from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, entity_references, response
 from meterlake.model.resources.listing import FilterValues, Search
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import display_name
@@ -27,7 +28,13 @@ from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.deletion import refuse_named, release
 from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.pipeline.config.webhook_addresses import address_policy, webhook_rules
-from meterlake.stages.config.check import Further, check_rules, check_still_valid, codes_exist
+from meterlake.stages.config.check import (
+    Further,
+    affected_records,
+    check_rules,
+    check_still_valid,
+    codes_exist,
+)
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader, Transaction
@@ -359,9 +366,8 @@ def _record(transaction: Transaction, id: str, version: int, entity: Entity) -> 
 
 def _check_references(entity: Entity, configuration: StoredConfiguration) -> None:
     """What an entity refers to exists; the rules build on it."""
-    for path, kind in BY_ENTITY[type(entity)].refs.items():
-        for ref, id_ in values_at(entity, path):
-            existing(kind, ref, id_, configuration)
+    for place, kind, id_ in entity_references(entity):
+        existing(kind, place, id_, configuration)
 
 
 def _check_referring(
@@ -374,25 +380,13 @@ def _check_referring(
     if _harmless(before, changed.entity):
         return
     stored = StoredConfiguration(transaction)
-    seen, waiting = {changed.id}, [changed]
-    while waiting:
-        target = waiting.pop()
-        for record in _referring(transaction, target):
-            if record.id not in seen:
-                seen.add(record.id)
-                waiting.append(record)
-                _still_holds(record, stored, configuration)
-
-
-def _still_holds(
-    record: Record[Any], stored: StoredConfiguration, configuration: StoredConfiguration
-) -> None:
-    try:
-        check_still_valid(record, stored, configuration)
-    except Invalid as error:
-        field, value, rule = error.args
-        # The field is not one of what the caller sent: say whose it is.
-        raise Invalid(f"{display_name(record)}: {field}", value, rule) from None
+    for record in affected_records([changed], partial(_referring, transaction)):
+        try:
+            check_still_valid(record, stored, configuration)
+        except Invalid as error:
+            field, value, rule = error.args
+            # The field is not one of what the caller sent: say whose it is.
+            raise Invalid(f"{display_name(record)}: {field}", value, rule) from None
 
 
 def _harmless(before: Entity, after: Entity) -> bool:
@@ -403,13 +397,11 @@ def _harmless(before: Entity, after: Entity) -> bool:
     )
 
 
-def _referring(transaction: Transaction, target: Record[Any]) -> list[Record[Any]]:
-    found: list[Record[Any]] = []
+def _referring(transaction: Transaction, target: Record[Any]) -> Iterator[Record[Any]]:
+    kind = type(target.entity)
     for resource in RESOURCES:
-        names = [path for path, kind in resource.refs.items() if kind is type(target.entity)]
-        if names and resource.rules:
-            found += transaction.referring(resource.entity, type(target.entity), target.id)
-    return found
+        if kind in resource.refs.values() and resource.rules:
+            yield from transaction.referring(resource.entity, kind, target.id)
 
 
 def _further_rules(stores: Stores, reader: Reader) -> Further:

@@ -4,21 +4,31 @@ What refers to a changed entity is checked again too: a plan that moves to anoth
 the pricing of an aggregation that nobody touched.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from meterlake.model.errors import DuplicateCode, Invalid, MeterlakeError
-from meterlake.model.resources import RESOURCES, code_of, resource_of, values_at, wire_name
+from meterlake.model.resources import (
+    RESOURCES,
+    code_of,
+    entity_references,
+    resource_of,
+    values_at,
+    wire_name,
+)
 from meterlake.model.resources.proposal import Proposal
 from meterlake.model.rules import Proposed, Rule
+from meterlake.model.rules.dependents import display_name
 from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.model.values.problems import locate_error, refuse
 
 # Rules beyond those of the model, by the kind of entity: they ask something outside.
 Further: TypeAlias = Mapping[type[Entity], Sequence[Rule]]
 _NONE: Final[Further] = MappingProxyType({})
+# Finds what refers to an entity directly.
+Referring: TypeAlias = Callable[[Record[Any]], Iterable[Record[Any]]]
 
 
 def check(
@@ -46,7 +56,8 @@ def check(
     ]
     refuse(found)
     new_ids = {each.id for each in changed if not each.before}
-    for record in _affected_records(after, {each.id for each in changed if each.before}):
+    edited = [each.record() for each in changed if each.before]
+    for record in affected_records(edited, _referring(after)) if edited else ():
         if record.id in new_ids:
             continue  # checked above
         found += _newly_broken(record, configuration, after)
@@ -88,7 +99,7 @@ def _newly_broken(
         codes_exist(record.entity, after)
         check_still_valid(record, configuration, after)
     except MeterlakeError as error:
-        yield locate_error(f"{type(record.entity).__name__} {_name(record)}", error)
+        yield locate_error(display_name(record), error)
 
 
 def check_still_valid(record: Record[Any], stored: Configuration, after: Configuration) -> None:
@@ -157,29 +168,30 @@ def _code_is_free(new: Proposed[Any], after: Configuration) -> None:
             raise DuplicateCode(type(new.entity).__name__, code, other.id)
 
 
-def _affected_records(after: Configuration, ids: set[str]) -> Iterator[Record[Any]]:
-    """Everything that refers to something of `ids`, directly or through others, without `ids`."""
-    if not ids:
-        return
-    referring = _referring(after)
-    seen, waiting = set(ids), list(ids)
+def affected_records(changed: Iterable[Record[Any]], referring: Referring) -> Iterator[Record[Any]]:
+    """Everything that refers to changed entities, directly or through others, without these.
+
+    Args:
+        changed: The entities that change.
+        referring: Finds what refers to one of them directly.
+
+    Yields:
+        Each entity once.
+    """
+    waiting = list(changed)
+    seen = {each.id for each in waiting}
     while waiting:
-        for record in referring.get(waiting.pop(), ()):
+        for record in referring(waiting.pop()):
             if record.id not in seen:
                 seen.add(record.id)
-                waiting.append(record.id)
+                waiting.append(record)
                 yield record
 
 
-def _referring(after: Configuration) -> dict[str, list[Record[Any]]]:
-    referring: dict[str, list[Record[Any]]] = {}
+def _referring(after: Configuration) -> Referring:
+    by_target: dict[str, list[Record[Any]]] = {}
     for resource in RESOURCES:
         for record in after.all(resource.entity):
-            for path in resource.refs:
-                for _, target in values_at(record.entity, path):
-                    referring.setdefault(target, []).append(record)
-    return referring
-
-
-def _name(record: Record[Any]) -> str:
-    return repr(code_of(record.entity) or record.id)
+            for _, _, target in entity_references(record.entity):
+                by_target.setdefault(target, []).append(record)
+    return lambda target: by_target.get(target.id, ())

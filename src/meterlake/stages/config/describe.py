@@ -10,10 +10,10 @@ from meterlake.model.resources import (
     CONFIG,
     RESOURCES,
     code_of,
+    entity_references,
     in_order,
     natural_key,
     resource_of,
-    values_at,
     wire_name,
 )
 from meterlake.model.values import wire
@@ -99,8 +99,7 @@ def _labels(configuration: Configuration) -> dict[str, str]:
 def _referenced_ids(configuration: Configuration) -> Iterator[str]:
     for resource in RESOURCES:
         for record in configuration.all(resource.entity):
-            for path in resource.refs:
-                yield from (target for _, target in values_at(record.entity, path))
+            yield from (target for _, _, target in entity_references(record.entity))
 
 
 def _key_text(record: Record[Any], configuration: Configuration, labels: Mapping[str, str]) -> str:

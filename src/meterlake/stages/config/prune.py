@@ -11,6 +11,7 @@ from meterlake.model.resources import (
     RESOURCES,
     code_of,
     code_or_name,
+    entity_references,
     resource_of,
     values_at,
     wire_name,
@@ -61,8 +62,7 @@ def _listed_kinds(documents: Iterable[Document]) -> Iterator[type[Entity]]:
 def _targets(record: Record[Any], configuration: Configuration) -> Iterator[str]:
     """The ids of everything that an entity refers to."""
     resource = resource_of(record.entity)
-    for path in resource.refs:
-        yield from (target for _, target in values_at(record.entity, path))
+    yield from (target for _, _, target in entity_references(record.entity))
     for path, kind in resource.codes.items():
         for _, code in values_at(record.entity, path):
             named = configuration.find(kind, code)

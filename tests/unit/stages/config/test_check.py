@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import DuplicateCode, Invalid, InvalidConfiguration
+from meterlake.stages.config.check import affected_records
 from tests.organizations import added, after, changed, everything
 
 
@@ -49,6 +52,16 @@ def test_what_refers_to_a_change_through_others_is_checked_too():
 
     with pytest.raises(Invalid, match=r"^Pricing 'egress'\.aggregationId: 'egress_gb'"):
         after(added("meters", **documents[0].content["meters"][0] | {"productId": "shop"}), before)
+
+
+def test_a_walk_over_what_refers_to_a_change_finds_each_once_and_ends_in_circles():
+    acme, bolt = after(everything()).all(Account)
+    last = replace(acme, id="last")
+    referring = {acme.id: [bolt, last], bolt.id: [last, acme], last.id: [acme, last]}
+
+    found = list(affected_records([acme], lambda target: referring[target.id]))
+
+    assert found == [bolt, last]
 
 
 def test_a_new_field_and_a_new_aggregation_of_it_may_come_together():

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from meterlake.model.errors import Conflict, DuplicateCode, Invalid, StaleVersion, StillReferenced
-from meterlake.model.resources import BY_KIND, code_of, resource_of, values_at
+from meterlake.model.resources import BY_KIND, code_of, entity_references, resource_of, values_at
 from meterlake.model.values import wire
 from meterlake.model.values.entity import E, Entity, Record
 from meterlake.stores.state.core.chunks import chunks_of
@@ -261,9 +261,8 @@ class Transaction(Reader):
     def _references(self, key: tuple[str, str], entity: Entity) -> Iterator[dict[str, str]]:
         resource = resource_of(entity)
         base = {"org": self.org_id, "kind": key[0], "id": key[1]}
-        for path, kind in resource.refs.items():
-            for field, target in values_at(entity, path):
-                yield {**base, "field": field, "target_kind": kind.__name__, "target_id": target}
+        for field, kind, target in entity_references(entity):
+            yield {**base, "field": field, "target_kind": kind.__name__, "target_id": target}
         for path, kind in resource.codes.items():
             for field, code in values_at(entity, path):
                 named = self.find(kind, code)
