@@ -205,76 +205,57 @@ class BillRun:
     fan_out: BucketFanOut | None = None
 
 
-def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
-    """Make the bills of a selection and store them, batch by batch.
+def make_bills(run: BillRun, result: BillResult) -> None:
+    """Make the bills of a selection and store them, batch by batch, until all are stored.
 
-    Bills of their accounts that come later draw from the same commitments and balances: where what
-    is left for them changed, they are made again, too.
+    Accounts of which State has a damaged row fail; the others are billed without them.
+
+    Args:
+        run: The run.
+        result: What the run came to, to which they are added.
 
     Raises:
         NotFound: There is no such organization.
         Unavailable: A store failed; run it again.
-    """
-    result = BillResult(run.selection.days, job_id, snapshot)
-    with rare_garbage_searches():
-        _make_until_stored(run, result)
-        _make_outdated_bills(replace(run, fan_out=None), result)
-    return result
-
-
-def _make_until_stored(run: BillRun, result: BillResult) -> None:
-    """Make the bills of a selection until all are stored."""
-    contended = _make_once(run, result)
-    while contended:
-        # Somebody else drew from the sources of these accounts meanwhile.
-        selection = replace(run.selection, account_ids=contended)
-        again = replace(run, selection=selection, is_counted=False, fan_out=None)
-        contended = _make_once(again, result)
-
-
-def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
-    """Make the bills of a selection, and answer the accounts whose bills could not be stored.
-
-    Accounts of which State has a damaged row fail; the others are billed without them.
+        DamagedRow: A row cannot be read that belongs to no account of the selection.
     """
     damaged = DamagedAccounts(run.stores, run.org_id)
     while True:
+        contended: set[str] = set()
+        size = None if run.fan_out is None else run.fan_out.bucket_size(run)
         try:
-            contended = _make_readable(run, result)
+            reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot, size)
+            buckets = range(len(reading.accounts.buckets))
+            if run.fan_out is not None and len(buckets) > 1:
+                contended |= run.fan_out.make(run, reading, result)
+                buckets = range(0)
+            for number in buckets:
+                contended |= make_bucket(run, reading, number, result)
+            if run.is_counted:
+                result.unpriced.extend(reading.unknown_usage())
         except DamagedRow as error:
-            selection = damaged.leave_out(run.selection, error)
-            if selection is None:
-                raise
-            # Buckets before the damaged one are done.
-            done = {each.account_id for each in result.bills}
-            done |= {each.account_id for each in result.failures}
-            rest = frozenset(selection.account_ids or ()) - done
-            # Tasks of a fan-out would read the accounts of the job.
-            selection = replace(selection, account_ids=rest)
-            run = replace(run, selection=selection, fan_out=None)
-        else:
-            result.failures.extend(damaged.failures.values())
-            return contended
+            run = _run_without(run, damaged, error, result)
+            continue
+        if not contended:
+            break
+        # Somebody else drew from the sources of these accounts meanwhile.
+        selection = replace(run.selection, account_ids=frozenset(contended))
+        run = replace(run, selection=selection, is_counted=False, fan_out=None)
+    result.failures.extend(damaged.failures.values())
 
 
-def _make_readable(run: BillRun, result: BillResult) -> frozenset[str]:
-    size = None if run.fan_out is None else run.fan_out.bucket_size(run)
-    reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot, size)
-    if run.fan_out is not None and len(reading.accounts.buckets) > 1:
-        contended = run.fan_out.make(run, reading, result)
-    else:
-        contended = _make_buckets(run, reading, result)
-    if run.is_counted:
-        result.unpriced.extend(reading.unknown_usage())
-    return frozenset(contended)
-
-
-def _make_buckets(run: BillRun, reading: BillReading, result: BillResult) -> set[str]:
-    """Make the bills of one bucket after the other."""
-    contended: set[str] = set()
-    for number in range(len(reading.accounts.buckets)):
-        contended |= make_bucket(run, reading, number, result)
-    return contended
+def _run_without(
+    run: BillRun, damaged: DamagedAccounts, error: DamagedRow, result: BillResult
+) -> BillRun:
+    """A run of the rest, after a damaged row was met; buckets before the damaged one are done."""
+    selection = damaged.leave_out(run.selection, error)
+    if selection is None:
+        raise error
+    done = {each.account_id for each in result.bills}
+    done |= {each.account_id for each in result.failures}
+    rest = frozenset(selection.account_ids or ()) - done
+    # Tasks of a fan-out would read the accounts of the job.
+    return replace(run, selection=replace(selection, account_ids=rest), fan_out=None)
 
 
 def make_bucket(run: BillRun, reading: BillReading, number: int, result: BillResult) -> set[str]:
@@ -287,37 +268,18 @@ def make_bucket(run: BillRun, reading: BillReading, number: int, result: BillRes
         result: What the run came to, to which they are added.
     """
     is_large = len(reading.accounts.buckets[number].account_ids) >= _MANY_ACCOUNTS
-    # Nothing keeps the calculation: the next bucket has the memory of this one.
-    more = reading.count_accounts(number + 1)
-    contended = _make_bucket(run, result, reading.calculate(number), more, is_large)
-    if is_large:
-        clear_garbage()
-    return contended
-
-
-def _make_bucket(
-    run: BillRun, result: BillResult, calculation: BillCalculation, more: int, is_large: bool
-) -> set[str]:
-    """Make the bills of some accounts, and answer those whose bills could not be stored.
-
-    Args:
-        run: The run.
-        result: What the run came to, to which they are added.
-        calculation: Of the bills.
-        more: How many bills are expected to be due later, of other accounts.
-        is_large: Whether there are so many accounts that searches for garbage take long.
-    """
+    calculation = reading.calculate(number)
     if is_large:
         spare_what_is_there()
     note_measured_files(run.stores, run.org_id, result.snapshot, _months_of_due(calculation))
     if run.is_counted:
         result.unpriced.extend(calculation.unpriced())
         result.affected.extend(calculation.affected())
-        run.watch.begin(calculation.count_due(), more)
+        run.watch.begin(calculation.count_due(), reading.count_accounts(number + 1))
     contended: set[str] = set()
     listed: set[str] = set()
     store = partial(_store_bills, run, result.job_id, calculation.pins)
-    for batch in _batches(calculation.made(run.status, isolated=True)):
+    for batch in calculation.batches(run.status, BATCH, isolated=True):
         mark_step("bill.made")
         stored, left = store_in_parts(store, batch)
         mark_step("bill.stored")
@@ -328,6 +290,10 @@ def _make_bucket(
     if run.is_counted:
         result.without.extend(without_bill(calculation.terms, listed | contended))
         result.without.extend(fees_on_no_bill(calculation.terms))
+    # Nothing keeps the calculation: the next bucket has the memory of this one.
+    del calculation
+    if is_large:
+        clear_garbage()
     return contended
 
 
@@ -373,12 +339,20 @@ def make_bills_again(run: BillRun, ids: Sequence[str], result: BillResult) -> No
         chosen = [each for each in (choose_bill(reader, id_) for id_ in ids) if each]
     with rare_garbage_searches():
         for selection in select_again(chosen):
-            _make_until_stored(_recalculation(alone, selection), result)
-        _make_outdated_bills(alone, result)
+            make_bills(_recalculation(alone, selection), result)
+        make_outdated_bills(alone, result)
 
 
-def _make_outdated_bills(run: BillRun, result: BillResult) -> None:
-    """Make the bills again for which something else is left than when they were made."""
+def make_outdated_bills(run: BillRun, result: BillResult) -> None:
+    """Make the bills again for which something else is left than when they were made.
+
+    Bills of their accounts that come later draw from the same commitments and balances.
+
+    Args:
+        run: That made bills of the job.
+        result: What the run came to, to which they are added.
+    """
+    run = replace(run, fan_out=None)
     done: set[str] = set()
     while True:
         with run.stores.state.reading(run.org_id) as reader:
@@ -389,21 +363,7 @@ def _make_outdated_bills(run: BillRun, result: BillResult) -> None:
             return
         done.update(ids)
         for selection in select_again(chosen):
-            _make_until_stored(_recalculation(run, selection), result)
-
-
-def _batches(made: Iterator[AccountBills]) -> Iterator[list[AccountBills]]:
-    """Bills that are stored together; those of an account always are."""
-    batch: list[AccountBills] = []
-    count = 0
-    for each in made:
-        batch.append(each)
-        count += each.count
-        if count >= BATCH:
-            yield batch
-            batch, count = [], 0
-    if count:
-        yield batch
+            make_bills(_recalculation(run, selection), result)
 
 
 def _store_bills(

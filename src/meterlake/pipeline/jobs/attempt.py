@@ -135,18 +135,14 @@ class Attempt:
             RunnerUnavailable: What carries the tasks of the work failed once.
             Unavailable: The world failed each time.
         """
-        for _ in range(1, tries):
-            self.check()
+        self.check()
+        patience = Patience(self, tries, pause_s)
+        while True:
             try:
                 return work()
-            except RunnerUnavailable:
-                raise
             except Unavailable as error:
-                self.tell(trouble=str(error))
-                self.wait(pause_s)
-                pause_s *= 2
-        self.check()
-        return work()
+                if not patience.wait_after(error):
+                    raise
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
@@ -184,6 +180,38 @@ class Attempt:
             self._halted.set()
             for interrupt in self._interrupts:
                 interrupt()
+
+
+class Patience:
+    """How often an attempt waits for a world that fails: each time twice as long as before."""
+
+    def __init__(self, attempt: Attempt, tries: int, pause_s: float) -> None:
+        """Begin the first try.
+
+        Args:
+            attempt: Whose work is tried.
+            tries: How often at most.
+            pause_s: The first pause, in seconds.
+        """
+        self._attempt = attempt
+        self._left = tries - 1
+        self._pause_s = pause_s
+
+    def wait_after(self, error: Unavailable) -> bool:
+        """Pause before the next try; False if there is none, so that the error is to be raised.
+
+        What carries the tasks of the work is not waited for.
+
+        Raises:
+            Cancelled: The job is to stop.
+        """
+        if self._left < 1 or isinstance(error, RunnerUnavailable):
+            return False
+        self._attempt.tell(trouble=str(error))
+        self._attempt.wait(self._pause_s)
+        self._left -= 1
+        self._pause_s *= 2
+        return True
 
 
 class _FollowedAttempt(Attempt):

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Busy, Invalid, MeterlakeError, StaleVersion, Unavailable
-from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, GivenUp, running
+from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, GivenUp, Patience, running
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.turns import Stop, never_stop
 from meterlake.stores import Stores
@@ -160,15 +160,24 @@ def run_job(stores: Stores, spec: JobSpec[T], job_id: str, stop: Stop = never_st
         GivenUp: Its process died too often.
         Unavailable: The world failed; the job waits to be run again, or has failed.
     """
-    return _take_and_work(stores, spec, job_id, stop)
+    with _take(stores, spec, job_id, stop) as run:
+        return spec.work(run)
 
 
 def run_taken_here(stores: Stores, spec: JobSpec[T], job_id: str) -> T:
     """Run a job that waits as the command of a person who waits for its end; see `run_job`."""
-    return _take_and_work(stores, spec, job_id, is_command=True)
+    with _take(stores, spec, job_id, is_command=True) as run:
+        return spec.work(run)
 
 
-def run_here(stores: Stores, spec: JobSpec[T], job_id: str, submitted: Callable[[], None]) -> T:
+def run_here(
+    stores: Stores,
+    spec: JobSpec[T],
+    job_id: str,
+    submitted: Callable[[], None],
+    tries: int = 1,
+    pause_s: float = 0,
+) -> T:
     """Run a job as the command of a person who waits for its end, and had it begin when it was made.
 
     If this process dies, a worker finishes the job.
@@ -178,6 +187,8 @@ def run_here(stores: Stores, spec: JobSpec[T], job_id: str, submitted: Callable[
         spec: Its kind.
         job_id: The job; see `Job.begin`.
         submitted: The kill step of a job that was made.
+        tries: How often the work is done at most if the world fails, since the person waits.
+        pause_s: The first pause between two tries, in seconds; the next one is twice as long.
 
     Returns:
         What its work returned.
@@ -186,7 +197,14 @@ def run_here(stores: Stores, spec: JobSpec[T], job_id: str, submitted: Callable[
         MeterlakeError: It failed.
     """
     job = stores.state.jobs.get(job_id)
-    return _work_on(stores, spec, job, submitted, is_command=True)
+    with _work_on(stores, spec, job, submitted, is_command=True) as run:
+        patience = Patience(run.attempt, tries, pause_s)
+        while True:
+            try:
+                return spec.work(run)
+            except Unavailable as error:
+                if not patience.wait_after(error):
+                    raise
 
 
 @contextmanager
@@ -204,14 +222,16 @@ def hold_job(stores: Stores, job: Job) -> Iterator[Attempt]:
             attempt.leave()
 
 
-def _take_and_work(
+@contextmanager
+def _take(
     stores: Stores,
     spec: JobSpec[T],
     job_id: str,
     stop: Stop = never_stop,
     *,
     is_command: bool = False,
-) -> T:
+) -> Iterator[JobRun[T]]:
+    """Take a job; see `_work_on`."""
     job = stores.state.jobs.get(job_id)
     if job.kind not in spec.kinds:
         raise Invalid("job", job_id, f"its kind must be {spec.kind}, not {job.kind}")
@@ -223,9 +243,11 @@ def _take_and_work(
     with spec.turn(stores, job):
         pins = spec.pin(stores, job)
         job = stores.state.jobs.take(job_id, pins.snapshot, pins.parameters)
-        return _work_on(stores, spec, job, spec.taken, stop, is_command=is_command)
+        with _work_on(stores, spec, job, spec.taken, stop, is_command=is_command) as run:
+            yield run
 
 
+@contextmanager
 def _work_on(
     stores: Stores,
     spec: JobSpec[T],
@@ -234,19 +256,18 @@ def _work_on(
     stop: Stop = never_stop,
     *,
     is_command: bool = False,
-) -> T:
-    """Work on a job that is taken until it ends, or is given back."""
+) -> Iterator[JobRun[T]]:
+    """An attempt at a job that is taken: the body does its work, then it ends, or is given back."""
     with running(stores.state.jobs, job) as attempt:
         run = JobRun(stores, spec, attempt, stop, is_command)
         try:
             begun()
             with spec.hold(run):
                 attempt.begin()
-                result = spec.work(run)
+                yield run
                 if job.finished is None:
                     run.finish()
                 spec.finished()
         except BaseException as error:
             run.finish_after(error)
             raise
-    return result

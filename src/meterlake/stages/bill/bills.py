@@ -21,10 +21,10 @@ from meterlake.stages.bill.charges.line_draft import (
     Quantities,
 )
 from meterlake.stages.bill.credits.account_ledger import AccountLedger
-from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS, AccountSources, Movements
+from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS, Movements
 from meterlake.stages.bill.credits.draw_downs import CreditSource
 from meterlake.stages.bill.credits.funds import BillMoment
-from meterlake.stages.bill.lines import make_lines
+from meterlake.stages.bill.lines import MadeLines, make_lines
 from meterlake.stages.bill.periods.due import BillIdentity
 from meterlake.stages.bill.pricing.applicable_pricing import PlanTerms
 from meterlake.stages.bill.pricing.currencies import CannotBill
@@ -165,42 +165,41 @@ class BillMaker:
         bills = {each.key: each for each in account_terms.bills}
         bills |= {key: self._without_plan(key) for key in before if key not in bills}
         for key in sorted(bills, key=lambda each: each.rank):
-            made = self._make(account_terms, bills[key], before, ledger)
-            if isinstance(made, Bill):
-                ledger.note_draws(key, made.draws)
-            empty = isinstance(made, Bill) and not (made.lines or made.draws)
-            omitted = self.suppresses_empty or not bills[key].has_arrears
-            if key in before or not (empty and omitted):
-                yield made
+            try:
+                draft = self._draft(account_terms, bills[key], ledger)
+                bill = self._bill(account_terms, draft, make_lines(draft))
+            except CannotBill as reason:
+                yield _failure(account_terms, str(reason), {key}.intersection(before))
+                continue
+            if self.drafts is not None:
+                movements = {id_: tuple(each) for id_, each in ledger.movements.items()}
+                self.drafts[key] = DraftedBill(draft, movements)
+            ledger.note_draws(key, bill.draws)
+            is_omitted = self.suppresses_empty or not bills[key].has_arrears
+            if key in before or bill.lines or bill.draws or not is_omitted:
+                yield bill
 
     def _without_plan(self, key: BillIdentity) -> DueBill:
         found = self.terms.calendar.without_plan(key)
         return DueBill(key, found.first, found.period)
 
-    def _make(
-        self,
-        account_terms: AccountTerms,
-        due: DueBill,
-        before: Collection[BillIdentity],
-        ledger: AccountLedger,
-    ) -> Bill | Failure:
-        try:
-            return self._bill(account_terms, due, ledger)
-        except CannotBill as reason:
-            return _failure(account_terms, str(reason), {due.key}.intersection(before))
+    def _draft(self, account_terms: AccountTerms, due: DueBill, ledger: AccountLedger) -> BillDraft:
+        currency = (
+            self.terms.selection.overrides.currency
+            or account_terms.account.entity.currency
+            or self.organization.currency
+        )
+        sources, left = account_terms.sources, list[CreditSource]()
+        if sources is not None:
+            moment = BillMoment(due.key.rank, self.terms.zone)
+            left = sources.on_bill(ledger.movements, moment, self.inputs.currencies, currency)
+        credited = ledger.credits.get(due.key, ())
+        return BillDraft(due, currency, self.inputs, sources, left, credited)
 
-    def _bill(self, account_terms: AccountTerms, due: DueBill, ledger: AccountLedger) -> Bill:
+    def _bill(self, account_terms: AccountTerms, draft: BillDraft, made: MadeLines) -> Bill:
+        due, currency, (lines, draws) = draft.bill, draft.currency, made
         account, bill_date = account_terms.account.entity, due.key.bill_date
         overrides = self.terms.selection.overrides
-        currency = overrides.currency or account.currency or self.organization.currency
-        sources = account_terms.sources
-        left = self._credit_sources(sources, due, ledger, currency)
-        credited = ledger.credits.get(due.key, ())
-        draft = BillDraft(due, currency, self.inputs, sources, left, credited)
-        lines, draws = make_lines(draft)
-        if self.drafts is not None:
-            movements = {id_: tuple(each) for id_, each in ledger.movements.items()}
-            self.drafts[due.key] = DraftedBill(draft, movements)
         returns = [each for memo in due.memos for each in memo.returns]
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(
@@ -233,14 +232,6 @@ class BillMaker:
             bill_frequency_interval=due.key.interval,
             grouping_key=due.key.grouping_key,
         )
-
-    def _credit_sources(
-        self, sources: AccountSources | None, due: DueBill, ledger: AccountLedger, currency: str
-    ) -> list[CreditSource]:
-        if sources is None:
-            return []
-        moment = BillMoment(due.key.rank, self.terms.zone)
-        return sources.on_bill(ledger.movements, moment, self.inputs.currencies, currency)
 
     def _invoice_date(self, bill_date: date) -> date:
         if self.organization.external_invoice_date == InvoiceDate.LAST_DAY_OF_ARREARS:

@@ -4,7 +4,7 @@ A new kind of line is a module with a step and a row of STEPS. Every step sees t
 the steps before it; within a step, lines are in the order of the bill's plans.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -56,32 +56,16 @@ class MadeLines(NamedTuple):
 
 
 def make_lines(draft: BillDraft) -> MadeLines:
-    """Make the lines of a bill, step by step.
+    """Make the lines of a bill, step by step; what it has after each is in the draft.
+
+    The overage cuts lines of usage that stood there before; all other steps only add.
 
     Raises:
         CannotBill: One of them cannot be made.
     """
-    for _ in run_steps(draft):
-        pass
-    return MadeLines(tuple(_number(draft.lines)), consumption_of(draft))
-
-
-def run_steps(draft: BillDraft) -> Iterator[str]:
-    """Run one step after the other on a bill; what it has after each is in the draft.
-
-    The overage cuts lines of usage that stood there before; all other steps only add.
-
-    Yields:
-        The name of each step.
-
-    Raises:
-        CannotBill: A line cannot be made.
-    """
     for step in STEPS:
-        # All lines of a step see the same lines before it.
-        finished = list(_finish_all(draft, step(draft)))
-        draft.lines += finished
-        yield step.__name__
+        draft.lines += finish_step(draft, list(step(draft)))
+    return MadeLines(tuple(_number(draft.lines)), consumption_of(draft))
 
 
 def _number(lines: Iterable[FinishedLine]) -> Iterator[Line]:
@@ -94,7 +78,7 @@ def has_lines_in_advance(bill: DueBill, currency: str, inputs: BillInputs) -> bo
     """Whether anything stands on a bill before any usage; also if it cannot be calculated."""
     draft = BillDraft(bill, currency, inputs)
     try:
-        return any(list(_finish_all(draft, step(draft))) for step in _IN_ADVANCE)
+        return any(finish_step(draft, list(step(draft))) for step in _IN_ADVANCE)
     except CannotBill:
         return True
 
@@ -108,19 +92,25 @@ def lines_in_advance(bill: DueBill, currency: str, inputs: BillInputs) -> tuple[
         CannotBill: One of them cannot be made.
     """
     draft = BillDraft(bill, currency, inputs)
-    found = (each.line for step in _BY_TIME for each in _finish_all(draft, step(draft)))
+    found = (each.line for step in _BY_TIME for each in finish_step(draft, list(step(draft))))
     return tuple(line for line in found if line.service_period.end > bill.period.end)
 
 
-def _finish_all(draft: BillDraft, found: Iterable[LineDraft]) -> Iterator[FinishedLine]:
-    """The lines of a step; without those, but for usage, of which rounding leaves nothing."""
-    drafts = list(found)
+def finish_step(draft: BillDraft, drafts: Sequence[LineDraft]) -> list[FinishedLine]:
+    """The lines of a step; without those, but for usage, of which rounding leaves nothing.
+
+    Args:
+        draft: The bill, with the lines of the steps before.
+        drafts: All that the step drafted: each line of it saw the same lines before.
+    """
+    found = list[FinishedLine]()
     number = max((each.line.sequence_number for each in draft.lines), default=0)
     for drafted in drafts:
         finished = _finish(draft, drafted, number + 1)
         if finished.amount or drafted.type is LineItemType.USAGE:
             number += 1
-            yield finished
+            found.append(finished)
+    return found
 
 
 def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from meterlake.model.bills.bill import Bill, Failure
@@ -96,6 +96,19 @@ class _AccountState(NamedTuple):
     stored: Mapping[str, Sequence[CalculatedBill]]
 
 
+class _Prepared(NamedTuple):
+    """An account before its bills are made.
+
+    Attributes:
+        ledger: Of its commitments and balances; None if no bill is to be made.
+        known: What is known of its bills.
+    """
+
+    terms: AccountTerms
+    ledger: AccountLedger | None
+    known: AccountBills
+
+
 @dataclass(frozen=True, slots=True)
 class BillCalculation:
     """The bills of a run, before anything of them is stored.
@@ -128,35 +141,72 @@ class BillCalculation:
         isolated: bool = False,
         account_ids: Collection[str] | None = None,
     ) -> Iterator[AccountBills]:
-        """The bills of one account after the other.
+        """The bills of one account after the other; see `batches`."""
+        batches = self.batches(status, isolated=isolated, account_ids=account_ids)
+        return chain.from_iterable(batches)
+
+    def batches(
+        self,
+        status: BillStatus | None = None,
+        size: int = 0,
+        *,
+        isolated: bool = False,
+        account_ids: Collection[str] | None = None,
+    ) -> Iterator[list[AccountBills]]:
+        """The bills of accounts that are stored together; those of an account always are.
 
         Args:
             status: What changed bills will be, if stored ones that would come out as they are need
                 not be made; APPROVED has those made that are not. None: all are made.
+            size: How many bills a batch has at least, but for the last one, which has some; one
+                account each if 0.
             isolated: An unexpected error fails its account alone, instead of being raised.
             account_ids: Only the bills of these accounts; of all if None.
         """
-        make = self._make_or_fail if isolated else self.maker.make
-        keeper = self._keeper(status)
+        keeper, batch, count = self._keeper(status), list[AccountBills](), 0
         accounts = (
             each
             for each in self.maker.accounts
             if account_ids is None or each.account.id in account_ids
         )
+        for account_terms, ledger, known in self._prepare(accounts, keeper, isolated=isolated):
+            found = known
+            if ledger is not None:
+                try:
+                    made = tuple(self.maker.make(account_terms, ledger))
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    if not isolated:
+                        raise
+                    made = (unexpected_failure(account_terms.account, error),)
+                inputs = keeper.digest_of(account_terms, ledger, made)
+                found = replace(known, made=made, inputs=inputs)
+            batch.append(found)
+            count += found.count
+            if count >= size:
+                yield batch
+                batch, count = [], 0
+        if count:
+            yield batch
+
+    def _prepare(
+        self, accounts: Iterator[AccountTerms], keeper: BillKeeper, *, isolated: bool
+    ) -> Iterator[_Prepared]:
+        """Accounts with what State has of them, and with the bills that stay as they are."""
         while some := list(islice(accounts, _READ_TOGETHER)):
             for account_terms, read in self._read_in_parts(some, keeper, isolated=isolated):
                 if isinstance(read, Failure):
-                    yield AccountBills(account_terms.account, {}, {}, made=(read,))
+                    failed = AccountBills(account_terms.account, {}, {}, made=(read,))
+                    yield _Prepared(account_terms, None, failed)
                     continue
                 ledger = self._ledger(account_terms, read)
-                stored = read.stored.get(account_terms.account.id, ())
                 found = AccountBills(account_terms.account, ledger.read, ledger.credits)
+                stored = read.stored.get(account_terms.account.id, ())
                 if kept := keeper.keep(account_terms, ledger, stored):
-                    yield replace(found, kept=kept)
-                    continue
-                made = tuple(make(account_terms, ledger))
-                inputs = keeper.digest_of(account_terms, ledger, made)
-                yield replace(found, made=made, inputs=inputs)
+                    yield _Prepared(account_terms, None, replace(found, kept=kept))
+                else:
+                    yield _Prepared(account_terms, ledger, found)
 
     def _read_in_parts(
         self, accounts: Sequence[AccountTerms], keeper: BillKeeper, *, isolated: bool
@@ -187,16 +237,6 @@ class BillCalculation:
     def _movements(self, source_id: str, read: _AccountState) -> Sequence[Movement]:
         stored = read.movements.get(source_id, [])
         return [*stored, *self.drawn[source_id]] if source_id in self.drawn else stored
-
-    def _make_or_fail(
-        self, account_terms: AccountTerms, ledger: AccountLedger
-    ) -> Sequence[Bill | Failure]:
-        try:
-            return tuple(self.maker.make(account_terms, ledger))
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is of one account
-            return (unexpected_failure(account_terms.account, error),)
 
     def _keeper(self, status: BillStatus | None) -> BillKeeper:
         is_usable = status is not None and not self.terms.selection.overrides.moves_periods

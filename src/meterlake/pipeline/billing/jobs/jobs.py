@@ -5,7 +5,7 @@ how far it is goes into the same transactions. Whoever runs it again after a cra
 bills: those that are stored already come out unchanged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -47,7 +47,8 @@ from meterlake.pipeline.billing.run import (
     BillRun,
     RunWatch,
     choose_bill,
-    make_selected_bills,
+    make_bills,
+    make_outdated_bills,
     merge_results,
     summary,
 )
@@ -59,7 +60,8 @@ from meterlake.pipeline.jobs.cancel import cancel_job
 from meterlake.pipeline.jobs.job_spec import JobSpec, pin_newest_snapshot
 from meterlake.pipeline.jobs.run_job import JobRun, run_here, run_job
 from meterlake.pipeline.jobs.turns import Stop
-from meterlake.stages.bill import select_again, selections_of
+from meterlake.pipeline.usage.garbage import rare_garbage_searches
+from meterlake.stages.bill import BillSelection, select_again, selections_of
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import runner_of
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
@@ -143,8 +145,9 @@ def bill_order(
     snapshot = stores.lake(org_id).snapshot()
     with stores.state.transaction(org_id, author) as transaction:
         job = submit_order(transaction, order, snapshot)
-    here = replace(BILL_JOBS, work=partial(_bill_patiently, shown=shown))
-    return run_here(stores, here, job.id, lambda: mark_step("bill.submitted"))
+    here = replace(BILL_JOBS, work=partial(_bill, shown=shown))
+    submitted = partial(mark_step, "bill.submitted")
+    return run_here(stores, here, job.id, submitted, _TRIES, _FIRST_PAUSE_S)
 
 
 def create(stores: Stores, org_id: str, author: str, document: Any) -> Document:
@@ -322,60 +325,68 @@ def run_bill_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Bil
     return run_job(stores, BILL_JOBS, job_id, stop)
 
 
-def _bill(run: JobRun[BillResult]) -> BillResult:
-    result = _make_bills(run)
-    _note_result(run, result)
-    return result
+def _bill(job_run: JobRun[BillResult], *, shown: bool = False) -> BillResult:
+    """Make the bills of a job, and write down in it what came of them.
 
-
-def _bill_patiently(run: JobRun[BillResult], *, shown: bool) -> BillResult:
-    """Bill as a command: it waits itself for a world that fails."""
-    result = run.attempt.retry(partial(_make_bills, run), _TRIES, _FIRST_PAUSE_S)
-    _note_result(run, result, shown=shown)
-    return result
-
-
-def _make_bills(job_run: JobRun[BillResult]) -> BillResult:
+    Args:
+        job_run: Of the job.
+        shown: Whether a person is shown the bills, and may approve them then.
+    """
     stores, job = job_run.stores, job_run.job
-    order, runner = BillOrder.from_wire(job.parameters), runner_of(stores)
+    order = BillOrder.from_wire(job.parameters)
     with stores.state.reading(job.org_id) as reader:
         [record] = reader.all(OrganizationConfig)
         chosen = [choose_bill(reader, each) for each in order.bill_ids]
     assert job.snapshot is not None
     watch = _JobWatch(job_run, len(order.bill_ids) or None)
-    status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
-    results = []
+    run_of = partial(BillRun, stores, job.org_id, author=job.author or SYSTEM, watch=watch)
     selections = selections_of(order, record.entity, filter(None, chosen))
-    for selection in selections if order.makes_bills else ():
-        run = BillRun(
-            *(stores, job.org_id, selection, job.author or SYSTEM, status),
-            keep_approved=order.leaves_approved,
-            watch=watch,
-        )
-        if runner is not None and not order.bill_ids:
-            run = replace(run, fan_out=TaskBuckets(runner, job))
-        results.append(make_selected_bills(run, job.id, job.snapshot))
-    if not order.bill_ids:
-        # Bills of before that plans have changed in advance.
-        affected = {each.key: each for result in results for each in result.affected}
-        for selection in select_again(affected.values()):
-            run = BillRun(
-                *(stores, job.org_id, selection, job.author or SYSTEM),
-                keep_approved=order.leaves_approved,
-                watch=watch,
-            )
-            results.append(make_selected_bills(run, job.id, job.snapshot))
+    made = selections if order.makes_bills else []
+    results: list[BillResult] = []
+    for run in _runs(job_run, order, made, run_of, results):
+        results.append(BillResult(run.selection.days, job.id, job.snapshot))
+        with rare_garbage_searches():
+            make_bills(run, results[-1])
+            make_outdated_bills(run, results[-1])
     if order.late_usage:
-        run = BillRun(stores, job.org_id, selections[0], job.author or SYSTEM, watch=watch)
         results.append(BillResult(selections[0].days, job.id, job.snapshot))
-        apply_late_policy(run, results[-1], order.chosen_accounts)
+        apply_late_policy(run_of(selections[0]), results[-1], order.chosen_accounts)
     elif selections:
-        run = BillRun(stores, job.org_id, selections[0], job.author or SYSTEM, watch=watch)
-        settle_late_usage(run, results[0], order.chosen_accounts)
+        settle_late_usage(run_of(selections[0]), results[0], order.chosen_accounts)
     watch.end()
-    merged = merge_results(job.id, job.snapshot, results)
-    note_unbilled_usage(stores, job, record, selections if order.makes_bills else (), merged)
-    return merged if order.bill_ids else replace(merged, days=results[0].days)
+    result = merge_results(job.id, job.snapshot, results)
+    note_unbilled_usage(stores, job, record, made, result)
+    if not order.bill_ids:
+        result = replace(result, days=results[0].days)
+    _note_result(job_run, result, shown=shown)
+    return result
+
+
+def _runs(
+    job_run: JobRun[BillResult],
+    order: BillOrder,
+    selections: Iterable[BillSelection],
+    run_of: Callable[..., BillRun],
+    results: Iterable[BillResult],
+) -> Iterator[BillRun]:
+    """The runs of a job: of what it is asked for, and of bills that plans have changed in advance.
+
+    Args:
+        job_run: Of the job.
+        order: What it is asked for.
+        selections: The bills of that.
+        run_of: Makes the run of a selection.
+        results: What the runs before came to; read when these are over.
+    """
+    status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
+    runner, keep = runner_of(job_run.stores), order.leaves_approved
+    fan_out = None if runner is None or order.bill_ids else TaskBuckets(runner, job_run.job)
+    for each in selections:
+        yield run_of(each, status=status, keep_approved=keep, fan_out=fan_out)
+    if not order.bill_ids:
+        affected = {each.key: each for result in results for each in result.affected}
+        for each in select_again(affected.values()):
+            yield run_of(each, keep_approved=keep)
 
 
 class _JobWatch(RunWatch):

@@ -72,7 +72,38 @@ def draft_usage(charge: PricedUsage, inputs: BillInputs) -> LineDraft | None:
     quantity = quantity or _constant(charge, charge.period, ZERO)
     if charge.spans:
         quantity = quantity._replace(units=rate.units(bands))
-    return _line(charge, quantity, bands)
+    applicable_pricing = charge.applicable_pricing
+    meter, amount = applicable_pricing.meter, rate.amount(bands)
+    return LineDraft(
+        type=LineItemType.USAGE,
+        description=applicable_pricing.description,
+        service_period=charge.period,
+        charged=LineAmount(
+            Amount(amount),
+            quantity.unit,
+            quantity.value,
+            quantity.units,
+            average_unit_price=divide(amount, quantity.units) if quantity.units else ZERO,
+            bands=bands,
+        ),
+        accounting_product=applicable_pricing.accounting_product,
+        subject=LineSubject(
+            id=applicable_pricing.aggregation.id,
+            aggregation_id=None if meter is None else applicable_pricing.aggregation.id,
+            meter_id=None if meter is None else meter.id,
+            pricing_id=applicable_pricing.pricing.id,
+            segment=applicable_pricing.segment,
+            usage=charge,
+        ),
+        plan_period=charge.plan_period,
+        pins={
+            "measurements": quantity.measurements,
+            "aggregation_version": applicable_pricing.aggregation.version,
+            "meter_version": None if meter is None else meter.version,
+            "pricing_version": applicable_pricing.pricing.version,
+        },
+        members=applicable_pricing.members,
+    )
 
 
 def _bands_that_span(charge: PricedUsage, inputs: BillInputs) -> tuple[BandUsage, ...]:
@@ -114,39 +145,4 @@ def _constant(charge: PricedUsage, period: Period, value: Decimal) -> Quantity:
         units=units_of(value, aggregation.entity),
         unit=aggregation.entity.unit,
         measurements=0,
-    )
-
-
-def _line(charge: PricedUsage, quantity: Quantity, bands: tuple[BandUsage, ...]) -> LineDraft:
-    applicable_pricing = charge.applicable_pricing
-    meter, amount = applicable_pricing.meter, rate.amount(bands)
-    return LineDraft(
-        type=LineItemType.USAGE,
-        description=applicable_pricing.description,
-        service_period=charge.period,
-        charged=LineAmount(
-            Amount(amount),
-            quantity.unit,
-            quantity.value,
-            quantity.units,
-            average_unit_price=divide(amount, quantity.units) if quantity.units else ZERO,
-            bands=bands,
-        ),
-        accounting_product=applicable_pricing.accounting_product,
-        subject=LineSubject(
-            id=applicable_pricing.aggregation.id,
-            aggregation_id=None if meter is None else applicable_pricing.aggregation.id,
-            meter_id=None if meter is None else meter.id,
-            pricing_id=applicable_pricing.pricing.id,
-            segment=applicable_pricing.segment,
-            usage=charge,
-        ),
-        plan_period=charge.plan_period,
-        pins={
-            "measurements": quantity.measurements,
-            "aggregation_version": applicable_pricing.aggregation.version,
-            "meter_version": None if meter is None else meter.version,
-            "pricing_version": applicable_pricing.pricing.version,
-        },
-        members=applicable_pricing.members,
     )

@@ -1,0 +1,74 @@
+"""How many functions of meterlake are called within each other between a command and its work.
+
+Whoever reads the code follows them one after the other. Generators and comprehensions count, too.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+import meterlake
+from meterlake.cli import run
+from meterlake.cli.billing.bill import bill
+from meterlake.stages.bill.charges.line_draft import LineDraft
+from tests.bills import a_home_to_bill
+
+ROOT = str(Path(meterlake.__file__).parent)
+BILL_DEPTH = 11
+
+
+@pytest.fixture
+def home(tmp_path):
+    with a_home_to_bill(tmp_path) as found:
+        yield found
+
+
+def name_of(code: CodeType) -> str:
+    return f"{code.co_filename.removeprefix(ROOT)}:{code.co_name}"
+
+
+def calls_within(verb: Callable[..., object], frame: FrameType | None) -> list[str]:
+    """The functions of meterlake from a verb to a frame, or none outside of the verb."""
+    found = []
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(ROOT):
+            found.append(name_of(frame.f_code))
+        if frame.f_code is verb.__code__:
+            return found[::-1]
+        frame = frame.f_back
+    return []
+
+
+def watch(note: Callable[[FrameType], None], *arguments: str) -> None:
+    """Run a command, and note each call of it."""
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            note(frame)
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        code = run(list(arguments))
+    finally:
+        sys.setprofile(before)
+    assert code == 0
+
+
+def test_few_calls_lie_between_bill_and_its_first_charge(home):
+    drafted = LineDraft.__new__.__code__
+    found = []
+
+    def note(frame: FrameType) -> None:
+        if not found and frame.f_code is drafted:
+            found.extend(calls_within(bill, frame))
+
+    watch(note, "bill", "--month", "2026-09", "--home", str(home.stores.home), "--json")
+
+    assert found[0] == "/cli/billing/bill.py:bill"
+    assert found[-1].startswith("/stages/bill/charges/")
+    assert len(found) <= BILL_DEPTH, found
