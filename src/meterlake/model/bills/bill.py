@@ -398,7 +398,12 @@ class Line(NamedTuple):
         )
         template = _LINES.get(key)
         if template is None:
-            template = _LINES.add(key, self._open_members())
+            # The members, with holes where lines of the same kind differ.
+            template = _LINES.add(
+                key,
+                self._members(lambda _: wire.HOLE, wire.instant, NO_MEMBERS)
+                | {"sequenceNumber": wire.HOLE, "usagePerPricingBand": [wire.HOLE]},
+            )
         rate, digits = self.conversion_rate, wire.digits
         return template.fill(
             digits(self.average_unit_price),
@@ -410,11 +415,6 @@ class Line(NamedTuple):
             digits(self.units),
             ",".join([band.to_json(rate) for band in self.bands]),
         )
-
-    def _open_members(self) -> dict[str, Any]:
-        """The members, with holes where lines of the same kind differ."""
-        members = self._members(lambda _: wire.HOLE, wire.instant, NO_MEMBERS)
-        return members | {"sequenceNumber": wire.HOLE, "usagePerPricingBand": [wire.HOLE]}
 
     def _members(
         self,

@@ -217,16 +217,16 @@ class BillDiff:
             "from": self.before.to_wire(),
             "to": self.after.to_wire(),
             "same": self.is_same,
-            "totals": [self._total_to_wire(each) for each in self.currencies],
+            "totals": [
+                {
+                    "currency": each,
+                    "from": self.before.totals.get(each, ZERO),
+                    "to": self.after.totals.get(each, ZERO),
+                    "difference": self.whole(each),
+                }
+                for each in self.currencies
+            ],
             "differences": [each.to_wire(lines=lines) for each in self.parts],
-        }
-
-    def _total_to_wire(self, currency: str) -> dict[str, Any]:
-        return {
-            "currency": currency,
-            "from": self.before.totals.get(currency, ZERO),
-            "to": self.after.totals.get(currency, ZERO),
-            "difference": self.whole(currency),
         }
 
 

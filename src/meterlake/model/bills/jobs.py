@@ -159,22 +159,21 @@ class BillOrder:
             raise Required(_TYPE)
         account_ids = parameters.get("accountIds")
         open_day = parameters.get("openDay")
+        days: Month | DayRange | None = None
+        if (text := parameters.get("days")) is not None:
+            first, _, after = text.partition("/")
+            days = (
+                DayRange(date.fromisoformat(first), date.fromisoformat(after))
+                if after
+                else Month.parse(first)
+            )
         return cls(
             request=BillJobRequest.model_validate(parameters["request"], by_alias=True),
             bill_ids=tuple(parameters.get("billIds", ())),
-            days=_days(parameters.get("days")),
+            days=days,
             open_day=date.fromisoformat(open_day) if isinstance(open_day, str) else open_day,
             account_ids=None if account_ids is None else tuple(account_ids),
             approve=parameters.get("approve", False),
             keep_approved=parameters.get("keepApproved", False),
             late_usage=parameters.get("lateUsage", False),
         )
-
-
-def _days(text: str | None) -> Month | DayRange | None:
-    if text is None:
-        return None
-    first, _, after = text.partition("/")
-    if not after:
-        return Month.parse(first)
-    return DayRange(date.fromisoformat(first), date.fromisoformat(after))

@@ -18,7 +18,6 @@ from meterlake.model.calculation.tree import (
 from meterlake.model.calculation.types import (
     CONSTANTS,
     CalculationScope,
-    LookupSchema,
     Type,
     type_of,
 )
@@ -59,7 +58,9 @@ def _type(node: Node, scope: CalculationScope) -> Type:  # noqa: PLR0911  # one 
         case Chain():
             return _chain(node, scope)
         case Choice():
-            return _choice(node, scope)
+            _operand(node.condition, scope, Type.BOOLEAN, "the condition before `?`")
+            chosen, otherwise = _type(node.chosen, scope), _type(node.otherwise, scope)
+            return _common(node.otherwise, chosen, otherwise, "the part after `:`")
         case FunctionCall():
             return _call(node, scope)
 
@@ -118,12 +119,6 @@ def _result(operator: str, left: Type, right: Type) -> Type:
     return Type.NUMBER
 
 
-def _choice(node: Choice, scope: CalculationScope) -> Type:
-    _operand(node.condition, scope, Type.BOOLEAN, "the condition before `?`")
-    chosen, otherwise = _type(node.chosen, scope), _type(node.otherwise, scope)
-    return _common(node.otherwise, chosen, otherwise, "the part after `:`")
-
-
 def _common(node: Node, first: Type, second: Type, what: str) -> Type:
     if first == Type.NULL:
         return second
@@ -141,18 +136,14 @@ def _call(node: FunctionCall, scope: CalculationScope) -> Type:
         return _lookup(node, scope)
     types = [_type(argument, scope) for argument in node.arguments]
     if function is None:
-        return _special(node, types)
+        first = types[0]
+        for argument, found in zip(node.arguments[1:], types[1:], strict=True):
+            first = _common(argument, first, found, f"an argument of {node.function}")
+        return first if node.function == "isnull" else Type.BOOLEAN
     for index, (argument, found) in enumerate(zip(node.arguments, types, strict=True)):
         what = f"argument {index + 1} of {node.function}"
         _need(argument, found, function.types_at(index), what)
     return function.gives
-
-
-def _special(node: FunctionCall, types: list[Type]) -> Type:
-    first = types[0]
-    for argument, found in zip(node.arguments[1:], types[1:], strict=True):
-        first = _common(argument, first, found, f"an argument of {node.function}")
-    return first if node.function == "isnull" else Type.BOOLEAN
 
 
 def _lookup(node: FunctionCall, scope: CalculationScope) -> Type:
@@ -162,17 +153,13 @@ def _lookup(node: FunctionCall, scope: CalculationScope) -> Type:
     table = scope.tables[code]
     if field not in table.fields:
         raise _unknown(f"field of {code}", field, node.arguments[1].column, table.fields)
-    _keys(node, table, scope)
-    return table.fields[field]
-
-
-def _keys(node: FunctionCall, table: LookupSchema, scope: CalculationScope) -> None:
     keys = node.arguments[2:]
     if len(keys) != len(table.keys):
         rule = f"lookup needs as many keys as the table has ({len(table.keys)}), not {len(keys)}"
         raise InvalidCalculation(rule, node.column)
     for key, expected in zip(keys, table.keys, strict=True):
         _operand(key, scope, expected, "a key of lookup")
+    return table.fields[field]
 
 
 def _constant(node: Node) -> str:
@@ -213,15 +200,11 @@ def _need(
         return
     shown = " or ".join(sorted(each for each in expected if each != Type.NULL))
     cast = {Type.NUMBER: "toNumber(…)", Type.TEXT: "toText(…)", Type.INSTANT: "toInstant(…)"}
-    hints = [cast[each] for each in expected if each in cast and _castable(found, each)]
+    hints = [cast[each] for each in expected if each in cast and Type.TEXT in {each, found}]
     # Where two operands differ, only a cast that the operator could then use is of help.
     useful = hints if also is None or set(expected) <= set(also) else []
     hint = useful[0] if len(useful) == 1 else None
     raise InvalidCalculation(f"{what} needs {shown}, not {found}", node.column, hint)
-
-
-def _castable(found: Type, expected: Type) -> bool:
-    return Type.TEXT in {expected, found}
 
 
 def _unknown(what: str, name: str, column: int, known: Iterable[str]) -> InvalidCalculation:

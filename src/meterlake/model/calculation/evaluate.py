@@ -23,7 +23,6 @@ from typing import Any, Final, TypeAlias
 from meterlake.model.calculation.functions import (
     FUNCTIONS,
     SPECIAL,
-    Function,
     power,
     quotient,
     remainder,
@@ -111,7 +110,8 @@ class _Evaluation:
             case Chain():
                 return self._chain(node)
             case Choice():
-                return self._choice(node)
+                condition = _of(self.value(node.condition), _BOOLEANS, "?")
+                return self.value(node.chosen if condition is True else node.otherwise)
             case FunctionCall():
                 return self._call(node)
 
@@ -125,10 +125,6 @@ class _Evaluation:
         base = _of(self.value(node.base), _NUMBERS, "^")
         exponent = _of(self.value(node.exponent), _NUMBERS, "^")
         return None if base is None or exponent is None else power(base, exponent)
-
-    def _choice(self, node: Choice) -> Value:
-        condition = _of(self.value(node.condition), _BOOLEANS, "?")
-        return self.value(node.chosen if condition is True else node.otherwise)
 
     def _chain(self, node: Chain) -> Value:
         result = self.value(node.first)
@@ -159,16 +155,18 @@ class _Evaluation:
         if node.function == "IN":
             return any(_equal(arguments[0], other) for other in arguments[1:])
         if node.function == "lookup":
-            return self._lookup(arguments)
-        return _compute(node.function, FUNCTIONS[node.function], arguments)
-
-    def _lookup(self, arguments: tuple[Value, ...]) -> Value:
-        table, field, *keys = arguments
-        if not isinstance(table, str) or not isinstance(field, str):
-            raise CalculationError("lookup names its table and field as texts")
-        if any(key is None for key in keys):
+            table, field, *keys = arguments
+            if not isinstance(table, str) or not isinstance(field, str):
+                raise CalculationError("lookup names its table and field as texts")
+            if any(key is None for key in keys):
+                return None
+            return _convert(self.lookup(table, field, tuple(keys)))
+        function = FUNCTIONS[node.function]
+        for index, argument in enumerate(arguments):
+            _of(argument, function.types_at(index), node.function)
+        if any(argument is None for argument in arguments):
             return None
-        return _convert(self.lookup(table, field, tuple(keys)))
+        return _limit(function.compute(*arguments))
 
 
 def _convert(value: Value) -> Value:
@@ -225,11 +223,3 @@ def _check_count(name: str, given: int) -> None:
     least, most = (function.least, function.most) if function else SPECIAL[name]
     if given < least or (most is not None and given > most):
         raise CalculationError(f"{name} takes another number of arguments than {given}")
-
-
-def _compute(name: str, function: Function, arguments: tuple[Value, ...]) -> Value:
-    for index, argument in enumerate(arguments):
-        _of(argument, function.types_at(index), name)
-    if any(argument is None for argument in arguments):
-        return None
-    return _limit(function.compute(*arguments))

@@ -200,18 +200,14 @@ def _to_number(value: Decimal | str) -> Decimal:
 
 def _to_text(value: Decimal | str | bool | datetime, pattern: str | None = None) -> str:
     if pattern is not None:
-        return _format(value, pattern)
+        if pattern != CONSTANTS["DateTime.TS_FMT"] or not isinstance(value, datetime):
+            raise CalculationError("only an instant has a format, and it is DateTime.TS_FMT")
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
         return format_instant(value)
     return plain(value) if isinstance(value, Decimal) else value
-
-
-def _format(value: Decimal | str | bool | datetime, pattern: str) -> str:
-    if pattern != CONSTANTS["DateTime.TS_FMT"] or not isinstance(value, datetime):
-        raise CalculationError("only an instant has a format, and it is DateTime.TS_FMT")
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _to_instant(value: str | datetime) -> datetime:

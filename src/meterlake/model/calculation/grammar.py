@@ -115,20 +115,16 @@ def _mistake(error: UnexpectedInput, text: str) -> InvalidCalculation:
         return InvalidCalculation("something is missing at the end", len(text) + 1)
     assert at is not None, error
     if isinstance(error, UnexpectedCharacters):
-        return _odd_character(text, at)
+        if text[at] == '"':
+            return InvalidCalculation("a text without its closing quote", at + 1)
+        if text[at] == "'":
+            return InvalidCalculation("texts stand in double quotes", at + 1)
+        spelling = _SPELLINGS.get(text[at : at + 2]) or _SPELLINGS.get(text[at])
+        return InvalidCalculation(f"{text[at]!r} has no meaning here", at + 1, spelling)
     assert isinstance(error, UnexpectedToken), error
     word = str(error.token)
     keyword = nearest(word, ("AND", "OR")) if error.token.type == "IDENTIFIER" else None
     return InvalidCalculation(f"`{_truncate(word)}` does not fit here", at + 1, keyword)
-
-
-def _odd_character(text: str, at: int) -> InvalidCalculation:
-    if text[at] == '"':
-        return InvalidCalculation("a text without its closing quote", at + 1)
-    if text[at] == "'":
-        return InvalidCalculation("texts stand in double quotes", at + 1)
-    spelling = _SPELLINGS.get(text[at : at + 2]) or _SPELLINGS.get(text[at])
-    return InvalidCalculation(f"{text[at]!r} has no meaning here", at + 1, spelling)
 
 
 def _truncate(word: str) -> str:

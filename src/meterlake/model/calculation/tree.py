@@ -133,7 +133,12 @@ def write(node: Node) -> str:  # noqa: PLR0911  # one for each kind of node
         case Literal():
             return _write_literal(node.value)
         case Name():
-            return ".".join(_write_part(i, part) for i, part in enumerate(node.parts))
+            return ".".join(
+                part
+                if (i == 0 or (re.fullmatch(IDENTIFIER, part) and part not in RESERVED))
+                else _write_literal(part)
+                for i, part in enumerate(node.parts)
+            )
         case FunctionCall():
             return f"{node.function}({', '.join(write(each) for each in node.arguments)})"
         case Signed():
@@ -141,7 +146,9 @@ def write(node: Node) -> str:  # noqa: PLR0911  # one for each kind of node
         case Power():
             return f"{_within(node.base, _ATOM)} ^ {_within(node.exponent, _UNARY)}"
         case Chain():
-            return _write_chain(node)
+            tighter = _level(node) + 1
+            rest = (f" {operator} {_within(operand, tighter)}" for operator, operand in node.rest)
+            return _within(node.first, tighter) + "".join(rest)
         case Choice():
             branches = f"{write(node.chosen)} : {write(node.otherwise)}"
             return f"{_within(node.condition, 0)} ? {branches}"
@@ -153,17 +160,6 @@ def _write_literal(value: Decimal | str | bool | None) -> str:
     if isinstance(value, Decimal):
         return plain(value)
     return {None: "null", True: "true", False: "false"}[value]
-
-
-def _write_part(index: int, part: str) -> str:
-    bare = index == 0 or (re.fullmatch(IDENTIFIER, part) and part not in RESERVED)
-    return part if bare else _write_literal(part)
-
-
-def _write_chain(node: Chain) -> str:
-    tighter = _level(node) + 1
-    rest = (f" {operator} {_within(operand, tighter)}" for operator, operand in node.rest)
-    return _within(node.first, tighter) + "".join(rest)
 
 
 def _within(node: Node, least: int) -> str:

@@ -269,7 +269,9 @@ def _in_data(problem: Invalid, system: IntegrationSystem) -> Invalid:
 
 def _setting(name: str, field: FieldInfo) -> ConfigSetting:
     default = None if field.default is PydanticUndefined else field.default
-    kind = _kind_of(field)
+    inner = [each for each in get_args(field.annotation) if each is not type(None)]
+    kind = inner[0] if type(None) in get_args(field.annotation) and inner else field.annotation
+    kind = getattr(kind, "__origin__", None) or kind
     return ConfigSetting(
         name=field.alias or name,
         type=_TYPES.get(kind, "string"),
@@ -278,12 +280,6 @@ def _setting(name: str, field: FieldInfo) -> ConfigSetting:
         default=getattr(default, "value", default),
         values=tuple(getattr(kind, "__members__", ())),
     )
-
-
-def _kind_of(field: FieldInfo) -> Any:
-    inner = [each for each in get_args(field.annotation) if each is not type(None)]
-    kind = inner[0] if type(None) in get_args(field.annotation) and inner else field.annotation
-    return getattr(kind, "__origin__", None) or kind
 
 
 _TYPES: Final[dict[Any, str]] = {bool: "boolean", int: "integer", tuple: "array", dict: "object"}

@@ -194,20 +194,16 @@ def _function(each: dict[str, Any], allowed: Collection[str]) -> None:
     if each["schema"] not in {"", "main"} or each["catalog"]:
         raise _refusal(f"function {name!r} of a schema", each)
     if name in _PATTERNS:
-        _pattern(each)
+        # Other patterns take a time that grows with a power of the text's length.
+        pattern = each["children"][1]
+        text = pattern["value"].get("value") if pattern["class"] == "CONSTANT" else None
+        if not isinstance(text, str) or "%" in text[1:-1]:
+            what = f"{_PATTERNS[each['function_name']]} but with a text that has % only at its ends"
+            raise _refusal(what, each)
     elif name.casefold() not in allowed:
         raise _refusal(f"function {name!r}", each)
     if each.get("export_state"):
         raise _refusal("EXPORT_STATE", each)
-
-
-def _pattern(each: dict[str, Any]) -> None:
-    """Other patterns take a time that grows with a power of the text's length."""
-    pattern = each["children"][1]
-    text = pattern["value"].get("value") if pattern["class"] == "CONSTANT" else None
-    if not isinstance(text, str) or "%" in text[1:-1]:
-        what = f"{_PATTERNS[each['function_name']]} but with a text that has % only at its ends"
-        raise _refusal(what, each)
 
 
 def _tables(node: Any, known: Mapping[str, int]) -> int:

@@ -30,10 +30,9 @@ def check_names(columns: Sequence[str], name: str) -> None:
 
 def join_names(columns: Sequence[str]) -> str:
     """The names of columns for a message: the first ones, each as far as people read it."""
-    first = [_shorten(column) for column in columns[:_NAMED_MAX]]
+    first = [
+        column if len(column) <= _NAME_MAX else f"{column[: _NAME_MAX - 1]}…"
+        for column in columns[:_NAMED_MAX]
+    ]
     more = len(columns) - len(first)
     return ", ".join([*first, f"and {more} more"] if more else first)
-
-
-def _shorten(column: str) -> str:
-    return column if len(column) <= _NAME_MAX else f"{column[: _NAME_MAX - 1]}…"

@@ -75,7 +75,13 @@ def check_condition(text: str, fields: Mapping[str, str]) -> None:
             nor false.
     """
     tree, both = parse(text), _with_other_side(fields)
-    _refuse_containers(tree, both)
+    asked = {id(name) for name in _compared_with_null(tree)}
+    for node in walk(tree):
+        if not isinstance(node, Name) or both.get(node.key, "string") in _TYPES:
+            continue
+        if id(node) not in asked:
+            rule = f"`{node.key}` is of the type {both[node.key]}, which is compared with null"
+            raise InvalidCalculation(f"{rule} only", node.column)
     # Where they may stand, it is only asked whether they are there.
     names = {name: _TYPES.get(type_, Type.TEXT) for name, type_ in both.items()}
     check(tree, CalculationScope(names), Type.BOOLEAN)
@@ -87,16 +93,6 @@ def _with_other_side(fields: Mapping[str, str]) -> dict[str, str]:
         side, _, field = name.partition(".")
         found.setdefault(f"{_OTHER_SIDE.get(side, side)}.{field}", type_)
     return found
-
-
-def _refuse_containers(tree: Node, fields: Mapping[str, str]) -> None:
-    asked = {id(name) for name in _compared_with_null(tree)}
-    for node in walk(tree):
-        if not isinstance(node, Name) or fields.get(node.key, "string") in _TYPES:
-            continue
-        if id(node) not in asked:
-            rule = f"`{node.key}` is of the type {fields[node.key]}, which is compared with null"
-            raise InvalidCalculation(f"{rule} only", node.column)
 
 
 def _compared_with_null(tree: Node) -> Iterator[Node]:

@@ -1,7 +1,7 @@
 """Rules of balances and of their schedules, and what is computed of schedules."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from meterlake.model.calendar.recurrence import (
@@ -119,14 +119,10 @@ def transaction_schedule_runs(
     record: Record[BalanceTransactionSchedule], configuration: Configuration
 ) -> dict[str, Any]:
     """When a schedule ran last and runs next: when its transactions are due."""
-    schedule, tz = record.entity, _timezone(configuration)
+    schedule, tz = record.entity, zone(configuration.single(OrganizationConfig).entity.timezone)
     whole = Period(schedule.start_date, schedule.end_date)
     known = configuration.previous_run(record.id)
     runs = {} if known is None else {"previousRun": known}
     for due in instants_after(known, whole, schedule.frequency, schedule.frequency_interval, tz):
         return {**runs, "nextRun": due}
     return runs
-
-
-def _timezone(configuration: Configuration) -> tzinfo:
-    return zone(configuration.single(OrganizationConfig).entity.timezone)

@@ -115,36 +115,24 @@ def check_ad_hoc(export: AdHocExport, configuration: Configuration, now: datetim
         Invalid: It does not.
     """
     _check_source(export)
-    _check_destinations(export, configuration)
-    if export.source_type is SourceType.OPERATIONAL:
-        _check_changes(export, now)
-    else:
-        _check_past(export, now)
-        check_question(export, configuration)
-
-
-def _check_destinations(export: AdHocExport, configuration: Configuration) -> None:
     for number, id_ in enumerate(export.destination_ids):
         existing(ExportDestination, f"destinationIds[{number}]", id_, configuration)
-
-
-def _check_changes(export: AdHocExport, now: datetime) -> None:
-    _check_types(export)
-    if export.end_date is not None:
-        rule = "leave it out where sourceType is OPERATIONAL: a row is what an entity is now"
-        raise Invalid("endDate", wire_text(export.end_date), rule)
-    if export.start_date is not None and export.start_date > now:
-        raise Invalid("startDate", wire_text(export.start_date), "it must be now or earlier")
-
-
-def _check_past(export: AdHocExport, now: datetime) -> None:
-    period = check_dates(export.start_date, export.end_date)
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    tomorrow = midnight + timedelta(days=1)
-    if period.end > tomorrow:
-        raise Invalid(
-            "endDate", wire_text(period.end), f"it must be {wire_text(tomorrow)} or earlier"
-        )
+    if export.source_type is SourceType.OPERATIONAL:
+        _check_types(export)
+        if export.end_date is not None:
+            rule = "leave it out where sourceType is OPERATIONAL: a row is what an entity is now"
+            raise Invalid("endDate", wire_text(export.end_date), rule)
+        if export.start_date is not None and export.start_date > now:
+            raise Invalid("startDate", wire_text(export.start_date), "it must be now or earlier")
+    else:
+        period = check_dates(export.start_date, export.end_date)
+        midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        tomorrow = midnight + timedelta(days=1)
+        if period.end > tomorrow:
+            raise Invalid(
+                "endDate", wire_text(period.end), f"it must be {wire_text(tomorrow)} or earlier"
+            )
+        check_question(export, configuration)
 
 
 def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:

@@ -95,7 +95,9 @@ def integration_fits_its_system(new: Proposed[IntegrationConfig]) -> None:
     if system.needs_webhook and config.destination_id is None:
         raise Required("destinationId")
     if isinstance(options, BillOptions):
-        _check_accounts(options, new.configuration)
+        for name in _ACCOUNTS:
+            for number, id_ in enumerate(getattr(options, name)):
+                existing(Account, f"configData.{to_camel(name)}[{number}]", id_, new.configuration)
     before = {} if new.before is None else new.before.config_data
     if isinstance(options, HttpOptions) and options.template != before.get("template"):
         check_members("configData.template", options.template)
@@ -160,12 +162,6 @@ def mapping_is_the_only_one(new: Proposed[ExternalMapping]) -> None:
                 f"{known.external_table} of {known.external_system} already: mapping {other.id}; change or"
                 " delete that mapping first"
             )
-
-
-def _check_accounts(options: BillOptions, configuration: Configuration) -> None:
-    for name in _ACCOUNTS:
-        for number, id_ in enumerate(getattr(options, name)):
-            existing(Account, f"configData.{to_camel(name)}[{number}]", id_, configuration)
 
 
 def check_fields_of(credentials: IntegrationCredentials) -> None:

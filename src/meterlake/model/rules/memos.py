@@ -31,8 +31,13 @@ def check_memo(
         Invalid: It is of another type, ends before it starts, has digits that its currency has not,
             or names a product or a reason that does not exist.
     """
-    _check_type(new)
-    _check_time(new)
+    known = (new.default_type, LineItemType.MANUAL_ADJUSTMENT)
+    if new.type not in known:
+        raise Invalid("lineItemType", new.type.value, f"it must be {known[0]} or {known[1]}")
+    start, end = new.service_period_start_date, new.service_period_end_date
+    if end <= start:
+        rule = f"it must be after servicePeriodStartDate {format_instant(start)}"
+        raise Invalid("servicePeriodEndDate", format_instant(end), rule)
     _check_amounts(new, currency, configuration)
     for name, id_ in (
         ("productId", new.product_id),
@@ -40,19 +45,6 @@ def check_memo(
     ):
         existing(Product, name, id_, configuration)
     _check_reasons(new, before, configuration)
-
-
-def _check_type(new: MemoLineItem) -> None:
-    known = (new.default_type, LineItemType.MANUAL_ADJUSTMENT)
-    if new.type not in known:
-        raise Invalid("lineItemType", new.type.value, f"it must be {known[0]} or {known[1]}")
-
-
-def _check_time(new: MemoLineItem) -> None:
-    start, end = new.service_period_start_date, new.service_period_end_date
-    if end <= start:
-        rule = f"it must be after servicePeriodStartDate {format_instant(start)}"
-        raise Invalid("servicePeriodEndDate", format_instant(end), rule)
 
 
 def _check_amounts(new: MemoLineItem, currency: str, configuration: Configuration) -> None:

@@ -86,7 +86,10 @@ def _check_selection(selection: Selection, configuration: Configuration, locatio
     """Fields exist and hold what is asked of them; groups group what is folded."""
     for index, each in enumerate(selection.dimension_filters):
         here = f"{location}dimensionFilters[{index}]"
-        _check_filter(here, _check_field(each, _DIMENSION, configuration, here), each.field_code)
+        category = _check_field(each, _DIMENSION, configuration, here)
+        if not category.segmenting:
+            rule = f"a {category} field cannot filter; choose a field of another category"
+            raise Invalid(f"{here}.fieldCode", each.field_code, rule)
     for index, aggregation in enumerate(selection.aggregations):
         here = f"{location}aggregations[{index}]"
         _check_field(aggregation, aggregation.field_type, configuration, here)
@@ -95,12 +98,6 @@ def _check_selection(selection: Selection, configuration: Configuration, locatio
         raise Required(f"{location}aggregations")
     for index, group in enumerate(selection.groups):
         _check_group(group, configuration, f"{location}groups[{index}]")
-
-
-def _check_filter(location: str, category: Category, code: str) -> None:
-    if not category.segmenting:
-        rule = f"a {category} field cannot filter; choose a field of another category"
-        raise Invalid(f"{location}.fieldCode", code, rule)
 
 
 def _check_function(aggregation: DataExplorerAggregation, location: str) -> None:

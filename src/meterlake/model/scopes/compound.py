@@ -52,7 +52,15 @@ class CompoundScope:
         """
         tree = parse(self.compound.calculation)
         types = {f"{AGGREGATION}.{code}": Type.NUMBER for code in self._codes(tree)}
-        self._refuse_unreachable(tree)
+        for node in walk(tree):
+            if isinstance(node, FunctionCall) and node.function == "lookup":
+                rule = "lookup is for derived fields of meters: aggregate one that looks up"
+                raise InvalidCalculation(rule, node.column)
+        kinds = [to_camel(kind) for kind in CUSTOM_FIELD_KINDS]
+        for node in _names(tree):
+            if node.parts[0] != CUSTOM_FIELDS or len(node.parts) == 1:
+                continue
+            self._refuse_kind(node, node.parts[1], kinds)
         types |= {name: type_of(value) for name, value in self.constants().items()}
         types |= {name: type_of(value) for name, value in self.own_defaults.items()}
         check(tree, CalculationScope(types), Type.NUMBER)
@@ -135,17 +143,6 @@ class CompoundScope:
         if product_id not in {None, self.compound.product_id}:
             rule = f"`{node.key}` is not an aggregation of the same product, or a global one"
             raise InvalidCalculation(rule, node.column)
-
-    def _refuse_unreachable(self, tree: Node) -> None:
-        for node in walk(tree):
-            if isinstance(node, FunctionCall) and node.function == "lookup":
-                rule = "lookup is for derived fields of meters: aggregate one that looks up"
-                raise InvalidCalculation(rule, node.column)
-        kinds = [to_camel(kind) for kind in CUSTOM_FIELD_KINDS]
-        for node in _names(tree):
-            if node.parts[0] != CUSTOM_FIELDS or len(node.parts) == 1:
-                continue
-            self._refuse_kind(node, node.parts[1], kinds)
 
     def _refuse_kind(self, node: Name, kind: str, kinds: Sequence[str]) -> None:
         if kind not in kinds:

@@ -19,7 +19,6 @@ from meterlake.model.calculation.types import type_of
 from meterlake.model.catalog.catalog import DerivedField, Meter, Product
 from meterlake.model.catalog.lookups import (
     LookupTable,
-    LookupTableRevision,
     LookupTableRevisionFieldType,
     readable_revision,
 )
@@ -105,7 +104,10 @@ class DerivedScope:
     def _types(self) -> dict[str, Type]:
         values = {**self.constants(), **self.account_defaults}
         return {
-            **{field.code: _type(field.category.numeric) for field in self.meter.data_fields},
+            **{
+                field.code: Type.NUMBER if field.category.numeric else Type.TEXT
+                for field in self.meter.data_fields
+            },
             **{name: type_of(value) for name, value in values.items()},
             **FIXED_NAMES,
         }
@@ -130,19 +132,13 @@ class DerivedScope:
         for table in self.configuration.all(LookupTable):
             revision = readable_revision(table, self.configuration)
             if revision is not None:
-                found[table.entity.code] = _schema(revision.entity)
+                types = {field.name: _TYPES[field.type] for field in revision.entity.fields}
+                found[table.entity.code] = LookupSchema(
+                    tuple(types[key] for key in revision.entity.keys), types
+                )
         for literal in named:
             code = str(literal.value)
             if code not in found and self.configuration.find(LookupTable, code) is not None:
                 rule = f"lookup table `{code}` has no published revision, nor one draft"
                 raise InvalidCalculation(rule, literal.column)
         return found
-
-
-def _schema(revision: LookupTableRevision) -> LookupSchema:
-    types = {field.name: _TYPES[field.type] for field in revision.fields}
-    return LookupSchema(tuple(types[key] for key in revision.keys), types)
-
-
-def _type(numeric: bool) -> Type:
-    return Type.NUMBER if numeric else Type.TEXT

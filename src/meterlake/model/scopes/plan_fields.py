@@ -73,15 +73,12 @@ class PlanFields:
             entity = record.entity
             end = entity.end_date or _FOREVER
             if end > entity.start_date and period.intersection(entity.start_date, end):
-                yield from self._plans(entity)
-
-    def _plans(self, entity: AccountPlan) -> Iterator[OnPlan]:
-        get = self.configuration.get
-        contract = get(Contract, entity.contract_id).entity if entity.contract_id else None
-        for plan in plans_of(entity, self.configuration):
-            template = get(PlanTemplate, plan.plan_template_id).entity
-            if self.product_id in {None, template.product_id}:
-                yield OnPlan(entity, plan, template, contract)
+                get = self.configuration.get
+                contract = get(Contract, entity.contract_id).entity if entity.contract_id else None
+                for plan in plans_of(entity, self.configuration):
+                    template = get(PlanTemplate, plan.plan_template_id).entity
+                    if self.product_id in {None, template.product_id}:
+                        yield OnPlan(entity, plan, template, contract)
 
     def _one(self, name: str, kind: str, field: str, plans: list[OnPlan]) -> Value:
         values = {self._value(kind, field, getattr(each, kind)): None for each in plans}

@@ -44,15 +44,6 @@ class _Loader(yaml.CSafeLoader):
 
 
 def _compose(text: str) -> yaml.Node | None:
-    _check_depth(text)
-    loader = _Loader(text)
-    try:
-        return loader.get_single_node()
-    finally:
-        loader.dispose()
-
-
-def _check_depth(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -61,6 +52,11 @@ def _check_depth(text: str) -> None:
             depth -= 1
         if depth > _DEPTH_MAX:
             raise _at(event, f"nested too deeply: {_DEPTH_MAX} levels at most")
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:

@@ -88,7 +88,8 @@ def _check_nodes(tree: "nodes.Template") -> None:
 
     for node in tree.find_all(nodes.Node):
         name = type(node).__name__
-        if name in _REFUSED and not _is_target(node):
+        # The names of a loop are stored: `for a, b in …`.
+        if name in _REFUSED and getattr(node, "ctx", None) != "store":
             raise _refusal(
                 f"it must be a template that only reads, chooses and repeats, without {name}"
             )
@@ -127,11 +128,6 @@ def _limited(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return limited
-
-
-def _is_target(node: Any) -> bool:
-    """Whether it is the names of a loop: `for a, b in …`."""
-    return getattr(node, "ctx", None) == "store"
 
 
 def _round(value: Any, precision: int = 0, method: str = "common") -> Any:

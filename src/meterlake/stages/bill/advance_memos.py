@@ -72,7 +72,12 @@ def find_memos(
     small = _of_accounts(configuration, {each.bill.account_id for each in lines})
     found, bills = [], _NextBills(small, closed)
     for together in _runs(lines):
-        past = _replace_all(small, [record for each in together for record in each.before])
+        before = [record for each in together for record in each.before]
+        replaced = {each.id: each for each in before}
+        records = [
+            replaced.get(each.id, each) for kind in small.kinds() for each in small.all(kind)
+        ]
+        past = Configuration(records)
         now, then = (_Advances.of(each, together) for each in (small, past))
         for line in together:
             memo = _memo(line, now, then, bills)
@@ -113,16 +118,6 @@ def _of_accounts(configuration: Configuration, account_ids: Collection[str]) -> 
             records += [each for each in configuration.all(kind) if each.entity.account_id in known]  # type: ignore[attr-defined]
         elif kind not in _UNNEEDED:
             records += configuration.all(kind)
-    return Configuration(records)
-
-
-def _replace_all(configuration: Configuration, before: Iterable[Record[Any]]) -> Configuration:
-    replaced = {each.id: each for each in before}
-    records = [
-        replaced.get(each.id, each)
-        for kind in configuration.kinds()
-        for each in configuration.all(kind)
-    ]
     return Configuration(records)
 
 
@@ -207,11 +202,19 @@ def _memo(
         amount = sum((each.amount for each in returns), difference)
     if not amount and not returns:
         return None
+    # The time that is charged no longer, or in addition; all of the line if it is not at its
+    # end.
+    service = line.service_period
+    if found is None or found.service_period.start != service.start:
+        changed = service
+    else:
+        first, last = sorted((found.service_period.end, service.end))
+        changed = Period(first, last) if first < last else service
     return AdvanceMemo(
         bill=line.standing or bills.find(line),
         amount=amount,
         currency=line.currency,
-        service_period=_changed_time(line, found),
+        service_period=changed,
         account_plan=bills.account_plan_of(line),
         referenced_bill_id=line.bill_id,
         referenced_line_id=line.line_id,
@@ -243,15 +246,6 @@ def _amount(
     with exact():
         scaled = Amount(line.amount * days, all_days)
     return then.currencies.round(scaled, line.currency), (days, all_days)
-
-
-def _changed_time(line: AdvanceLine, now: Line | None) -> Period:
-    """The time that is charged no longer, or in addition; all of the line if it is not at its end."""
-    service = line.service_period
-    if now is None or now.service_period.start != service.start:
-        return service
-    first, last = sorted((now.service_period.end, service.end))
-    return Period(first, last) if first < last else service
 
 
 class _NextBills:

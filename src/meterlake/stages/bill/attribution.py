@@ -150,7 +150,9 @@ class _Attribution:
         assert after is not None, end
         if before == after and self._certain.isdisjoint(range(start, end)):
             return
-        middle = self._middle(start, end)
+        # The place near the middle where the bill can be calculated; None if there is none.
+        inner = sorted(range(start + 1, end), key=lambda each: abs(2 * each - start - end))
+        middle = next((each for each in inner if self.prefix(each) is not None), None)
         if middle is not None:
             yield from self._within(start, middle)
             yield from self._within(middle, end)
@@ -160,11 +162,6 @@ class _Attribution:
         # One that does nothing here may be needed for what a later one does.
         if before != after or without != self.with_changes(self._all):
             yield AttributedStep(changes, before, after, without)
-
-    def _middle(self, start: int, end: int) -> int | None:
-        """The place near the middle where the bill can be calculated; None if there is none."""
-        inner = sorted(range(start + 1, end), key=lambda each: abs(2 * each - start - end))
-        return next((each for each in inner if self.prefix(each) is not None), None)
 
 
 def total_change(before: BillFigures, after: BillFigures) -> Decimal:

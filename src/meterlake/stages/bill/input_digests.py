@@ -28,7 +28,6 @@ from meterlake.model.values.version import calculation_digest
 from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.credits.account_ledger import AccountLedger
 from meterlake.stages.bill.periods.due import BillIdentity
-from meterlake.stages.bill.periods.selection import BillSelection
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
@@ -50,7 +49,11 @@ class InputDigests:
             inputs: What its bills have in common.
             closed_until: The day up to which bills stay as they are.
         """
-        self._family_of = _find_families(terms.configuration)
+        # By the ids of accounts, what names all that are related: the topmost of them.
+        parents = {
+            each.id: each.entity.parent_account_id for each in terms.configuration.all(Account)
+        }
+        self._family_of = {id_: _find_top(id_, parents) if parents[id_] else id_ for id_ in parents}
         self._owners = {id_: each.account_id for id_, each in terms.usage_owners.items()}
         parts: dict[str, list[bytes]] = defaultdict(list)
         for family, record in self._records(terms.configuration):
@@ -59,9 +62,23 @@ class InputDigests:
             parts[self._family(quantity.account_id)].append(_ENCODE(quantity))
         for missing, reason in inputs.missing.items():
             parts[self._family(missing.account_id)].append(_ENCODE((missing, reason)))
-        run = _describe_run(terms.selection, closed_until)
+        # What the bills of all accounts depend on beside configuration and usage.
+        run = (
+            calculation_digest(),
+            *(
+                repr(terms.selection.days),
+                terms.selection.open_day,
+                terms.selection.frequency,
+                terms.selection.interval,
+            ),
+            wire.dumps_sorted(terms.selection.overrides.to_wire()),
+            closed_until,
+        )
         parts[_COMMON] += [_ENCODE(run), _ENCODE(sorted(inputs.left_out.items()))]
-        self._digests = {family: _digest(found) for family, found in parts.items()}
+        # The digest of parts in any order; each of them says where it ends.
+        self._digests = {
+            family: sha256(b"".join(sorted(found))).digest() for family, found in parts.items()
+        }
 
     def of_account(
         self, account_terms: AccountTerms, bills: Collection[BillIdentity], ledger: AccountLedger
@@ -101,17 +118,6 @@ class InputDigests:
         return self._family_of.get(account_id, _COMMON)
 
 
-def _digest(parts: Iterable[bytes]) -> bytes:
-    """The digest of parts in any order; each of them says where it ends."""
-    return sha256(b"".join(sorted(parts))).digest()
-
-
-def _find_families(configuration: Configuration) -> dict[str, str]:
-    """By the ids of accounts, what names all that are related: the topmost of them."""
-    parents = {each.id: each.entity.parent_account_id for each in configuration.all(Account)}
-    return {id_: _find_top(id_, parents) if parents[id_] else id_ for id_ in parents}
-
-
 def _find_top(account_id: str, parents: Mapping[str, str | None]) -> str:
     seen = {account_id}
     while (parent := parents.get(account_id)) is not None:
@@ -119,16 +125,6 @@ def _find_top(account_id: str, parents: Mapping[str, str | None]) -> str:
             return _COMMON
         seen.add(account_id := parent)
     return account_id
-
-
-def _describe_run(selection: BillSelection, closed_until: date | None) -> tuple[Any, ...]:
-    """What the bills of all accounts depend on beside configuration and usage."""
-    return (
-        calculation_digest(),
-        *(repr(selection.days), selection.open_day, selection.frequency, selection.interval),
-        wire.dumps_sorted(selection.overrides.to_wire()),
-        closed_until,
-    )
 
 
 def _describe_source(source_id: str, movements: Iterable[Movement]) -> tuple[Any, ...]:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, Inexact
 from typing import Any, NamedTuple
 
-from meterlake.model.bills.statement_content import StatementLine
 from meterlake.model.errors import UnbalancedBill
 from meterlake.model.values.money import divide, exact, plain, round_quotient
 from meterlake.stages.document.facts import BandPrice, CurrencyRounding, DocumentFacts
@@ -48,7 +47,11 @@ def _sums(facts: DocumentFacts) -> Iterator[_Sum]:
     for price in facts.band_prices:
         yield from _sums_of_price(price, [bodies[each] for each in price.line_ids])
     for line in facts.content.lines:
-        yield from _usage_sums(line)
+        # The rows of what adds up, beside the quantity of the lines that charge for it.
+        for usage in line.usage:
+            if usage.is_additive and usage.quantity is not None and usage.rows:
+                rows = sum_of(each.quantity for each in usage.rows if each.quantity is not None)
+                yield _Sum(f"the usage of line {line.body['sequenceNumber']}", rows, usage.quantity)
 
 
 def _add_up(bodies: Iterable[Body], name: str) -> Decimal:
@@ -92,11 +95,3 @@ def _round(amount: Decimal, days: tuple[int, int], rounding: CurrencyRounding) -
         return round_quotient(dividend, days[1], *rounding)
     except Inexact:
         return divide(dividend, Decimal(days[1]))
-
-
-def _usage_sums(line: StatementLine) -> Iterator[_Sum]:
-    """The rows of what adds up, beside the quantity of the lines that charge for it."""
-    for usage in line.usage:
-        if usage.is_additive and usage.quantity is not None and usage.rows:
-            rows = sum_of(each.quantity for each in usage.rows if each.quantity is not None)
-            yield _Sum(f"the usage of line {line.body['sequenceNumber']}", rows, usage.quantity)

@@ -18,7 +18,7 @@ from meterlake.model.bills.document import (
     DocumentUsageRow,
 )
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.statement_content import AggregatedUsage, StatementLine, StatementRow
+from meterlake.model.bills.statement_content import AggregatedUsage, StatementLine
 from meterlake.model.values.money import plain
 from meterlake.model.values.period import format_instant, zone
 from meterlake.stages.document.balance import check_balance
@@ -49,6 +49,12 @@ def build_document(facts: DocumentFacts) -> BillDocument:
     bill, tz = facts.content.bill, zone(facts.content.bill["timezone"])
     texts = LineWriter(facts, tz)
     bodies = [each.body for each in facts.content.lines]
+    raising, lowering = raising_and_lowering(each.body for each in facts.content.lines)
+    totals = DocumentTotals(
+        charges=texts.amount(raising),
+        credits=texts.amount(lowering),
+        total=texts.amount(facts.content.bill["billTotal"]),
+    )
     return BillDocument(
         layout=LAYOUT,
         bill=_header(facts, tz),
@@ -62,7 +68,7 @@ def build_document(facts: DocumentFacts) -> BillDocument:
             )
             for each in bill.get("currencyConversions", ())
         ],
-        totals=_totals(facts, texts),
+        totals=totals,
         usage=DocumentAppendix(
             detail=facts.detail.value, lines=list(_usage_lines(facts, texts, tz))
         ),
@@ -118,15 +124,6 @@ def _accounts(facts: DocumentFacts, texts: LineWriter) -> Iterator[DocumentAccou
         )
 
 
-def _totals(facts: DocumentFacts, texts: LineWriter) -> DocumentTotals:
-    raising, lowering = raising_and_lowering(each.body for each in facts.content.lines)
-    return DocumentTotals(
-        charges=texts.amount(raising),
-        credits=texts.amount(lowering),
-        total=texts.amount(facts.content.bill["billTotal"]),
-    )
-
-
 def _usage_lines(
     facts: DocumentFacts, texts: LineWriter, tz: tzinfo
 ) -> Iterator[DocumentUsageLine]:
@@ -163,16 +160,15 @@ def _usage(usage: AggregatedUsage, tz: tzinfo) -> DocumentUsage:
         name=clean_text(usage.aggregation_name),
         additive=usage.is_additive,
         quantity=_number(quantity),
-        rows=[_row(each, tz) for each in usage.rows],
-    )
-
-
-def _row(row: StatementRow, tz: tzinfo) -> DocumentUsageRow:
-    return DocumentUsageRow(
-        firstDay=first_day(format_instant(row.period.start), tz),
-        lastDay=last_day(format_instant(row.period.end), tz),
-        quantity=_number(row.quantity),
-        measurements=row.measurements,
+        rows=[
+            DocumentUsageRow(
+                firstDay=first_day(format_instant(each.period.start), tz),
+                lastDay=last_day(format_instant(each.period.end), tz),
+                quantity=_number(each.quantity),
+                measurements=each.measurements,
+            )
+            for each in usage.rows
+        ],
     )
 
 

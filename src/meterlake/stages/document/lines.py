@@ -104,9 +104,11 @@ class LineWriter:
         limits = self._facts.limits.get(body["id"], ())
         for band in body.get("usagePerPricingBand", ()):
             above = Decimal(band["lowerLimit"])
+            place = bisect_right(limits, above)
+            next_limit = plain(limits[place]) if place < len(limits) else None
             yield DocumentBand(
                 above=plain(above),
-                upTo=_next_limit(limits, above),
+                upTo=next_limit,
                 units=number_text(band["bandUnits"]),
                 unitPrice=number_text(band["unitPrice"]),
                 fixedPrice=number_text(band["fixedPrice"]),
@@ -130,16 +132,14 @@ class LineWriter:
             return None
         if used:
             # Proration, shares of a family and the like make another amount of it.
-            is_whole = self._rounds_to(used[0]["bandSubtotal"], body["subtotal"], currency)
+            exact_amount = used[0]["bandSubtotal"]
+            amount = body["subtotal"]
+            step = ONE.scaleb(-self._facts.decimals.get(currency, DECIMALS))
+            with exact():
+                is_whole = abs(abs(Decimal(exact_amount)) - abs(Decimal(amount))) < step
             return number_text(used[0]["unitPrice"]) if is_whole else None
         is_one = not bands and Decimal(body["units"]) == ONE
         return self.amount(body["subtotal"], currency) if is_one else None
-
-    def _rounds_to(self, exact_amount: Any, amount: Any, currency: str) -> bool:
-        """Whether an amount is another one rounded; of a credit, below 0."""
-        step = ONE.scaleb(-self._facts.decimals.get(currency, DECIMALS))
-        with exact():
-            return abs(abs(Decimal(exact_amount)) - abs(Decimal(amount))) < step
 
     def _reference(self, body: Body) -> DocumentReference | None:
         bill_id, line_id = body.get("referencedBillId"), body.get("referencedLineItemId")
@@ -155,28 +155,20 @@ class LineWriter:
         )
 
 
-def _next_limit(limits: Sequence[Decimal], above: Decimal) -> str | None:
-    place = bisect_right(limits, above)
-    return plain(limits[place]) if place < len(limits) else None
-
-
 def sections_of(texts: LineWriter, bodies: Iterable[Body]) -> list[DocumentSection]:
     """The lines by product, then those of no product, what credits paid, and memos."""
     groups: dict[tuple[SectionKind, str], list[Body]] = {}
     for body in bodies:
-        kind = _kind(body)
+        if body["lineItemType"] in _CREDITS:
+            kind = SectionKind.CREDITS
+        elif body["lineItemType"] in _MEMOS:
+            kind = SectionKind.MEMOS
+        else:
+            kind = SectionKind.PRODUCT if body.get("productId") else SectionKind.OTHER
         product = body["productId"] if kind is SectionKind.PRODUCT else ""
         groups.setdefault((kind, product), []).append(body)
     ordered = sorted(groups.items(), key=lambda each: _ORDER.index(each[0][0]))
     return [_section(texts, kind, group) for (kind, _), group in ordered]
-
-
-def _kind(body: Body) -> SectionKind:
-    if body["lineItemType"] in _CREDITS:
-        return SectionKind.CREDITS
-    if body["lineItemType"] in _MEMOS:
-        return SectionKind.MEMOS
-    return SectionKind.PRODUCT if body.get("productId") else SectionKind.OTHER
 
 
 def _section(texts: LineWriter, kind: SectionKind, bodies: Sequence[Body]) -> DocumentSection:

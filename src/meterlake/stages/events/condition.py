@@ -138,11 +138,15 @@ def compile_condition(node: Node) -> Condition:  # noqa: PLR0911  # one for each
         case Signed():
             return _compile_sign(node)
         case Power():
-            return _compile_numbers("^", power, node.base, node.exponent)
+            return _arithmetic(
+                "^", power, compile_condition(node.base), compile_condition(node.exponent)
+            )
         case Chain():
             return _compile_chain(node)
         case Choice():
-            return _compile_choice(node)
+            condition = compile_condition(node.condition)
+            chosen, otherwise = compile_condition(node.chosen), compile_condition(node.otherwise)
+            return lambda values: (chosen if condition(values) is True else otherwise)(values)
         case FunctionCall():
             return _compile_call(node)
 
@@ -256,17 +260,13 @@ def _compare_others(operator: str, first: Any, second: Any) -> bool:
     if len(kinds) > 1 or isinstance(first, _Container):
         raise CalculationError(f"{' and '.join(sorted(kinds))} cannot be compared by {operator}")
     if isinstance(first, str):
-        return _compare_texts(operator, first, second)
+        one, other = _moment(first), _moment(second)
+        if one is not None and other is not None:
+            return _COMPARED[operator](one, other)
+        return operator in {"==", "!="} and _COMPARED[operator](first, second)
     if isinstance(first, bool) and operator not in {"==", "!="}:
         raise CalculationError(f"{operator} does not compare boolean")
     return _COMPARED[operator](first, second)
-
-
-def _compare_texts(operator: str, first: str, second: str) -> bool:
-    one, other = _moment(first), _moment(second)
-    if one is not None and other is not None:
-        return _COMPARED[operator](one, other)
-    return operator in {"==", "!="} and _COMPARED[operator](first, second)
 
 
 @lru_cache(maxsize=4096)
@@ -349,18 +349,6 @@ def _reciprocal(number: Decimal) -> Decimal | None:
         return EXACT.divide(ONE, number)
     except Inexact:
         return None
-
-
-def _compile_numbers(
-    operator: str, compute: Callable[[Any, Any], Any], left: Node, right: Node
-) -> Condition:
-    return _arithmetic(operator, compute, compile_condition(left), compile_condition(right))
-
-
-def _compile_choice(node: Choice) -> Condition:
-    condition = compile_condition(node.condition)
-    chosen, otherwise = compile_condition(node.chosen), compile_condition(node.otherwise)
-    return lambda values: (chosen if condition(values) is True else otherwise)(values)
 
 
 def _compile_call(node: FunctionCall) -> Condition:

@@ -195,8 +195,6 @@ def _is_empty_range(said: list[_Comparison]) -> bool:
     ordered = sorted(candidates)
     between = [(one + other) / 2 for one, other in pairwise(ordered)]
     tried = [*ordered, *between, ordered[0] - 1, ordered[-1] + 1]
-    return not any(all(_agrees(number, each) for each in said) for number in tried)
-
-
-def _agrees(number: Decimal, said: _Comparison) -> bool:
-    return _COMPARED[said.operator](number, said.value)
+    return not any(
+        all(_COMPARED[each.operator](number, each.value) for each in said) for number in tried
+    )

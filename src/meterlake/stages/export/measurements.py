@@ -142,19 +142,22 @@ class Measurements:
         `LINE`, which has a line's end, and the columns of numbers.
         """
         if format is Format.PARQUET:
-            listed = [_column_name(column, format) for column in self.columns]
+            listed = [
+                f"{_column_sql(column, format)} AS {identifier(column.name)}"
+                for column in self.columns
+            ]
         else:
-            line = self._cells() if format is Format.CSV else _line(self._fixed, self.columns)
+            line = (
+                " || ',' || ".join(f"coalesce({self._cell(column)}, '')" for column in self.columns)
+                if format is Format.CSV
+                else _line(self._fixed, self.columns)
+            )
             numbers = [identifier(each.name) for each in self.columns if each.summed]
             listed = [f"{line} || chr(10) AS {LINE}", *numbers]
         # Sorted before it becomes text, which is three times as wide, and without the meter.
         ordered = f"SELECT {quote(self.meter)} AS meter, * FROM ({self._source()} ORDER BY m.uid)"
         query = f"SELECT {', '.join(listed)} FROM ({ordered})"
         return Query(query, self.where.parameters)
-
-    def _cells(self) -> str:
-        cells = (f"coalesce({self._cell(column)}, '')" for column in self.columns)
-        return " || ',' || ".join(cells)
 
     def _cell(self, column: ExportColumn) -> str:
         name = identifier(column.name)
@@ -187,10 +190,6 @@ def stored_fields(columns: Sequence[str]) -> tuple[str, ...]:
 
 def _category(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _column_name(column: ExportColumn, format: Format) -> str:
-    return f"{_column_sql(column, format)} AS {identifier(column.name)}"
 
 
 def _column_sql(column: ExportColumn, format: Format) -> str:

@@ -18,7 +18,7 @@ from meterlake.model.bills.statement_content import (
 from meterlake.model.values import wire
 from meterlake.model.values.fields import Number
 from meterlake.model.values.money import ZERO, exact, plain
-from meterlake.model.values.period import Period, format_instant
+from meterlake.model.values.period import format_instant
 
 LAYOUT: Final = "meterlake.statement.1"
 Document = dict[str, Any]
@@ -55,7 +55,12 @@ def statement_document(content: StatementContent) -> Document:
 
 def _bill(content: StatementContent) -> Document:
     named = {"accountName": content.account_name, "total": _text(content.bill["billTotal"])}
-    return _present({**_chosen(content.bill, _OF_BILL), **named})
+    return _present(
+        {
+            **{name: content.bill[name] for name in _OF_BILL if content.bill.get(name) is not None},
+            **named,
+        }
+    )
 
 
 def _definition(content: StatementContent) -> Document:
@@ -134,7 +139,8 @@ def rest_of(usage: AggregatedUsage) -> Decimal | None:
 
 def _row(row: StatementRow) -> Document:
     found: Document = {
-        **_times(row.period),
+        "start": format_instant(row.period.start),
+        "end": format_instant(row.period.end),
         "dimensions": dict(row.dimensions),
         "measurements": row.measurements,
         "quantity": _number(row.quantity),
@@ -142,10 +148,6 @@ def _row(row: StatementRow) -> Document:
     if row.measures:
         found["measures"] = measures_of(row)
     return found
-
-
-def _times(period: Period) -> Document:
-    return {"start": format_instant(period.start), "end": format_instant(period.end)}
 
 
 def measures_of(row: StatementRow) -> Document:
@@ -162,10 +164,6 @@ def _number(value: Decimal | None) -> str | None:
 
 def _text(value: Any) -> str:
     return plain(Decimal(value))
-
-
-def _chosen(document: Mapping[str, Any], names: Iterable[str]) -> Document:
-    return {name: document[name] for name in names if document.get(name) is not None}
 
 
 def _present(document: Document) -> Document:

@@ -7,8 +7,6 @@ in lower case with `_` between words; the envelope's are `created` and `modified
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pydantic.fields import FieldInfo
-
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.catalog.pricing import Plan, Pricing
 from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
@@ -150,7 +148,10 @@ def _entity_table(resource: Resource) -> EntityTable:
 
 def _columns(resource: Resource, table: str) -> Iterator[Column]:
     for attribute, field in resource.entity.model_fields.items():
-        if (resource.entity, attribute) in _HIDDEN or _secret(field):
+        if (resource.entity, attribute) in _HIDDEN or (
+            any(isinstance(each, SecretMark) for each in field.metadata)
+            or holds_secrets(field.annotation)
+        ):
             continue
         name = attribute.rstrip("_")
         path = field.alias or attribute
@@ -158,11 +159,6 @@ def _columns(resource: Resource, table: str) -> Iterator[Column]:
         referred = None if target is None else f"{entity_table_name(target)}.id."
         doc = meaning(table, name) or referred or f"The API's `{path}`."
         yield Column(name, sql_type(field.annotation), doc, path)
-
-
-def _secret(field: FieldInfo) -> bool:
-    marked = any(isinstance(each, SecretMark) for each in field.metadata)
-    return marked or holds_secrets(field.annotation)
 
 
 def _document_column(table: str, name: str, type: str, path: str) -> Column:

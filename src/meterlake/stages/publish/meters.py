@@ -51,7 +51,10 @@ class PublishedMeter(NamedTuple):
     def columns(self) -> dict[str, str]:
         """Its columns in their order, and their types."""
         types = {**FIXED_COLUMNS, "account": TEXT_TYPE}
-        fields = {column_name(field): _type(field) for field in self.meter.entity.all_fields}
+        fields = {
+            column_name(field): NUMBER_TYPE if field.category.numeric else TEXT_TYPE
+            for field in self.meter.entity.all_fields
+        }
         before = {name: types[name] for name in _BEFORE}
         return before | fields | {name: types[name] for name in _BEHIND}
 
@@ -116,10 +119,6 @@ def _value(name: str, column: str, kind: str, present: Collection[str]) -> str:
     if name == "account":
         return "coalesce(a.code, m.account_id)"
     return f"m.{identifier(column)}" if column in present else f"NULL::{kind}"
-
-
-def _type(field: DataField | DerivedField) -> str:
-    return NUMBER_TYPE if field.category.numeric else TEXT_TYPE
 
 
 def _stored_field(field: DataField | DerivedField) -> Field:

@@ -79,7 +79,8 @@ class NumberText:
             count = number.facts.get("measurementCount")
             return "" if count is None else counted(count, "measurement")
         if rule is DerivationRule.ROUND:
-            return _rounding(options)
+            places = f"{options['places']} decimals" if options["places"] else "a whole number"
+            return f"rounded to {places}, {_MODES[options['mode']]}"
         if rule in _IN_WORDS:
             return _IN_WORDS[rule].format(**{"formula": "", **options})
         if rule is DerivationRule.SLICE:
@@ -115,17 +116,14 @@ class NumberText:
             DerivationRule.QUOTIENT: "/",
         }
         if number.rule is DerivationRule.SUM:
-            return self._write_sum(texts)
+            # A sum: what is below 0 is subtracted.
+            found = texts[0]
+            for each in texts[1:]:
+                negative = each.startswith("-")
+                found += f" {self.signs.minus} {each[1:]}" if negative else f" + {each}"
+            return found
         days = " days" if number.operands[-1].unit == "days" else ""
         return f" {signs[number.rule]} ".join(texts) + days
-
-    def _write_sum(self, texts: list[str]) -> str:
-        """A sum: what is below 0 is subtracted."""
-        found = texts[0]
-        for each in texts[1:]:
-            negative = each.startswith("-")
-            found += f" {self.signs.minus} {each[1:]}" if negative else f" + {each}"
-        return found
 
 
 _NAMES: Final = {DerivationRule.MINIMUM: "least", DerivationRule.MAXIMUM: "greatest"}
@@ -172,11 +170,6 @@ def _skip_single(number: ExplainedNumber) -> ExplainedNumber:
 def _is_plain(number: ExplainedNumber) -> bool:
     """Whether there is no more to say of it than its number."""
     return number.rule is DerivationRule.GIVEN and not number.facts and not number.beside
-
-
-def _rounding(options: Mapping[str, Any]) -> str:
-    places = f"{options['places']} decimals" if options["places"] else "a whole number"
-    return f"rounded to {places}, {_MODES[options['mode']]}"
 
 
 def facts_of(number: ExplainedNumber) -> list[tuple[str, str]]:

@@ -47,28 +47,25 @@ def explanation_page(explanation: BillExplanation) -> str:
     text = NumberText(bill["currency"], bill["currencyPlaces"])
     title = f"Bill of {bill['accountCode']} of {bill['billDate']}"
     style = files(__package__).joinpath(_STYLE).read_text("utf-8")
-    return _PAGE.format(
-        title=escape(title),
-        style=style,
-        total=escape(text.value(explanation.root)),
-        currency=escape(bill["currency"]),
-        head=_facts(_head(bill)),
-        differences=_differences(explanation),
-        tree="".join(_node(explanation.root, text, is_open=True)),
-        footer=escape(_FOOTER),
-    )
-
-
-def _head(bill: Mapping[str, Any]) -> list[tuple[str, str]]:
     pins = bill["pins"]
     days = f"{bill.get('startDate', '')} to {bill.get('endDate', '')}"
-    return [
+    head = [
         ("bill", bill["id"]),
         ("version", str(bill["version"])),
         ("period", f"{days}, {bill.get('timezone', '')}"),
         ("snapshot", str(pins["snapshot"])),
         ("made by", f"meterlake {pins['code']}"),
     ]
+    return _PAGE.format(
+        title=escape(title),
+        style=style,
+        total=escape(text.value(explanation.root)),
+        currency=escape(bill["currency"]),
+        head=_facts(head),
+        differences=_differences(explanation),
+        tree="".join(_node(explanation.root, text, is_open=True)),
+        footer=escape(_FOOTER),
+    )
 
 
 def _facts(pairs: list[tuple[str, str]]) -> str:

@@ -100,7 +100,8 @@ def _panel(panel: Panel, top: int) -> Iterator[str]:
     change = f"{_amount(total.before)} → {_amount(total.after)} {panel.currency}"
     yield _text(_MARGIN, top + 32, change, _Font(17, 650))
     signed = _format_change(total.difference, panel.currency)
-    yield _text(right, top + 32, signed, _Font(17, 650, _tone(total)), "end")
+    tone = "soft" if not total.difference else "more" if total.difference > 0 else "less"
+    yield _text(right, top + 32, signed, _Font(17, 650, tone), "end")
     counts = f"{movers.more:,} pay more · {movers.less:,} pay less · {movers.same:,} pay the same"
     shown = len(panel.rows)
     rest = movers.more + movers.less - shown
@@ -132,12 +133,6 @@ def _bar(mover: Mover, top: int, most: Decimal) -> Iterator[str]:
     beside = (_MIDDLE + length + 8, "start") if is_more else (_MIDDLE - length - 8, "end")
     yield _text(beside[0], base, _format_change(difference), _SMALL, beside[1])
     yield _text(_WIDTH - _MARGIN, base, sums, _SMALL_SOFT, "end")
-
-
-def _tone(total: AmountTotal) -> str:
-    if not total.difference:
-        return "soft"
-    return "more" if total.difference > 0 else "less"
 
 
 class _Font(NamedTuple):

@@ -138,7 +138,12 @@ class UsageAssembler:
             and not record.entity.segments
             and record.id not in self._without
         ]
-        there = self._groups_with({record.id for record in defaulted})
+        # Who has a quantity of some aggregations, and when.
+        there: dict[str, set[Group]] = {record.id: set() for record in defaulted}
+        for row in self.rows if there else ():
+            groups = there.get(row.quantity.aggregation_id)
+            if groups is not None:
+                groups.add((row.quantity.account_id, row.quantity.period))
         for record in defaulted:
             default = record.entity.default_value
             assert default is not None, record.id
@@ -148,15 +153,6 @@ class UsageAssembler:
                 if group not in there[record.id] and (record.id, *group) not in self._missing:
                     quantity = Quantity.of(account_id, record, period, default)
                     self.rows.append(UsageRow(quantity, pooled=_side(account_id, [cycles])))
-
-    def _groups_with(self, aggregation_ids: Collection[str]) -> dict[str, set[Group]]:
-        """Who has a quantity of some aggregations, and when."""
-        found: dict[str, set[Group]] = {id_: set() for id_ in aggregation_ids}
-        for row in self.rows if found else ():
-            groups = found.get(row.quantity.aggregation_id)
-            if groups is not None:
-                groups.add((row.quantity.account_id, row.quantity.period))
-        return found
 
     def _may_have(self, record: Record[Aggregation]) -> dict[Group, None]:
         meter = self.entities.get(Meter, record.entity.meter_id)
@@ -181,18 +177,19 @@ class UsageAssembler:
                 self._add_compound(compound, used)
 
     def _compound(self, record: Record[CompoundAggregation]) -> Compound | None:
-        found = read_compound(record, self.entities, self._named_reasons())
+        # Why aggregations are left out, with their names.
+        found = read_compound(
+            record,
+            self.entities,
+            {
+                id_: f"aggregation {_name(self.entities.get(Aggregation, id_))!r}: {reason}"
+                for id_, reason in self._without.items()
+            },
+        )
         if isinstance(found, Compound):
             return found
         self.left_out.append((_name(record), found))
         return None
-
-    def _named_reasons(self) -> dict[str, str]:
-        """Why aggregations are left out, with their names."""
-        return {
-            id_: f"aggregation {_name(self.entities.get(Aggregation, id_))!r}: {reason}"
-            for id_, reason in self._without.items()
-        }
 
     def _add_compound(self, compound: Compound, used: Used) -> None:
         cycles = [self.of_meter[part.entity.meter_id] for part in compound.parts]

@@ -294,16 +294,14 @@ class Cycles:
             cycle = None
             recurs = self.run.frequency is not BillingFrequency.AD_HOC
             if recurs and template.bill_frequency is self.run.frequency:
-                cycle = self._plan_cycle(entity, template.bill_frequency_interval)
+                first_bill = self._first_bill(entity)
+                if first_bill is None:
+                    cycle = self._cycle_of_interval(template.bill_frequency_interval)
+                else:
+                    recurrence = self._cycle(first_bill, template.bill_frequency_interval)
+                    cycle = BillingCycle.from_first_bill(recurrence, entity.start_date, self.zone)
             time = Period(entity.start_date, end)
             yield Subscribed(time, frozenset({template.product_id}), cycle)
-
-    def _plan_cycle(self, entity: AccountPlan, interval: int) -> BillingCycle:
-        first_bill = self._first_bill(entity)
-        if first_bill is None:
-            return self._cycle_of_interval(interval)
-        recurrence = self._cycle(first_bill, interval)
-        return BillingCycle.from_first_bill(recurrence, entity.start_date, self.zone)
 
     def _cycle_of_interval(self, interval: int) -> BillingCycle:
         """The periods of all plans without a first bill date."""

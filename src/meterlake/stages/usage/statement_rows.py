@@ -102,7 +102,12 @@ def split_time(period: Period, frequency: AggregationFrequency, tz: tzinfo) -> l
     parts: list[Period] = []
     start, day = period.start, _first_day(local_date(period.start, tz), frequency)
     while start < period.end:
-        day = _following(day, frequency)
+        # The first day of the next unit.
+        if frequency in {AggregationFrequency.DAY, AggregationFrequency.WEEK}:
+            day = day + timedelta(days=1 if frequency is AggregationFrequency.DAY else 7)
+        else:
+            months = day.month - 1 + _MONTHS[frequency]
+            day = date(day.year + months // _MONTHS_OF_A_YEAR, months % _MONTHS_OF_A_YEAR + 1, 1)
         end = min(midnight(day, tz), period.end)
         if end > start:
             parts.append(Period(start, end))
@@ -118,14 +123,6 @@ def _first_day(day: date, frequency: AggregationFrequency) -> date:
         return day - timedelta(days=day.weekday())
     months = _MONTHS[frequency]
     return date(day.year, (day.month - 1) // months * months + 1, 1)
-
-
-def _following(day: date, frequency: AggregationFrequency) -> date:
-    """The first day of the next unit."""
-    if frequency in {AggregationFrequency.DAY, AggregationFrequency.WEEK}:
-        return day + timedelta(days=1 if frequency is AggregationFrequency.DAY else 7)
-    months = day.month - 1 + _MONTHS[frequency]
-    return date(day.year + months // _MONTHS_OF_A_YEAR, months % _MONTHS_OF_A_YEAR + 1, 1)
 
 
 def rows_query(question: RowsQuestion, *, wide: bool = False) -> Query:

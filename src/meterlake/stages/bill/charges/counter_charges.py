@@ -134,7 +134,12 @@ def _running_total(draft: BillDraft, window: _Window) -> LineDraft | None:
             return None
         days = (1, 1)
     bands = _price(window.pricing, value)
-    return _draft(window, LineItemType.COUNTER_RUNNING_TOTAL_CHARGE, value, bands, days)
+    drafted = _draft_amount(
+        window, LineItemType.COUNTER_RUNNING_TOTAL_CHARGE, value, rate.amount(bands), days
+    )
+    if drafted is None:
+        return None
+    return drafted._replace(charged=drafted.charged._replace(bands=bands))
 
 
 def _is_first(draft: BillDraft, window: _Window) -> bool:
@@ -255,19 +260,6 @@ def _changes_of_member(
             yield first, values.on(first) or ZERO
             yield from (each for each in values.changes if first < each[0] < after)
             yield after, ZERO
-
-
-def _draft(
-    window: _Window,
-    kind: LineItemType,
-    value: Decimal,
-    bands: tuple[BandUsage, ...],
-    days: tuple[int, int],
-) -> LineDraft | None:
-    drafted = _draft_amount(window, kind, value, rate.amount(bands), days)
-    if drafted is None:
-        return None
-    return drafted._replace(charged=drafted.charged._replace(bands=bands))
 
 
 def _draft_amount(

@@ -180,7 +180,12 @@ class _Usage(NamedTuple):
             quantity = self.finished.line.quantity - self._quantity(split)
         rounded = None
         if split.slices is None:
-            bands = self._goes(split)
+            # What bands charge for the units beyond.
+            bands = (
+                rate.subtract_bands(self.finished.line.bands, self._stays(split))
+                if self.is_plain
+                else ()
+            )
             conversion = draft.inputs.currencies.conversion(line.currency, draft.currency)
             amount = draft.inputs.currencies.round_back(split.overage_amount, conversion)
             rounded = RoundedAmount(amount, split.overage_amount)
@@ -217,12 +222,6 @@ class _Usage(NamedTuple):
         if not self.is_plain:
             return ()
         return self._price(split.covered_units, self._quantity(split), self.pricing.pricing_bands)
-
-    def _goes(self, split: OverageSplit) -> tuple[BandUsage, ...]:
-        """What bands charge for the units beyond."""
-        if not self.is_plain:
-            return ()
-        return rate.subtract_bands(self.finished.line.bands, self._stays(split))
 
     def _price(
         self, units: Decimal, quantity: Decimal, bands: Sequence[PricingBand]

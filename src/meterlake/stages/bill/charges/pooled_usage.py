@@ -114,7 +114,10 @@ def _divide(
     weights = _weights([each.value if each else ZERO for each in own])
     total = sum(map(Fraction, weights), Fraction(0))
     for member, quantity, weight in zip(members, own, weights, strict=True):
-        exact_amount = _part(amount, Fraction(weight) / total)
+        part = Fraction(weight) / total
+        with exact():
+            dividend, divisor = amount.dividend * part.numerator, amount.divisor * part.denominator
+        exact_amount = Amount(dividend, divisor)
         if quantity is not None or exact_amount.dividend:
             yield UsageShare(member.account, member.usage_id, quantity, weight, exact_amount)
 
@@ -137,11 +140,6 @@ def _weights(quantities: Sequence[Decimal]) -> list[Decimal]:
         if sum(quantities, ZERO):
             return list(quantities)
     return [Decimal(not number) for number in range(len(quantities))]
-
-
-def _part(amount: Amount, part: Fraction) -> Amount:
-    with exact():
-        return Amount(amount.dividend * part.numerator, amount.divisor * part.denominator)
 
 
 def _break_down(

@@ -23,21 +23,17 @@ def standing_charges(draft: BillDraft) -> Iterator[LineDraft]:
     for plan_period in draft.bill.plan_periods:
         group = plan_period.group
         if plan_period.terms.standing_charge and (group is None or group.standing_charge is None):
-            yield from _of_plan(draft, plan_period)
+            terms = plan_period.terms
+            in_advance, every = terms.standing_charge_in_advance, terms.standing_charge_every
+            services = plan_period.time.services(in_advance=in_advance, every=every)
+            for drafted in _prorated(draft, terms.standing_charge, services):
+                yield drafted._replace(
+                    description=terms.standing_charge_description,
+                    accounting_product=terms.standing_charge_product,
+                    plan_period=plan_period,
+                )
     for plan_periods in draft.plans_of_groups():
         yield from _of_group(draft, plan_periods[0])
-
-
-def _of_plan(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:
-    terms = plan_period.terms
-    in_advance, every = terms.standing_charge_in_advance, terms.standing_charge_every
-    services = plan_period.time.services(in_advance=in_advance, every=every)
-    for drafted in _prorated(draft, terms.standing_charge, services):
-        yield drafted._replace(
-            description=terms.standing_charge_description,
-            accounting_product=terms.standing_charge_product,
-            plan_period=plan_period,
-        )
 
 
 def _of_group(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:

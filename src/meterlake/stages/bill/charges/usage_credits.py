@@ -4,7 +4,7 @@ A product credit takes at most what the other lines of its product come to, a gl
 what all other lines do. Product credits come first.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -71,7 +71,10 @@ def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Li
     if drafted is None:
         return None
     credit = draft.amount_to_pay(drafted.charged.amount, charge.plan_period.terms.currency)
-    basis = _basis(draft, charge, drafted, credit, taken)
+    # The lines that a credit may take from, and the credits before it.
+    counts = _counts(charge)
+    lines = [each for each in draft.lines if counts(each.draft)]
+    basis = CreditBasis(drafted, credit, lines, [each for each in taken if counts(each)])
     amount = min(credit, basis.left)
     if amount <= ZERO:
         return None
@@ -99,19 +102,6 @@ def _in_billing_currency(draft: BillDraft, charge: PricedUsage, charged: LineAmo
     bands = rate.convert_bands(charged.bands, conversion.rate)
     average = divide(rate.amount(bands), charged.units) if charged.units else ZERO
     return charged._replace(bands=bands, average_unit_price=average)
-
-
-def _basis(
-    draft: BillDraft,
-    charge: PricedUsage,
-    priced: LineDraft,
-    credit: Decimal,
-    taken: Iterable[LineDraft],
-) -> CreditBasis:
-    """The lines that a credit may take from, and the credits before it."""
-    counts = _counts(charge)
-    lines = [each for each in draft.lines if counts(each.draft)]
-    return CreditBasis(priced, credit, lines, [each for each in taken if counts(each)])
 
 
 def _counts(charge: PricedUsage) -> Callable[[LineDraft], bool]:

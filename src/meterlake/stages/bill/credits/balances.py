@@ -80,13 +80,19 @@ def summarize(balance: Balance, entries: Iterable[Entry], now: datetime) -> Summ
     consumed, left = _drawn_down(ZERO, before)
     carried = rollover_of(balance, left)
     with exact():
+        end = balance.rollover_end_date
+        if end is None:
+            rollover_consumed = None
+        else:
+            debits = (entry for entry in after if entry.amount < 0 and entry.applied < end)
+            rollover_consumed = _drawn_down(carried, debits)[0]
         return Summary(
             credits=sum(credits_, ZERO),
             debits=-sum((entry.amount for entry in applied if entry.amount < 0), ZERO),
             initial_credit=credits_[0] if credits_ else ZERO,
             expired=left - carried if now >= balance.end_date else ZERO,
             balance_consumed=consumed,
-            rollover_consumed=_rollover_consumed(balance, carried, after),
+            rollover_consumed=rollover_consumed,
         )
 
 
@@ -117,13 +123,3 @@ def _drawn_down(start: Decimal, entries: Iterable[Entry]) -> tuple[Decimal, Deci
                 consumed += min(-entry.amount, max(total, ZERO))
             total += entry.amount
     return consumed, max(total, ZERO)
-
-
-def _rollover_consumed(
-    balance: Balance, carried: Decimal, after: Iterable[Entry]
-) -> Decimal | None:
-    end = balance.rollover_end_date
-    if end is None:
-        return None
-    debits = (entry for entry in after if entry.amount < 0 and entry.applied < end)
-    return _drawn_down(carried, debits)[0]

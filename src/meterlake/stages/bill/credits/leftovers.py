@@ -72,19 +72,14 @@ def correct_leftovers(standing: Sequence[Posting], due: Iterable[Leftover]) -> L
     missing = Counter(due)
     wrong = []
     for posting in standing:
-        found = _leftover_of(posting)
+        assert posting.applied is not None, posting
+        accounts = (posting.from_account, posting.to_account)
+        found = Leftover(*accounts, posting.amount, posting.kind, posting.applied)
         if missing[found]:
             missing[found] -= 1
         else:
             wrong.append(posting)
     return LeftoverChanges(wrong, list(missing.elements()))
-
-
-def _leftover_of(posting: Posting) -> Leftover:
-    assert posting.applied is not None, posting
-    return Leftover(
-        *(posting.from_account, posting.to_account, posting.amount, posting.kind, posting.applied)
-    )
 
 
 def _is_of_rollover(movement: Movement) -> bool:

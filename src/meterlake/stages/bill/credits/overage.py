@@ -14,7 +14,6 @@ from meterlake.model.values.money import ONE, ZERO, RoundingMode, exact, round_q
 from meterlake.stages.bill.credits.draw_downs import (
     CreditSource,
     DrawDowns,
-    LinePart,
     PartKey,
     SourceKey,
 )
@@ -89,7 +88,11 @@ def find_overage(found: DrawDowns) -> list[Overage]:
     amounts: dict[SourceKey, dict[PartKey, Decimal]] = {}
     for part in found.parts:
         rest = found.uncovered[part.key]
-        deciding = _deciding(part, exhausted)
+        # The last exhausted source of those that may pay for a part; only usage has one.
+        if part.type != LineItemType.USAGE:
+            deciding = None
+        else:
+            deciding = next((key for key in reversed(part.payers) if key in exhausted), None)
         if rest and deciding is not None:
             amounts.setdefault(deciding, {})[part.key] = rest
     return [
@@ -103,30 +106,21 @@ def split_overage(line: UsageToSplit) -> OverageSplit:
     """Split a usage line where its sources ran dry."""
     with exact():
         covered_amount = line.amount - line.uncovered
-        covered = _covered_units(line, covered_amount)
+        # How many units the covered amount pays for; none if the sources were dry before
+        # the first.
+        if not covered_amount:
+            covered = ZERO
+        elif line.cumulative and _only_rises(line.bands):
+            covered = _invert(line, covered_amount)
+        else:
+            found = _divide_units(line.units * covered_amount, line.amount)
+            # Rounding never goes beyond all units.
+            covered = min(found, line.units) if line.units > 0 else max(found, line.units)
         beyond = line.units - covered
         slices = None
         if line.overage_bands and line.units > 0:
             slices = tuple(slice_units(beyond, line.overage_bands, cumulative=line.cumulative))
         return OverageSplit(covered, covered_amount, beyond, line.uncovered, slices)
-
-
-def _deciding(part: LinePart, exhausted: Sequence[SourceKey]) -> SourceKey | None:
-    """The last exhausted source of those that may pay for a part; only usage has one."""
-    if part.type != LineItemType.USAGE:
-        return None
-    return next((key for key in reversed(part.payers) if key in exhausted), None)
-
-
-def _covered_units(line: UsageToSplit, covered_amount: Decimal) -> Decimal:
-    """How many units the covered amount pays for; none if the sources were dry before the first."""
-    if not covered_amount:
-        return ZERO
-    if line.cumulative and _only_rises(line.bands):
-        return _invert(line, covered_amount)
-    found = _divide_units(line.units * covered_amount, line.amount)
-    # Rounding never goes beyond all units.
-    return min(found, line.units) if line.units > 0 else max(found, line.units)
 
 
 def _only_rises(bands: Sequence[PricingBand]) -> bool:
@@ -138,7 +132,7 @@ def _invert(line: UsageToSplit, covered_amount: Decimal) -> Decimal:
     """Where, from the first unit on, the bands have charged the covered amount."""
     left, units = covered_amount, ZERO
     for each in slice_units(line.units, line.bands, cumulative=True):
-        cost = _cost(each) * line.rate
+        cost = (each.units * each.band.unit_price + each.band.fixed_price) * line.rate
         if left < cost:
             beyond_fixed = left - each.band.fixed_price * line.rate
             if beyond_fixed > 0:
@@ -147,10 +141,6 @@ def _invert(line: UsageToSplit, covered_amount: Decimal) -> Decimal:
         left -= cost
         units += each.units
     return units
-
-
-def _cost(part: Slice) -> Decimal:
-    return part.units * part.band.unit_price + part.band.fixed_price
 
 
 def _divide_units(dividend: Decimal, divisor: Decimal) -> Decimal:

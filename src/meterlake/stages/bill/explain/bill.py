@@ -73,10 +73,17 @@ def explain_total(
         keys: The keys of the lines that are explained; the others are numbers alone. All if None.
     """
     explainer = LineExplainer(bill, DrawExplainer(bill))
+    # A line without what it follows from.
     lines = [
         explainer.line(each, number)
         if keys is None or each.line.key in keys
-        else _cite_line(each, number, bill.currency)
+        else ExplainedNumber(
+            name=f"{each.line.type} {each.line.description}",
+            value=each.amount,
+            unit=bill.currency,
+            key=line_key(each),
+            facts=line_facts(each, number),
+        )
         for number, each in enumerate(bill.draft.lines, start=1)
     ]
     return total("Total", (*lines, *memos), bill.currency, "total")
@@ -106,17 +113,6 @@ def line_facts(finished: FinishedLine, number: int) -> dict[str, Any]:
             "unit": line.unit,
             "child": line.members.get("childAccountCode"),
         }
-    )
-
-
-def _cite_line(finished: FinishedLine, number: int, currency: str) -> ExplainedNumber:
-    """A line without what it follows from."""
-    return ExplainedNumber(
-        name=f"{finished.line.type} {finished.line.description}",
-        value=finished.amount,
-        unit=currency,
-        key=line_key(finished),
-        facts=line_facts(finished, number),
     )
 
 
@@ -184,19 +180,16 @@ class LineExplainer:
     def explain_draft(self, drafted: LineDraft, key: str | None = None) -> ExplainedNumber:
         """What a drafted line comes to, in the billing currency."""
         if key is None:
-            return self._explain_elsewhere(drafted)
+            # What counts for the bill and stands on another one.
+            key = self.bill.draft_key(drafted)
+            name = f"{drafted.type} {drafted.description}"
+            return self.bill.explain_once(
+                key, lambda: with_key(self.explain_draft(drafted, key), key, name)
+            )
         found = self._amount(drafted, key)
         if isinstance(drafted.basis, PoolPart) and drafted.basis.is_rounded_together:
             return found
         return self.bill.finish("rounded", found, _currency(drafted, self.bill))
-
-    def _explain_elsewhere(self, drafted: LineDraft) -> ExplainedNumber:
-        """What counts for the bill and stands on another one."""
-        key = self.bill.draft_key(drafted)
-        name = f"{drafted.type} {drafted.description}"
-        return self.bill.explain_once(
-            key, lambda: with_key(self.explain_draft(drafted, key), key, name)
-        )
 
     def _amount(self, drafted: LineDraft, key: str) -> ExplainedNumber:
         """What it comes to before that, in its own currency."""

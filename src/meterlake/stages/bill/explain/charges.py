@@ -202,17 +202,14 @@ def explain_fee(bill: ExplainedBill, due: DueFee) -> ExplainedNumber:
     if first:
         taken.append(cite("amount of the first bill", number_of(first)[0], currency))
     rest = subtract("to split", with_first, taken, currency)
-    places = max(bill.inputs.currencies.rounding(currency)[0], _places(split.rest))
+    exponent = split.rest.normalize().as_tuple().exponent
+    own_places = max(0, -exponent) if isinstance(exponent, int) else 0
+    places = max(bill.inputs.currencies.rounding(currency)[0], own_places)
     weights = _weight("fees", split.weight), _weight("fees of all periods", split.weights)
     found = split_part("share", rest, weights, split.share, places)
     if not split.first:
         return found
     return total("fee", (found, cite("amount of the first bill", split.first, currency)), currency)
-
-
-def _places(amount: Decimal) -> int:
-    exponent = amount.normalize().as_tuple().exponent
-    return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def _weight(name: str, weight: Fraction) -> ExplainedNumber:

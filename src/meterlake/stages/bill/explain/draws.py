@@ -56,7 +56,13 @@ class DrawExplainer:
     def __post_init__(self) -> None:
         rest = {part.key: part.amount for part in self.drawn.parts}
         for paid in self.drawn.sources:
-            capacity = self._capacity(paid.source)
+            if paid.source.left <= 0 or paid.source.rate is None:
+                capacity = ZERO
+            else:
+                with exact():
+                    capacity = round_amount(
+                        paid.source.left * paid.source.rate, self.bill.places, RoundingMode.DOWN
+                    )
             for part in self.drawn.parts:
                 if paid.source.key in part.payers and rest[part.key]:
                     amount = min(rest[part.key], capacity)
@@ -94,15 +100,17 @@ class DrawExplainer:
         return subtract(
             "left uncovered",
             self._part(part),
-            [self._refer_draw(each) for each in draws],
+            [
+                refer_by_key(
+                    "paid by a source",
+                    each.amount,
+                    self.bill.currency,
+                    _draw_key(each.source, each.part),
+                )
+                for each in draws
+            ],
             self.bill.currency,
         )
-
-    def _capacity(self, source: CreditSource) -> Decimal:
-        if source.left <= 0 or source.rate is None:
-            return ZERO
-        with exact():
-            return round_amount(source.left * source.rate, self.bill.places, RoundingMode.DOWN)
 
     def _draw(self, paid: SourceDraw, draw: Draw) -> ExplainedNumber:
         part = next(each for each in self.drawn.parts if each.key == draw.part)
@@ -152,10 +160,6 @@ class DrawExplainer:
         amount = self.usual[draw.source, draw.part]
         key = _usual_key(draw.source, draw.part)
         return refer_by_key("paid by a source before", amount, self.bill.currency, key)
-
-    def _refer_draw(self, draw: Draw) -> ExplainedNumber:
-        key = _draw_key(draw.source, draw.part)
-        return refer_by_key("paid by a source", draw.amount, self.bill.currency, key)
 
     def _capacity_of(self, paid: SourceDraw) -> ExplainedNumber:
         """What a source can pay in the billing currency, before it pays anything on the bill."""
@@ -314,7 +318,9 @@ class _Lowering(NamedTuple):
         """The lowering by one of the lines."""
         negative, positive = lines[number], [each for each in lines if each.amount > 0]
         before, after = (
-            payable_amounts([*positive, *_negatives(lines[:until])], places)
+            payable_amounts(
+                [*positive, *[each for each in lines[:until] if each.amount < 0]], places
+            )
             for until in (number, number + 1)
         )
         own = {
@@ -329,10 +335,6 @@ class _Lowering(NamedTuple):
         """Whether nothing is left to pay of any of them."""
         with exact():
             return -self.negative.amount >= sum(self.before.values(), ZERO)
-
-
-def _negatives(lines: Sequence[PayableLine]) -> list[PayableLine]:
-    return [each for each in lines if each.amount < 0]
 
 
 def _balance(

@@ -19,7 +19,6 @@ from meterlake.model.values.period import Period
 from meterlake.stages.bill.charges.line_draft import BilledQuantityKey
 from meterlake.stages.bill.explain.context import ExplainedBill, entity_facts, period_facts
 from meterlake.stages.bill.explain.numbers import cite, omit_unknown, to_units
-from meterlake.stages.bill.hierarchies import AccountPool
 from meterlake.stages.bill.terms.terms import PricedUsage
 
 
@@ -118,7 +117,9 @@ class QuantityExplainer:
         if pool is None:
             yield self.bill.inputs.configuration.get(Account, usage_id).entity.code
             return
-        yield from _codes(pool, usage_id, period)
+        for each in pool.used_members(period):
+            if usage_id in {pool.usage_id, each.usage_id}:
+                yield each.account.entity.code
 
     def _explain_calculated(
         self, record: Record[CompoundAggregation], found: Quantity
@@ -157,12 +158,6 @@ _PARTS = {
     "MEAN": ("sum of the values", "count of the values"),
     "TIME_WEIGHTED_AVERAGE": ("sum of value × microseconds", "microseconds"),
 }
-
-
-def _codes(pool: AccountPool, usage_id: str, period: Period) -> Iterator[str]:
-    for each in pool.used_members(period):
-        if usage_id in {pool.usage_id, each.usage_id}:
-            yield each.account.entity.code
 
 
 def _filters(selection: UsageSelection) -> list[dict[str, Any]]:

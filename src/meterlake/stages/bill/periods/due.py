@@ -257,13 +257,12 @@ class BillingCalendar:
         found = []
         # Until the first bill date, no period ends.
         named = cycle.containing(self.days.first)
-        while named.after <= self.days.after or self._is_open(named):
+        while named.after <= self.days.after or (
+            self.open_day is not None and named.first <= self.open_day
+        ):
             found.append(self._billing_period(cycle, named))
             named = cycle.containing(named.after)
         return tuple(found)
-
-    def _is_open(self, named: NamedPeriod) -> bool:
-        return self.open_day is not None and named.first <= self.open_day
 
     def _billing_period(self, cycle: BillingCycle, found: NamedPeriod) -> BillingPeriod:
         recurrence = cycle.recurrence

@@ -11,7 +11,6 @@ from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.configuration.organization import (
     PERIOD_SETTINGS,
-    CurrencyConversion,
     OrganizationConfig,
 )
 from meterlake.model.values import wire
@@ -65,20 +64,17 @@ def overrides_of(request: BillJobRequest, organization: OrganizationConfig) -> B
     given = ((name, getattr(request, name)) for name in PERIOD_SETTINGS)
     settings: dict[str, Any] = {name: value for name, value in given if value is not None}
     if request.currency_conversions:
-        settings["currency_conversions"] = _rates(request.currency_conversions, organization)
+        rates = {
+            (each.from_, each.to): each
+            for each in (*organization.currency_conversions, *request.currency_conversions)
+        }
+        settings["currency_conversions"] = tuple(rates.values())
     return BillOverrides(
         settings=settings,
         currency=request.target_currency,
         due_date=request.due_date,
         external_invoice_date=request.external_invoice_date,
     )
-
-
-def _rates(
-    own: Iterable[CurrencyConversion], organization: OrganizationConfig
-) -> tuple[CurrencyConversion, ...]:
-    rates = {(each.from_, each.to): each for each in (*organization.currency_conversions, *own)}
-    return tuple(rates.values())
 
 
 def select_again(chosen: Iterable[ChosenBill]) -> list[BillSelection]:

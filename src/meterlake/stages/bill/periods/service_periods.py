@@ -93,13 +93,11 @@ class PlanTime:
     def begun(self) -> _Begun:
         """The regular periods that end with the bill, and the one that begins with it if any."""
         if not self._begins:
-            self._begins.append(self._find_begun())
+            ended = (self._service(number, 1) for number in self.due.numbers)
+            following = self._service(self.due.numbers.stop, 1)
+            begun = [each for each in ended if each], [following] if following else []
+            self._begins.append(begun)
         return self._begins[0]
-
-    def _find_begun(self) -> _Begun:
-        ended = (self._service(number, 1) for number in self.due.numbers)
-        following = self._service(self.due.numbers.stop, 1)
-        return [each for each in ended if each], [following] if following else []
 
     def begins_with_bill(self, start: datetime) -> bool:
         """Whether the bill is the first one on or after the day on which something begins."""

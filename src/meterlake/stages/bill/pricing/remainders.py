@@ -25,7 +25,10 @@ def split_by_weights(
     [Decimal('0.34'), Decimal('0.33'), Decimal('0.33')]
     """
     assert weights, amount
-    whole = _whole_weights(weights)
+    # The weights as whole numbers in the same proportions, without negative ones.
+    shares = [max(Fraction(each), Fraction(0)) for each in weights]
+    common = lcm(*(each.denominator for each in shares))
+    whole = [Decimal((each * common).numerator) for each in shares]
     if not any(whole):
         return [amount if each == fallback else ZERO for each in range(len(weights))]
     return split(amount, whole, places)
@@ -76,10 +79,3 @@ def lower_by_weights(amounts: Sequence[Decimal], reduction: Decimal, places: int
         return [ZERO for _ in amounts]
     shares = split_by_weights(reduction, amounts, places)
     return [amount - share for amount, share in zip(amounts, shares, strict=True)]
-
-
-def _whole_weights(weights: Sequence[Weight]) -> list[Decimal]:
-    """The weights as whole numbers in the same proportions, without negative ones."""
-    shares = [max(Fraction(each), Fraction(0)) for each in weights]
-    common = lcm(*(each.denominator for each in shares))
-    return [Decimal((each * common).numerator) for each in shares]

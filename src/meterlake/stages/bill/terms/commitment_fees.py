@@ -125,7 +125,14 @@ def plan_instalments(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> 
         for each, share, weight in zip(groups, shares, weights, strict=True)
     ]
     paid_for = [each for each, weight in zip(fees, weights, strict=True) if weight] or fees[:1]
-    return _with_first_bill(paid_for, first)
+    # Charge what the first fee bill carries beside its own share.
+    earliest = min(range(len(paid_for)), key=lambda index: (paid_for[index].bill_date, index))
+    with exact():
+        amount = paid_for[earliest].amount + first
+    split = paid_for[earliest].split
+    split = split and split._replace(first=first)
+    paid_for[earliest] = paid_for[earliest]._replace(amount=amount, split=split)
+    return [each for each in paid_for if each.amount]
 
 
 def dated_instalments(fees: Iterable[CommitmentFee]) -> list[Instalment]:
@@ -137,17 +144,6 @@ def dated_instalments(fees: Iterable[CommitmentFee]) -> list[Instalment]:
         for fee in fees
     ]
     return sorted(found, key=lambda each: (each.bill_date, each.service_period))
-
-
-def _with_first_bill(fees: list[Instalment], first: Decimal) -> list[Instalment]:
-    """Charge what the first fee bill carries beside its own share."""
-    earliest = min(range(len(fees)), key=lambda index: (fees[index].bill_date, index))
-    with exact():
-        amount = fees[earliest].amount + first
-    split = fees[earliest].split
-    split = split and split._replace(first=first)
-    fees[earliest] = fees[earliest]._replace(amount=amount, split=split)
-    return [each for each in fees if each.amount]
 
 
 def _groups(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> Iterator[Instalment]:
@@ -173,7 +169,14 @@ def _groups_of_span(terms: FeeTerms, paid: Period, bills: "_PlanBills") -> Itera
         if service is not None:
             target = bills.stretch(recurrence, start + terms.every.offset, 1)
             days, whole_days = (count_days(each, bills.tz) for each in (service, whole))
-            bill_date = _fee_date(terms, bills, service, target)
+            if terms.in_advance:
+                bill_date = bills.first_from(
+                    max(first_day(target.start, bills.tz), first_day(service.start, bills.tz))
+                )
+            elif terms.every == EVERY_BILL:
+                bill_date = bills.with_last_instant(service)
+            else:
+                bill_date = bills.with_last_instant(target)
             yield Instalment(service, ZERO, bill_date, days, whole_days)
 
 
@@ -184,24 +187,6 @@ def _counted(terms: FeeTerms, bills: "_PlanBills") -> tuple[Recurrence, int]:
         # Groups are counted from the epoch, too.
         return Recurrence(recurrence.frequency, recurrence.interval, terms.bill_epoch), 0
     return recurrence, recurrence.number_after(first_day(bills.span.period.start, bills.tz)) - 1
-
-
-def _fee_date(terms: FeeTerms, bills: "_PlanBills", service: Period, target: Period) -> date:
-    """The date of the plan's bill on which a group stands.
-
-    Args:
-        terms: What the commitment says.
-        bills: The plan's.
-        service: What the group charges for.
-        target: The period whose bill the interval and offset name.
-    """
-    if terms.in_advance:
-        return bills.first_from(
-            max(first_day(target.start, bills.tz), first_day(service.start, bills.tz))
-        )
-    if terms.every == EVERY_BILL:
-        return bills.with_last_instant(service)
-    return bills.with_last_instant(target)
 
 
 class _PlanBills:

@@ -76,18 +76,18 @@ class FeesWithPlans:
             plan_id = commitment.entity.billing_plan_id
             if plan_id is not None:
                 yield from self._of_commitment(
-                    commitment, self._on_plan(plan_id, plans), self._due_with_plan(plan_id, due)
+                    commitment,
+                    [
+                        each
+                        for each in plans
+                        if plan_id in plan_ids_of(each.entity, self.configuration)
+                    ],
+                    [
+                        each
+                        for each in due
+                        if plan_id in plan_ids_of(each[0].entity, self.configuration)
+                    ],
                 )
-
-    def _on_plan(
-        self, plan_id: str, plans: Iterable[Record[AccountPlan]]
-    ) -> list[Record[AccountPlan]]:
-        return [each for each in plans if plan_id in plan_ids_of(each.entity, self.configuration)]
-
-    def _due_with_plan(
-        self, plan_id: str, due: Iterable[tuple[Record[AccountPlan], BillingPeriod]]
-    ) -> list[tuple[Record[AccountPlan], BillingPeriod]]:
-        return [each for each in due if plan_id in plan_ids_of(each[0].entity, self.configuration)]
 
     def _of_commitment(
         self,

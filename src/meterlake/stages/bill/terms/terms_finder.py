@@ -188,7 +188,16 @@ class TermsFinder:
             for time in member.times if member else ():
                 held = each.period.intersection(time.start, time.end)
                 if held is not None:
-                    yield PooledTime(each.terms, _clip(each.usage, held), held)
+                    # What a plan charges for usage in a part of its time.
+                    parts = (
+                        (pricing, period.intersection(held.start, held.end))
+                        for pricing, period in each.usage.parts
+                    )
+                    clipped = UsagePricing(
+                        tuple((pricing, part) for pricing, part in parts if part),
+                        each.usage.selection,
+                    )
+                    yield PooledTime(each.terms, clipped, held)
 
     def _bills(
         self,
@@ -288,13 +297,22 @@ class TermsFinder:
         period = whole if period == whole else period or Period(whole.end, whole.end)
         time = self._plan_time(due, own_time(entity), (start, end))
         group = entity.plan_group_id and self.plans.group_terms(entity.plan_group_id)
-        selection = self._selection(entity.contract_id)
+        # Which measurements count under a contract; all if None.
+        if entity.contract_id is None:
+            selection = None
+        else:
+            if entity.contract_id not in self._selections:
+                contract = self.configuration.get(Contract, entity.contract_id).entity
+                self._selections[entity.contract_id] = select_usage(contract.usage_filters)
+            selection = self._selections[entity.contract_id]
         for plan_id in plan_ids_of(entity, self.configuration):
             terms = self.plans.terms(plan_id, whole)
             since = start if terms.has_spanning_bands else None
-            usage = self._usage_pricing(
-                _UsageKey(terms.plan.id, whole, period, since, selection), terms
-            )
+            key = _UsageKey(terms.plan.id, whole, period, since, selection)
+            usage = self._usage_pricings.get(key)
+            if usage is None:
+                parts = tuple(_applicable_parts(terms, key.period))
+                usage = self._usage_pricings[key] = UsagePricing(parts, key.selection)
             pool = self._pool(record, terms, due)
             yield PlanPeriod(record, terms, time, period, usage, group or None, pool)
 
@@ -315,22 +333,6 @@ class TermsFinder:
         if found is None:
             found = self._plan_times[key] = PlanTime(self.calendar, due, own, *charged)
         return found
-
-    def _usage_pricing(self, key: _UsageKey, terms: PlanTerms) -> UsagePricing:
-        found = self._usage_pricings.get(key)
-        if found is None:
-            parts = tuple(_applicable_parts(terms, key.period))
-            found = self._usage_pricings[key] = UsagePricing(parts, key.selection)
-        return found
-
-    def _selection(self, contract_id: str | None) -> UsageSelection | None:
-        """Which measurements count under a contract; all if None."""
-        if contract_id is None:
-            return None
-        if contract_id not in self._selections:
-            contract = self.configuration.get(Contract, contract_id).entity
-            self._selections[contract_id] = select_usage(contract.usage_filters)
-        return self._selections[contract_id]
 
     def _sort(self, found: Iterable[PlanPeriod]) -> tuple[PlanPeriod, ...]:
         return tuple(
@@ -361,14 +363,6 @@ def _charges(plan_periods: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:
         for plan_period in plan_periods
         for pricing, period in plan_period.usage.parts
     )
-
-
-def _clip(usage: UsagePricing, time: Period) -> UsagePricing:
-    """What a plan charges for usage in a part of its time."""
-    parts = (
-        (pricing, period.intersection(time.start, time.end)) for pricing, period in usage.parts
-    )
-    return UsagePricing(tuple((pricing, part) for pricing, part in parts if part), usage.selection)
 
 
 def _join_items(*parts: BillItems | None) -> BillItems:
