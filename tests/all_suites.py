@@ -27,6 +27,7 @@ _LAWS: Final = ("tests/properties/test_ingest.py", "tests/properties/test_ingest
 SUITES: Final[dict[str, tuple[str, ...]]] = {
     "quick": ("pytest", "-m", "quick"),
     "default": ("pytest",),
+    "long": ("pytest", "-m", "long and not slow and not benchmark"),
     "both databases": (
         *("pytest", "--lakes", "postgresql", "-m"),
         "on_both and not slow and not benchmark",

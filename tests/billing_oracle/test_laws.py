@@ -49,6 +49,7 @@ def test_a_bill_is_the_sum_of_its_rounded_lines(world: World) -> None:
             assert line.converted_subtotal != 0 or line.type == "USAGE"
 
 
+@pytest.mark.long
 @law(8)
 @given(worlds(), st.integers(0, 165))
 def test_what_is_on_a_bill_does_not_depend_on_which_bills_are_made(world: World, days: int) -> None:
@@ -103,6 +104,7 @@ def test_no_source_pays_more_than_it_has(world: World) -> None:
             assert source.left >= 0
 
 
+@pytest.mark.long
 @law(8)
 @given(worlds(FEATURES - {"currencies"}))
 def test_what_sources_gave_is_what_the_lines_show_but_for_less_than_a_cent_each(
@@ -201,6 +203,7 @@ def in_mode(world: World, mode: str) -> World:
     return replace(world, account_plans=plans, currencies=nearest)
 
 
+@pytest.mark.long
 @law(8)
 @given(worlds(SHAPES | {"hierarchy", "negatives", "contracts"}))
 def test_summary_and_breakdown_have_one_total_and_children_the_same_but_for_rounding(
@@ -232,6 +235,7 @@ def test_own_quantities_of_a_sum_add_up_to_the_pooled_one(world: World) -> None:
     assert len(sums) == 1
 
 
+@pytest.mark.long
 @law(8)
 @given(
     worlds({"minimums", "counters", "groups", "advance", "zones", "times", "negatives", "segments"})
@@ -297,6 +301,7 @@ def test_a_world_has_only_the_features_that_are_asked_for() -> None:
         random_world(0, {"seats"})
 
 
+@pytest.mark.long
 def test_worlds_of_all_features_have_lines_of_all_types() -> None:
     types = {line.type for seed in range(20) for line in all_lines(random_world(seed))}
     assert types == {

@@ -80,6 +80,7 @@ def test_a_plan_that_changes_at_noon_costs_a_month_once(server, sdk, template, c
     assert [each["total"] for each in lines["bill"]] == [310]
 
 
+@pytest.mark.long
 def test_a_bill_epoch_is_the_first_bill_date(server, sdk, template, capsys):
     account = an_account(sdk, "epoch")
     sdk.account_plans.create(
@@ -99,6 +100,7 @@ def test_a_bill_epoch_is_the_first_bill_date(server, sdk, template, capsys):
     assert found == {"2022-02-15": 450, "2022-03-15": 310}
 
 
+@pytest.mark.long
 def test_a_bill_epoch_of_the_account_counts_for_its_plans(server, sdk, template, capsys):
     account = an_account(sdk, "epochs", bill_epoch="2022-02-15")
     sdk.account_plans.create(
@@ -183,6 +185,7 @@ def tiles(sdk, template, server, tmp_path_factory):
     return file
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tiles")
 def test_usage_of_a_plan_without_bills_is_shown_with_the_reason(server, capsys):
     capsys.readouterr()
@@ -207,6 +210,7 @@ def test_usage_of_a_plan_without_bills_is_shown_with_the_reason(server, capsys):
     assert f"NoBillingPeriods: {NO_PERIODS}" in line
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tiles")
 def test_raw_quantities_and_priced_units_have_their_own_units(server, capsys, tmp_path):
     at = ["--home", str(server.settings.home)]
@@ -290,6 +294,7 @@ def rendered(sdk, template, server, tmp_path_factory):
     return average
 
 
+@pytest.mark.long
 def test_compounds_sql_and_bands_over_the_plan_are_lines_of_the_sdk(server, sdk, rendered, capsys):
     capsys.readouterr()
     for month in ("2025-01", "2025-02"):

@@ -76,6 +76,7 @@ def test_without_a_crash_everything_is_where_it_belongs(lives):
     assert [told["rejected"] for _, told, _ in state["events"]] == [4]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
 )

@@ -98,6 +98,7 @@ def deliver(server, bill_id):
         return client.get(f"/integrationruns/Bill/{bill_id}").json()["data"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("on_approval", [False, True], ids=["each version", "on approval"])
 def test_a_deleted_bill_is_void_at_stripe_and_billed_again_is_charged_once(
     server, sdk, stripe, template, on_approval
@@ -131,6 +132,7 @@ def issued(stripe, *bill_ids):
     ]
 
 
+@pytest.mark.long
 def test_a_paid_invoice_of_a_deleted_bill_is_refused_by_its_name(server, sdk, stripe, template):
     account = customer(sdk, template, "paid")
     integrate(server, account, "STRIPE_TEST", CREDENTIALS)

@@ -39,6 +39,7 @@ DERIVED = [
 ]
 
 
+@pytest.mark.long
 def test_derived_fields_from_the_meter_to_the_quantity(tmp_path):
     with served(tmp_path / "home") as server:
         sdk = server.sdk()

@@ -113,6 +113,7 @@ def measured(home):
 
 
 # What is exported in the other formats is ingested again by tests of the pipeline, too.
+@pytest.mark.long
 @pytest.mark.parametrize(
     "format",
     [

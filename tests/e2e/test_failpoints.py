@@ -27,6 +27,7 @@ def test_every_declared_step_has_a_test_that_kills_there():
         assert re.search(rf"^ *def {name.partition('[')[0]}\(", text, re.MULTILINE), test
 
 
+@pytest.mark.long
 def test_a_test_that_killed_nothing_at_its_step_is_told():
     promised = {"a": "t1", "b": "t1", "c": "t2", "d": "t3"}
 
@@ -67,6 +68,7 @@ def lives(processes, tmp_path_factory):
     }
 
 
+@pytest.mark.long
 def test_who_dies_at_a_chore_has_it_done_once_by_the_next_one(lives):
     state = lives["done"].undisturbed["state"]
 

@@ -27,6 +27,7 @@ def submit(home, *uids):
     home.stores.segments.append(home.org_id, texts).result(30)
 
 
+@pytest.mark.long
 def test_a_clock_that_is_set_back_loses_and_doubles_nothing(tmp_path):
     with a_home(tmp_path, segment_bytes=1) as home:
         home.drop("a.csv", HEADER + csv_row("a") + csv_row("", account="newcomer"))

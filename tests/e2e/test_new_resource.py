@@ -35,6 +35,7 @@ def test_a_new_resource_is_checked_by_the_rules_of_all(found):
     assert "code" in message
 
 
+@pytest.mark.long
 def test_a_new_resource_has_events(found):
     assert {"configuration.depot.created", "configuration.depot.updated"} <= {*found["events"]}
 

@@ -66,6 +66,7 @@ def spliced(ours, theirs):
     yield f"{ours}&key={urlsplit(theirs).path}"
 
 
+@pytest.mark.long
 def test_a_url_that_was_signed_for_one_organization_opens_no_key_of_the_other(home):
     other = initialize(home.stores.settings, "Other").org_id
     ours, theirs = announced(home, home.org_id, OURS), announced(home, other, THEIRS)

@@ -54,6 +54,7 @@ def home(tmp_path):
     return path, org_id
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "step"),
     [
@@ -90,6 +91,7 @@ def test_a_command_that_is_terminated_ends_and_the_next_one_does_the_work(
     assert run([*line, "--home", str(path), "--json"]) == 0
 
 
+@pytest.mark.long
 def test_a_file_at_hand_is_finished_and_the_others_are_left(home, tmp_path, monkeypatch, capsys):
     path, org_id = home
     files = [tmp_path / f"{name}.csv" for name in "pqr"]

@@ -60,6 +60,7 @@ def torn(path, how):
     path.write_bytes(broken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["state.sqlite-wal", "catalog.sqlite-wal"])
 @pytest.mark.parametrize(
     "how",

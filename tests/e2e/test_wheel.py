@@ -50,6 +50,7 @@ def test_the_demo_runs_from_the_wheel_in_another_folder(installed, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_the_code_that_runs_is_the_wheels(installed, tmp_path):
     where = "import meterlake, flows, sample_data; print(meterlake.__file__, flows.__file__)"
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)}

@@ -184,6 +184,7 @@ def test_a_folder_that_may_not_be_written_is_told_and_the_next_run_succeeds(
 # --- homes that move
 
 
+@pytest.mark.long
 def test_a_moved_home_works(place, tmp_path):
     with open_home(*place) as home:
         home.drop("a.csv", rows(0, 1500) + csv_row("x", "NaN"))

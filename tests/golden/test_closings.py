@@ -81,6 +81,7 @@ STATES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_closings_come_to_what_their_files_say(path, tmp_path):
     steps = tomllib.loads(path.read_text())["step"]

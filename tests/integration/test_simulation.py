@@ -10,6 +10,7 @@ from tests.benchmarks.simulation import simulate
 ROWS, ACCOUNTS = 3_333, 20
 
 
+@pytest.mark.long
 def test_what_is_simulated_reconciles_and_is_what_the_model_says(tmp_path):
     found = simulate(tmp_path, ROWS, ACCOUNTS, lambda: 0)
 

@@ -373,6 +373,7 @@ class ClosingMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_a_closed_month_has_one_quantity_whatever_comes_around_its_approval():
     """A few steps by hand: files before and behind the review, and late usage of a closed month."""
     machine = ClosingMachine()

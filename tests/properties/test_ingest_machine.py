@@ -372,6 +372,7 @@ class TestIngestMachine(_WithProcesses, IngestMachine.TestCase):
 class TestADay(_WithProcesses, TestCase):
     """What happens in a home, once in a fixed order, whatever the examples above hold."""
 
+    @pytest.mark.long
     def test_a_day_in_the_life_of_a_home(self):
         """Each kind of work once; a process dies between two bills."""
         machine = IngestMachine()

@@ -139,6 +139,7 @@ PLAN_GOES_ON = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("steps", "run"),
     [(PLAN_ENDS, "again"), (PLAN_ENDS, "job"), (PLAN_GOES_ON, "again"), (PLAN_GOES_ON, "alone")],
@@ -147,6 +148,7 @@ def test_usage_is_on_a_bill_or_on_none(tmp_path, steps, run):
     check(tmp_path, steps, {"acme": run, "bolt": "alone"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", [PLAN_ENDS, PLAN_GOES_ON])
 @pytest.mark.parametrize("deleted", [["acme"], ["bolt"], ["acme", "bolt"]])
 def test_usage_of_deleted_bills_is_on_none(tmp_path, steps, deleted):

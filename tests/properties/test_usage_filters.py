@@ -96,6 +96,7 @@ def of_plan(found, number):
     return {aggregation: n for (plan, aggregation), n in found.items() if plan == plan_id}
 
 
+@pytest.mark.long
 @given(uses, filters, filters)
 @settings(max_examples=examples(40), deadline=None)
 def test_a_filtered_quantity_is_that_of_the_measurements_that_pass(rows, first, second):

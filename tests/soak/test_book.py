@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def test_a_row_that_is_stored_twice_is_found(batches, data):
     assert finding == f"doubled: {twice.uid}"
 
 
+@pytest.mark.long
 @given(BATCHES, st.data())
 def test_a_row_that_was_acknowledged_and_is_missing_is_found(batches, data):
     batches[0] = (batches[0][0], True)
@@ -53,6 +55,7 @@ def test_a_row_that_was_acknowledged_and_is_missing_is_found(batches, data):
     assert finding == f"lost: {lost.uid}"
 
 
+@pytest.mark.long
 @given(BATCHES, st.data())
 def test_a_row_with_another_content_is_found_whether_it_was_acknowledged_or_not(batches, data):
     book, stored = filled(batches)
@@ -66,6 +69,7 @@ def test_a_row_with_another_content_is_found_whether_it_was_acknowledged_or_not(
     assert stored[at].uid.partition(".")[0] in finding
 
 
+@pytest.mark.long
 @given(BATCHES)
 def test_rows_that_nobody_sent_are_found(batches):
     book, stored = filled(batches)
@@ -76,6 +80,7 @@ def test_rows_that_nobody_sent_are_found(batches):
     assert found == ["nobody sent elsewhere.0", "nobody sent b0.99"]
 
 
+@pytest.mark.long
 @given(BATCHES, st.data())
 def test_what_was_never_acknowledged_may_be_there_or_not(batches, data):
     book, stored = filled(batches)

@@ -21,6 +21,7 @@ def classes(folder):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", ["src/meterlake", "flows"])
 def test_a_class_name_means_one_thing(folder):
     found = classes(ROOT / folder)

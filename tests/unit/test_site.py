@@ -115,6 +115,7 @@ def test_the_markdown_of_the_site_links_to_what_is_there(site):
     assert broken == []
 
 
+@pytest.mark.long
 def test_nothing_is_loaded_from_elsewhere(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) == len(PAGES) + 1  # and one for what is not found
@@ -148,6 +149,7 @@ def test_the_search_has_every_page_with_its_text(site):
     assert "NoBillingPeriods" in texts["billing.html#usage-on-no-bill"]
 
 
+@pytest.mark.long
 def test_code_hosts_and_the_site_show_the_same_lists_tables_and_code(site):
     host = MarkdownIt("commonmark").enable("table")
     for page in PAGES:

@@ -166,6 +166,7 @@ def test_who_has_no_policy_may_do_nothing(server, http, ask):
     assert others(statuses(ask, token_of(server, key, secret)), 403) == {}
 
 
+@pytest.mark.long
 def test_who_may_only_read_writes_nothing(server, http, ask):
     _, key, secret = service_user(http, managed(http, "ReadOnly"))
     token = token_of(server, key, secret)
@@ -178,6 +179,7 @@ def test_who_may_only_read_writes_nothing(server, http, ask):
     assert others(reads, 200, 400, 404, 429, 501) == {}
 
 
+@pytest.mark.long
 def test_an_administrator_is_refused_nowhere(server, ask):
     # Last in a row of requests without sense: nothing is there, and nothing is changed.
     operations = [each for each in OPERATIONS if each.method != "DELETE"]

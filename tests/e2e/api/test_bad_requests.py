@@ -132,6 +132,7 @@ def test_a_body_of_unknown_length_is_not_read_for_ever(http):
     refused(http.post("/products", content=endless(), headers=JSON), 413)
 
 
+@pytest.mark.long
 def test_a_large_body_of_many_values_is_refused_soon(http):
     fields = {f"field{n}": n for n in range(200_000)}
     body = json.dumps({"name": "a", "code": "b", "customFields": fields})

@@ -168,6 +168,7 @@ def test_every_kind_that_is_created_over_the_api_has_an_example():
     assert set(EXAMPLES) <= set(BY_NAME)
 
 
+@pytest.mark.long
 def test_the_server_takes_the_examples_of_its_document(reader, http):
     creates_what_the_document_shows(reader, http)
     updates_are_taken(reader)

@@ -88,6 +88,7 @@ def test_an_account_with_bills_is_not_deleted(server, http):
     assert http.get(f"/accounts/{account['id']}").json() == account
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="processes are killed by a signal")
 def test_workers_end_with_a_supervisor_that_was_killed(server):
     port = free_port()

@@ -230,6 +230,7 @@ def test_every_answer_is_of_the_type_that_the_sdk_expects(nothing, outcomes, fou
     assert [each for each in answers if each[1].startswith(("not of its type", "500"))] == []
 
 
+@pytest.mark.long
 def test_what_is_there_is_answered(nothing, found):
     assert nothing["integration_configurations.get_by_entity"].startswith("404")
     assert len([path for path, text in nothing.items() if text == "200"]) > 50
@@ -269,6 +270,7 @@ _OF_BILLS = (
 )
 
 
+@pytest.mark.long
 def test_every_method_is_called_with_what_it_needs(outcomes):
     refused = {path: text for path, text in outcomes.items() if text[:3] in {"400", "415", "401"}}
     # What is made again has to be there when it is asked for.

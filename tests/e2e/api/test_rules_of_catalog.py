@@ -222,6 +222,7 @@ def test_prices_are_of_segments_that_there_are(sdk, world):
         sdk.pricings.create(**_price(world, **body, plan_id=plan, segment={"region": region}))
 
 
+@pytest.mark.long
 def test_what_belongs_to_a_product_is_priced_on_its_plans(sdk, world):
     plan = world.new_plan_of_another_product()
     refused(sdk.pricings.create, "aggregationId", "product", **_price(world, plan_id=plan))

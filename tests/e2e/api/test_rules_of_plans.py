@@ -94,6 +94,7 @@ def _allow_overlapping(sdk, *, allowed):
     )
 
 
+@pytest.mark.long
 def test_a_plan_group_has_one_plan_of_a_product(sdk, world):
     group, second = world.new_group(world.plan), world.new_plan()
     code = sdk.plans.retrieve(second).code

@@ -171,6 +171,7 @@ def without_ids(answer, path):
     return answer.status_code, text
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_ids_of_another_organization_lead_nowhere_on_every_route(server, other, theirs, secrets):
     """Also what an error says: neither SQL, nor paths, nor modules, nor anything of the other."""
@@ -204,6 +205,7 @@ def test_ids_of_another_organization_lead_nowhere_on_every_route(server, other, 
     assert (versions(server, other.org_id), versions(server, server.org_id)) == before
 
 
+@pytest.mark.long
 def test_what_refers_to_the_other_organization_is_not_made(server, other, theirs, secrets):
     ids = secrets - {CANARY, other.key}
     before, tried = versions(server, server.org_id), 0
@@ -224,6 +226,7 @@ def test_what_refers_to_the_other_organization_is_not_made(server, other, theirs
     assert versions(server, server.org_id) == before
 
 
+@pytest.mark.long
 def test_nothing_of_the_other_organization_is_in_any_list_or_search(server, theirs, secrets):
     lists = [each for each in OPERATIONS if each.method == "GET" and not members(each)]
     assert len(lists) > 50
@@ -281,6 +284,7 @@ def test_no_export_or_published_file_has_anything_of_the_other(server, theirs, s
         assert [each for each in others if each in name + text] == [], name
 
 
+@pytest.mark.long
 def test_jobs_and_files_of_the_other_are_as_if_they_were_not(server, their_links):
     paths = [path for name, path in their_links.items() if name.startswith("/")]
     assert len(paths) == 7
@@ -316,6 +320,7 @@ def test_nothing_of_the_other_is_exported_by_its_ids(server, theirs):
         assert client.get("/dataexports/jobs").json() == before
 
 
+@pytest.mark.long
 def test_a_link_that_is_not_as_it_was_signed_is_refused_alike(server, our_links, their_links):
     """The other's key in its place, a piece of the other's link, a changed signature, an old one."""
     refused = set()

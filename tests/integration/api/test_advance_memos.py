@@ -53,6 +53,7 @@ def total(sdk):
     return sum(line.converted_subtotal for bill in sdk.bills.list() for line in bill.line_items)
 
 
+@pytest.mark.long
 def test_a_year_that_ends_on_day_100_is_given_back_from_then_on(server, sdk):
     [acme], [plan] = sdk.accounts.list(codes=["acme"]), sdk.plans.list()
     row = {"account_id": acme.id, "plan_id": plan.id, "start_date": "2026-01-01T00:00:00Z"}
@@ -94,6 +95,7 @@ def prepay(sdk, account, amount):
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("prepaid", "memo"), [(200, -65), (500, None)])
 def test_what_a_balance_paid_goes_back_to_it_and_the_rest_is_a_memo(server, sdk, prepaid, memo):
     """A year of 365, of which 265 are charged no longer."""
@@ -130,6 +132,7 @@ def test_what_a_balance_paid_goes_back_to_it_and_the_rest_is_a_memo(server, sdk,
     assert check_ledger(server.stores, server.org_id).differences == ()
 
 
+@pytest.mark.long
 def test_a_bill_that_is_deleted_takes_back_what_went_back(server, sdk):
     [acme], [plan] = sdk.accounts.list(codes=["acme"]), sdk.plans.list()
     balance = prepay(sdk, acme, 200)

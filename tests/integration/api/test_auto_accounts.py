@@ -47,6 +47,7 @@ def ingest(server):
     return found
 
 
+@pytest.mark.long
 def test_sixteen_batches_at_once_make_each_new_account_once(server):
     with ThreadPoolExecutor(BATCHES) as pool:
         answers = list(pool.map(lambda number: submit(server, number), range(BATCHES)))

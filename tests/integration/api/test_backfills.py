@@ -128,6 +128,7 @@ def test_nothing_is_done_with_what_is_not_there(http, step):
     posted(http, f"/gone/{step}", 404)
 
 
+@pytest.mark.long
 @pytest.mark.sees(
     "StartBackfill", "GetBackfill", "ApplyBackfill", "GetBackfillDifference", "RevertBackfill"
 )
@@ -219,6 +220,7 @@ def test_the_worker_runs_what_waits(server, http):
     assert got(http, "/worked")["status"] == "STAGED"
 
 
+@pytest.mark.long
 def test_files_take_the_place_of_measurements(server, http, file):
     text = HEADER + csv_row(f"0-{file}"[:50], "7")
     content = base64.b64encode(text.encode()).decode()
@@ -242,6 +244,7 @@ def test_files_take_the_place_of_measurements(server, http, file):
     work(server)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("file")
 def test_a_step_that_cannot_be_done_is_in_the_history(server, http):
     month = {"mode": "re-aggregate", "month": "2026-09"}

@@ -16,6 +16,7 @@ STATEMENT = json.loads((ROOT / "docs" / "statement.schema.json").read_text())
 MORE_OF_BILLS, MORE_OF_LINES = {"accountName", "total"}, {"bands", "usageOf", "usage"}
 
 
+@pytest.mark.long
 def test_a_member_that_is_added_is_shown_wherever_its_row_says(tmp_path):
     program = [sys.executable, "-m", "tests.added_member", str(tmp_path)]
     done = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)

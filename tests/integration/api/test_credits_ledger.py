@@ -45,6 +45,7 @@ def held(world, balance):
     ]
 
 
+@pytest.mark.long
 def test_a_calculation_that_changes_nothing_posts_nothing(world):
     account = used(world, 60, 60)
     world.commit(account, 50)
@@ -76,6 +77,7 @@ def test_a_deleted_bill_gives_back_what_later_bills_draw_then(world):
     assert drawn(world, account) == {FEBRUARY: 80, MARCH: 20, APRIL: 0}
 
 
+@pytest.mark.long
 def test_events_say_what_bills_draw_and_give_back(world):
     account = used(world, 70)
     balance, commitment = world.balance(account, 60), world.commit(account, 40)
@@ -94,6 +96,7 @@ def test_events_say_what_bills_draw_and_give_back(world):
     assert spent == [(0, 40, 40), (40, 0, 40)]
 
 
+@pytest.mark.long
 def test_late_usage_makes_the_next_month_again_in_the_same_job(world):
     account = used(world, 60, 60)
     world.balance(account, 100)
@@ -113,6 +116,7 @@ def lock(world, account, day):
     world.sdk.bills.lock(bill.id)
 
 
+@pytest.mark.long
 def test_a_locked_month_keeps_what_it_drew_and_is_reported(world):
     account = used(world, 60, 60)
     balance = world.balance(account, 100)
@@ -133,6 +137,7 @@ def test_a_locked_month_keeps_what_it_drew_and_is_reported(world):
     assert (str(locked.bill_date), versions(world, account)[MARCH]) == (MARCH, 3)
 
 
+@pytest.mark.long
 def test_a_top_up_that_is_applied_earlier_counts_where_it_applies(world):
     account = used(world, 100, 100)
     balance = world.balance(account, 50)
@@ -149,6 +154,7 @@ def test_a_top_up_that_is_applied_earlier_counts_where_it_applies(world):
     assert drawn(world, account) == {FEBRUARY: 80, MARCH: 27}
 
 
+@pytest.mark.long
 def test_a_bill_that_draws_from_an_ended_balance_corrects_its_end_at_once(world):
     account = used(world, 60)
     balance = world.balance(account, 100, end_date="2026-02-01T00:00:00Z")
@@ -189,6 +195,7 @@ def credit(world, account, day, line, amount, on=None):
     )
 
 
+@pytest.mark.long
 def test_a_credit_of_a_person_on_a_line_is_paid_by_no_source(world):
     account = used(world, 100, 100)
     balance = world.balance(account, 150)
@@ -208,6 +215,7 @@ def test_a_credit_of_a_person_on_a_line_is_paid_by_no_source(world):
     assert drawn(world, account) == {FEBRUARY: 100, MARCH: 50, APRIL: 0}
 
 
+@pytest.mark.long
 def test_a_credit_about_another_bill_lowers_nothing_that_is_paid_for(world):
     account = used(world, 100, 100)
     world.balance(account, 500)
@@ -220,6 +228,7 @@ def test_a_credit_about_another_bill_lowers_nothing_that_is_paid_for(world):
     assert world.total(account, MARCH) == -30
 
 
+@pytest.mark.long
 def test_a_credit_of_more_than_the_line_lowers_it_to_nothing(world):
     account = world.account("usage", "seats")
     world.use(account, ("2026-01-05", 100))

@@ -36,6 +36,7 @@ def test_a_source_without_a_rate_fails_the_bill_of_its_account_by_name(world):
     assert world.lines(other) == {"2026-02-01": [("USAGE", 100)]}
 
 
+@pytest.mark.long
 def test_a_commitment_is_spent_and_usage_beyond_it_costs_more(world):
     account = world.account()
     commitment = world.commit(account, 100, overage_surcharge_percent=10)
@@ -71,6 +72,7 @@ def test_usage_beyond_a_commitment_has_a_line_and_prices_of_its_own(world):
     assert (usage.units, overage.units) == (140, 60)
 
 
+@pytest.mark.long
 def test_a_prepaid_balance_pays_for_months_is_carried_over_and_expires(world):
     account = world.account()
     balance = world.balance(
@@ -140,6 +142,7 @@ def test_a_balance_in_another_currency_pays_what_it_is_worth(world):
     assert drawn.amount == -30.05
 
 
+@pytest.mark.long
 def test_what_a_bill_drew_before_it_was_made_again_is_not_listed(world):
     account = used(world)
     balance = world.balance(account, 45)
@@ -175,6 +178,7 @@ def test_the_account_says_in_which_order_its_sources_pay(world, order):
     assert world.bill(account, "2026-02-01")["2026-02-01"][1:] == ORDERS[order]
 
 
+@pytest.mark.long
 def test_else_the_organization_says_it(world):
     account = used(world)
     world.commit(account, 80)
@@ -236,6 +240,7 @@ def january_and_february(world):
     return account, world.balance(account)
 
 
+@pytest.mark.long
 def test_money_that_applied_before_a_bill_pays_for_it_with_the_next_job(world):
     account, balance = january_and_february(world)
     world.bill(account, "2026-02-01", "2026-03-01")
@@ -262,6 +267,7 @@ def test_money_that_applied_before_a_bill_pays_for_it_with_the_next_job(world):
     world.check()
 
 
+@pytest.mark.long
 def test_money_that_leaves_a_balance_again_is_missing_on_the_bills_since(world):
     account, balance = january_and_february(world)
     world.top_up(balance, 150)
@@ -287,6 +293,7 @@ def test_money_that_leaves_a_balance_again_is_missing_on_the_bills_since(world):
     world.check()
 
 
+@pytest.mark.long
 def test_locked_bills_stay_when_money_comes_that_applied_before(world):
     account, balance = january_and_february(world)
     world.bill(account, "2026-02-01", "2026-03-01")
@@ -338,6 +345,7 @@ def test_usage_beyond_a_commitment_has_no_overage_bands_unless_it_is_separate(wo
     }
 
 
+@pytest.mark.long
 def test_usage_beyond_a_balance_keeps_its_price_where_it_has_no_overage_bands(world):
     account = used(world)
     world.balance(account, 30)

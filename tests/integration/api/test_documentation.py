@@ -2,6 +2,7 @@ import asyncio
 import re
 
 import httpx
+import pytest
 from starlette.applications import Starlette
 
 from meterlake.api.documentation import ROUTES
@@ -35,6 +36,7 @@ def test_the_page_and_all_it_loads_come_from_this_server():
     assert "deepLinking: true" in start
 
 
+@pytest.mark.long
 def test_nothing_inline_and_nothing_foreign_may_run():
     for path in ("/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/openapi.json"):
         policy = get(path).headers["content-security-policy"]

@@ -86,6 +86,7 @@ def by(meter, field):
     return {"groupType": "DIMENSION", "meterId": meter, "fieldCode": field}
 
 
+@pytest.mark.long
 def test_a_filter_means_its_value_letter_for_letter(sdk, meter):
     for n, region in enumerate(REGIONS):
         for field, value in (("region", region), ("place", f"{region}/x")):
@@ -195,6 +196,7 @@ def subscribe(sdk, product):
     )
 
 
+@pytest.mark.long
 def test_a_compound_reads_custom_fields_of_plans(server, sdk, meter):
     defaults = sdk.custom_fields.retrieve()
     sdk.custom_fields.update(

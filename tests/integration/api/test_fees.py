@@ -94,6 +94,7 @@ def test_wrong_terms_of_fees_are_refused_by_name(sdk, account, changes, field):
         commit(sdk, account, **changes)
 
 
+@pytest.mark.long
 def test_a_commitment_is_billed_with_the_bills_of_its_plan(server, sdk, account, plan):
     """The worked example of the documentation."""
     made = commit(sdk, account, billing_plan_id=plan.id, commitment_fee_description="Year fee")

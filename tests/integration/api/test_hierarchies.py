@@ -106,6 +106,7 @@ def test_a_grandchild_is_refused_by_its_field(sdk, family):
         )
 
 
+@pytest.mark.long
 def test_a_summary_is_one_line_on_the_parents_bill(server, sdk, family):
     subscribe(sdk, family["acme"], "PARENT_SUMMARY")
     assert make_bills(server, sdk).failures == []
@@ -114,6 +115,7 @@ def test_a_summary_is_one_line_on_the_parents_bill(server, sdk, family):
     assert {each.code for each in sdk.accounts.list_children(family["acme"].id)} == {*CHILDREN}
 
 
+@pytest.mark.long
 def test_a_breakdown_has_a_line_for_each_account(server, sdk, family):
     subscribe(sdk, family["acme"])
     make_bills(server, sdk)
@@ -128,6 +130,7 @@ def test_a_breakdown_has_a_line_for_each_account(server, sdk, family):
     }
 
 
+@pytest.mark.long
 def test_children_have_bills_of_their_shares(server, sdk, family):
     subscribe(sdk, family["acme"], "CHILD")
     make_bills(server, sdk)
@@ -139,6 +142,7 @@ def test_children_have_bills_of_their_shares(server, sdk, family):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["PARENT_SUMMARY", "CHILD"])
 def test_a_plan_of_a_child_is_rated_by_itself(server, sdk, family, mode):
     subscribe(sdk, family["acme"], "PARENT_SUMMARY")
@@ -154,6 +158,7 @@ def test_a_plan_of_a_child_is_rated_by_itself(server, sdk, family, mode):
         assert lines(sdk) == {"acme": [pool, own[0], STANDING, own[1]]}
 
 
+@pytest.mark.long
 def test_one_chosen_account_is_billed_as_all_are(server, sdk, family):
     """A child's share needs what the others used, in a job and in a preview."""
     subscribe(sdk, family["acme"], "CHILD")
@@ -172,6 +177,7 @@ def test_one_chosen_account_is_billed_as_all_are(server, sdk, family):
     assert sorted(each.version for each in sdk.bills.list()) == [1, 1, 1, 1]
 
 
+@pytest.mark.long
 def test_a_preview_says_whose_bill_has_what_a_child_used(server, sdk, family):
     subscribe(sdk, family["acme"], "PARENT_SUMMARY")
     with server.http() as http:
@@ -180,6 +186,7 @@ def test_a_preview_says_whose_bill_has_what_a_child_used(server, sdk, family):
     assert "a plan of its parent 'acme' charges for it" in preview.text
 
 
+@pytest.mark.long
 def test_bills_of_stored_quantities_are_the_same(server, sdk, family):
     subscribe(sdk, family["acme"], "CHILD")
     make_bills(server, sdk)
@@ -192,6 +199,7 @@ def test_bills_of_stored_quantities_are_the_same(server, sdk, family):
     assert result.unpriced == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "account", "used"),
     [
@@ -212,6 +220,7 @@ def test_the_usage_of_a_line_is_that_of_its_accounts(server, sdk, family, mode, 
     assert sorted(row["measure.gb"] for row in data) == used
 
 
+@pytest.mark.long
 def test_usage_of_a_child_without_any_plan_is_reported_once(server, sdk, family):
     subscribe(sdk, family["east"], "CHILD")
     result = bill(server.stores, server.org_id, Month(2026, 9))

@@ -152,6 +152,7 @@ def test_a_reason_is_one_of_its_own_list_and_not_archived(http, sdk, one, body):
         assert (answer.status_code, name in answer.json()["message"]) == (400, True), answer.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_lines_are_of_a_bill_and_of_a_kind(http, one, body, kind):
     made = post(http, one, body, kind).json()
@@ -167,6 +168,7 @@ def test_lines_are_of_a_bill_and_of_a_kind(http, one, body, kind):
     assert http.post(f"/bills/{NOBODY}/{kind}lineitems", json=body).status_code == 404
 
 
+@pytest.mark.long
 @pytest.mark.sees(
     "ListCreditLineItems",
     "PostCreditLineItem",
@@ -206,6 +208,7 @@ def test_lines_change_what_a_bill_comes_to(sdk, one, body):
     assert (alone.line_item_type, alone.subtotal) == ("CREDIT_MEMO", -12.5)
 
 
+@pytest.mark.long
 @pytest.mark.sees(
     "PutCreditLineItem", "DeleteCreditLineItem", "PutDebitLineItem", "DeleteDebitLineItem"
 )
@@ -242,6 +245,7 @@ def snake(name):
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
 
 
+@pytest.mark.long
 def test_lines_survive_calculations(server, http, sdk, one, body):
     credit = post(http, one, body).json()
     debit = post(http, one, {**body, "amount": 4, "amountToApplyOnBill": 1.5}, "debit").json()
@@ -265,6 +269,7 @@ def test_lines_survive_calculations(server, http, sdk, one, body):
     assert after.approved_by is not None
 
 
+@pytest.mark.long
 def test_a_locked_bill_takes_no_line_and_loses_none(http, sdk, one, body):
     made = post(http, one, body).json()
     sdk.bills.update_status(one.id, status="APPROVED")
@@ -281,6 +286,7 @@ def test_a_locked_bill_takes_no_line_and_loses_none(http, sdk, one, body):
     assert sdk.bills.retrieve(one.id).bill_total == 61
 
 
+@pytest.mark.long
 def test_a_reason_in_use_is_kept(http, sdk, one, body):
     reason_id = reason(sdk, "outage")
     made = post(http, one, {**body, "reasonId": reason_id}).json()
@@ -295,6 +301,7 @@ def test_a_reason_in_use_is_kept(http, sdk, one, body):
     assert sdk.credit_reasons.delete(reason_id).id == reason_id
 
 
+@pytest.mark.long
 def test_a_line_may_refer_to_one_that_is_gone_by_now(http, sdk, one, body):
     debit = post(http, one, body, "debit").json()
     about = {**body, "referencedLineItemId": debit["id"]}
@@ -313,6 +320,7 @@ def test_a_line_may_refer_to_one_that_is_gone_by_now(http, sdk, one, body):
     assert sdk.bills.retrieve(one.id).bill_total == 72.5
 
 
+@pytest.mark.long
 def test_a_deleted_bill_takes_its_lines_along(server, http, sdk, one, body):
     post(http, one, body)
     sdk.bills.delete(one.id)

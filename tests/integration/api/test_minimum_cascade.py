@@ -48,6 +48,7 @@ def minimums(server, sdk):
     )
 
 
+@pytest.mark.long
 def test_an_unset_flag_of_a_pricing_is_that_of_the_plan_or_the_organization(server):
     sdk = server.sdk()
     [pricing] = sdk.pricings.list()
@@ -70,6 +71,7 @@ def test_an_unset_flag_of_a_pricing_is_that_of_the_plan_or_the_organization(serv
     assert minimums(server, sdk) == advance
 
 
+@pytest.mark.long
 def test_a_pricing_of_before_says_in_arrears_and_its_bill_stays(server):
     """Until now the flag was stored as false where nobody had set it."""
     sdk = server.sdk()

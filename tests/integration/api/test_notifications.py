@@ -46,6 +46,7 @@ def fired(sdk, code):
     return found[::-1]
 
 
+@pytest.mark.long
 def test_the_rule_of_90_percent_goes_out_once_at_the_crossing_by_real_billing(world):
     rule = notify(world.sdk, "90-percent", COMMITMENT, SAMPLE)
     account = world.account()

@@ -150,6 +150,7 @@ def differences():
     return tuple(Comparison(json.loads(CONTRACT.read_text()), served()).differences())
 
 
+@pytest.mark.long
 def test_the_document_is_valid_and_says_what_it_is():
     validate(served())
     assert served()["info"].items() >= {"title": "meterlake", "version": "1.0"}.items()

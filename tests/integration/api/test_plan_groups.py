@@ -36,6 +36,7 @@ def a_plan(sdk: m3ter.M3ter, code: str, charge: float, minimum: float) -> str:
     return sdk.plans.create(code=code, name=code, plan_template_id=template.id).id
 
 
+@pytest.mark.long
 def test_lines_of_the_plans_of_a_group_stand_beside_each_other(server, sdk):
     plans = [a_plan(sdk, "disk", 10, 300), a_plan(sdk, "cpu", 20, 250)]
     group = sdk.plan_groups.create(name="Both", code="both", currency="USD", minimum_spend=1000)

@@ -224,6 +224,7 @@ def test_an_account_is_billed_for_its_monthly_plan_and_its_charge(
     assert list(result.without) == []
 
 
+@pytest.mark.long
 def test_an_account_on_such_a_plan_alone_has_bills_of_single_dates(server, sdk, account, on):
     on("AD_HOC")
     charge(sdk, account, bill_date="2026-02-14")

@@ -77,6 +77,7 @@ def test_a_row_that_was_not_rejected_is_not_there(http, rows):
     assert http.get(f"/measurements/rejected/{rows[0].partition(':')[0]}:1").status_code == 404
 
 
+@pytest.mark.long
 def test_rows_are_found_by_filters_page_by_page(http, rows):
     source = row_of(http, rows[0])["name"]
     first = listed(http, source=source, pageSize=2)
@@ -91,6 +92,7 @@ def test_rows_are_found_by_filters_page_by_page(http, rows):
     assert len(listed(http, source=source, since="2000-01-01", status="all")["data"]) == 3
 
 
+@pytest.mark.long
 @pytest.mark.sees(
     "ListRejectedRows", "GetRejectedRow", "RequeueRejectedRows", "GetMeasurementReceipt"
 )
@@ -118,6 +120,7 @@ def test_a_row_is_mended_and_comes_in_once(http, rows):
     assert (receipt["status"], receipt["requeuedFrom"]) == ("accepted", rows[0])
 
 
+@pytest.mark.long
 def test_rows_are_given_in_again_as_they_are(http, rows):
     source = row_of(http, rows[0])["name"]
     done = requeued(http, source=source, uid="worse")
@@ -163,6 +166,7 @@ def test_a_uid_tells_where_it_was_first_seen(http, rows):
     assert http.get("/measurements/receipt").status_code == 400
 
 
+@pytest.mark.long
 @pytest.mark.sees("DismissRejectedRows", "ReopenRejectedRows")
 def test_a_row_is_dismissed_with_a_reason_and_reopened(http, rows):
     source = row_of(http, rows[0])["name"]

@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from meterlake.api.server.dispatch import Dispatcher
 
 
@@ -29,6 +31,7 @@ async def stopped():
     return sent
 
 
+@pytest.mark.long
 def test_its_caller_is_told_that_the_server_stops():
     start, body = asyncio.run(stopped())
 

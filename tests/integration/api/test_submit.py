@@ -274,6 +274,7 @@ def test_a_service_user_submits_only_with_the_permission_to_upload(server):
     assert sum(each.accepted for each in arrive(server)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_the_sdk_submits(server, count):
     usage = server.sdk().usage

@@ -89,6 +89,7 @@ def test_a_filter_that_looks_at_no_text_field_is_refused_by_its_field(sdk, wrong
     assert not list(sdk.contracts.list())
 
 
+@pytest.mark.long
 def test_a_plan_under_a_contract_is_charged_for_what_passes_its_filters(server, sdk):
     contract = contract_of(sdk, EU)
     subscribe_to(sdk, contract)
@@ -117,6 +118,7 @@ def test_what_passes_the_filters_of_no_plan_is_reported(server, sdk):
     ]
 
 
+@pytest.mark.long
 def test_custom_sql_and_an_average_over_time_see_what_passes(server, sdk):
     """The same with the stored quantities of the month, which are those of all usage."""
     configure(

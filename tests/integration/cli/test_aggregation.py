@@ -16,6 +16,7 @@ def used(sample_home, tmp_path_factory):
     return str(shutil.copytree(sample_home, tmp_path_factory.mktemp("try") / "home"))
 
 
+@pytest.mark.long
 def test_a_query_is_tried_over_the_usage_of_a_month(used, capsys):
     command = ["aggregation", "try", "stored_gigabytes", "--month", sample_data.MONTH]
     sql = "SELECT count(*) FROM measurements"

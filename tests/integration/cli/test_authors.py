@@ -91,6 +91,7 @@ AUTHOR = re.compile(r"[A-Z]+_[0-9a-f]{8}-[0-9a-f-]{27}")
 WITHOUT_ROWS = {"export schedules delete", "export destinations delete", "late", "events action"}
 
 
+@pytest.mark.long
 def test_every_command_says_whether_somebody_writes():
     known = set(leaves(build()))
     writing = {command_of(line, known) for line in WRITING}
@@ -213,6 +214,7 @@ def miss_message(home):
     update_webhook(home.stores, home.org_id, webhook, code="chat", active=True)
 
 
+@pytest.mark.long
 def test_everything_that_is_written_has_the_author_who_was_named(
     home, tmp_path, capsys, monkeypatch
 ):
@@ -236,6 +238,7 @@ def test_everything_that_is_written_has_the_author_who_was_named(
         assert command in WITHOUT_ROWS or new[named[name]] or name in out, (line, new, out, err)
 
 
+@pytest.mark.long
 def test_a_service_user_is_named_by_its_id_or_its_name(home, tmp_path, capsys, monkeypatch):
     commands = Commands(home, tmp_path, capsys)
     author = Principal(PrincipalType.SERVICEUSER, home.importer, "", "").author
@@ -252,6 +255,7 @@ def test_a_service_user_is_named_by_its_id_or_its_name(home, tmp_path, capsys, m
     assert "approved by  Importer" in commands.run("bill show acme {month}")[1]
 
 
+@pytest.mark.long
 def test_names_of_several_are_asked_for_and_those_of_nobody_listed(home, tmp_path, capsys):
     commands = Commands(home, tmp_path, capsys)
     with home.stores.state.transaction(home.org_id, "test") as transaction:

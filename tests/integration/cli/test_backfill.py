@@ -48,6 +48,7 @@ def test_what_cannot_be_done_is_one_line_of_error(small_home, capsys, command):
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_file_is_withdrawn_and_comes_back(at, small_home, capsys):
     command = ["backfill", "start", "retract", "--source", SOURCE, "--reason", "twice", "--id", "b"]
     assert run([*command, "--apply", *at]) == 0
@@ -65,6 +66,7 @@ def test_a_file_is_withdrawn_and_comes_back(at, small_home, capsys):
     assert "REVERTED" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_reason_does_not_steer_the_terminal(at, small_home, capsys):
     command = ["backfill", "start", "retract", "--uid", "a2", "--reason", "[red]\x1b[31m\u202ex\ny"]
     assert run([*command, "--id", "evil", *at]) == 0

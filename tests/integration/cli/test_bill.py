@@ -54,6 +54,7 @@ def test_options_that_make_no_sense_are_refused(empty, capsys, options, told):
     assert told in str(line)
 
 
+@pytest.mark.long
 def test_a_month_that_has_not_begun_is_refused(empty, capsys):
     begins = "--month: '2099-01' is not allowed: it has not begun: it begins at 2099-01-01T00:00:00"
 
@@ -71,6 +72,7 @@ def test_a_month_that_has_not_begun_is_refused(empty, capsys):
     assert (code, [each["billDate"] for each in made]) == (0, ["2099-02-01"])
 
 
+@pytest.mark.long
 def test_bills_of_a_date_of_a_frequency_and_chosen_ones_again(empty, capsys):
     code, made = lines_of(empty, capsys, "--date", "2026-10-01")
     assert (code, [(each["account"], each["outcome"]) for each in made]) == (
@@ -95,6 +97,7 @@ def test_totals_of_nothing_have_the_decimals_of_the_organizations_currency(empty
     assert "0 bills (none), 0.00 USD" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_last_jobs_have_no_parameters_of_which_nothing_was_said(empty, capsys):
     at = ["--home", str(empty.stores.home)]
     assert run(["bill", "--month", "2026-09", *at]) == 0
@@ -111,6 +114,7 @@ def test_last_jobs_have_no_parameters_of_which_nothing_was_said(empty, capsys):
     ]
 
 
+@pytest.mark.long
 def test_several_accounts_and_bills_are_named_at_once(empty, capsys):
     _, made = lines_of(empty, capsys, "--month", "2026-09", "--accounts", "bolt", "acme")
     assert [each["account"] for each in made] == ["acme", "bolt"]
@@ -120,6 +124,7 @@ def test_several_accounts_and_bills_are_named_at_once(empty, capsys):
     assert again == [each | {"outcome": "unchanged"} for each in made]
 
 
+@pytest.mark.long
 def test_a_locked_bill_is_shown_as_it_stands_beside_what_it_would_be(tmp_path, capsys):
     with a_home_to_bill(tmp_path) as home:
         _, made = lines_of(home, capsys, "--month", "2026-09")
@@ -140,6 +145,7 @@ def test_a_locked_bill_is_shown_as_it_stands_beside_what_it_would_be(tmp_path, c
     assert re.search(r"1 locked, 1 unchanged\), 204.50? USD", out)
 
 
+@pytest.mark.long
 def test_an_approved_bill_that_would_be_due_on_another_day_says_so(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with a_home_to_bill(tmp_path) as home:
@@ -186,10 +192,12 @@ def home(tmp_path, capsys):
         yield home
 
 
+@pytest.mark.long
 def test_an_account_whose_bill_stands_is_listed_with_it(home, capsys):
     assert billed(home, capsys) == (1, [], {"acme": f"{REFUSED}; {STANDS}"})
 
 
+@pytest.mark.long
 def test_an_account_that_never_had_a_bill_is_listed_with_the_reason_alone(home, capsys):
     subscribe(home, "bolt", start="2026-12-01T00:00:00Z")
     use(home, ("4", "newcomer", 5))
@@ -203,6 +211,7 @@ def test_an_account_that_never_had_a_bill_is_listed_with_the_reason_alone(home, 
     assert failures == {"acme": f"{REFUSED}; {STANDS}", "newcomer": REFUSED}
 
 
+@pytest.mark.long
 def test_the_table_for_people_names_the_standing_bill(home, capsys):
     at = ["--month", "2026-09", "--home", str(home.stores.home)]
     assert run(["bill", *at]) == 1

@@ -39,6 +39,7 @@ def stored(home):
         return {each.content.body["accountCode"]: each for each in bills.of_period(reader)}
 
 
+@pytest.mark.long
 def test_what_was_shown_is_approved_and_an_approved_bill_stays_as_it_is(home, capsys):
     made = {"acme": ("created", 73.5, "PENDING"), "bolt": ("created", 131, "PENDING")}
     assert bill(capsys, *SEPTEMBER) == (0, made)
@@ -71,6 +72,7 @@ def test_approving_calculates_nothing(home, capsys):
     assert found["acme"] == ("approved", 73.5, "APPROVED")
 
 
+@pytest.mark.long
 def test_a_bill_that_was_changed_since_it_was_shown_waits(home, capsys):
     bill(capsys, *SEPTEMBER)
     use(home, ("late", "acme", 1))

@@ -26,6 +26,7 @@ def shown(home, capsys, *options):
     return code, found.out, found.err
 
 
+@pytest.mark.long
 def test_a_difference_is_a_table_whose_parts_add_up(home, capsys):
     for options, message in (
         ((NO_ID,), f"no bill '{NO_ID}'"),
@@ -57,6 +58,7 @@ def test_a_difference_is_a_table_whose_parts_add_up(home, capsys):
     assert [(each["version"], each["total"]) for each in listed] == [(1, 73.5), (2, 126)]
 
 
+@pytest.mark.long
 def test_amounts_have_the_decimals_of_their_currency(home, capsys):
     account = {"code": "acme", "name": "Acme", "emailAddress": "bills@acme.example"}
     configure(

@@ -52,6 +52,7 @@ def test_a_folder_is_no_file(home, at, tmp_path, capsys):
         assert "a file in a folder that exists" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_statement_is_printed_in_both_formats_and_written_into_a_file(home, at, tmp_path, capsys):
     bill_id = bill_ids(home)[0]
     assert run(["bill", "statement", bill_id, *at]) == 0

@@ -55,6 +55,7 @@ def test_bills_that_were_made_have_nothing_open(home, capsys):
     assert "Nothing is open: the bills of 2026-09 may be approved." in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_month_that_nobody_billed_has_its_bills_missing(home, capsys):
     assert opened(home) == [
         ("MissingBill", "acme", "no bill of 2026-10-01; it would come to 73.50 USD"),
@@ -108,6 +109,7 @@ def test_an_account_with_a_damaged_row_is_open_by_name_beside_all_others(home):
     assert "the row of Account" in failed[2]
 
 
+@pytest.mark.long
 def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, capsys):
     use(home, ("9", "zoë's", 7))
     bill_months(home, 9)
@@ -129,6 +131,7 @@ def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, c
     assert opened(home) == []
 
 
+@pytest.mark.long
 def test_usage_that_came_after_the_bills_is_open(home):
     bill_months(home, 9)
     use(home, ("late", "acme", 1), ("late-2", "bolt", 1))
@@ -138,6 +141,7 @@ def test_usage_that_came_after_the_bills_is_open(home):
     )
 
 
+@pytest.mark.long
 def test_usage_that_went_after_the_bills_is_open_until_somebody_has_dealt_with_it(home):
     bill_months(home, 9)
     backfill = retract(home, "1.csv")
@@ -155,6 +159,7 @@ def test_usage_that_went_after_the_bills_is_open_until_somebody_has_dealt_with_i
     assert opened(home) == []
 
 
+@pytest.mark.long
 def test_late_usage_is_open_until_the_policy_has_dealt_with_it(home):
     bill_months(home, 9)
     use(home, ("late", "acme", 1))
@@ -170,6 +175,7 @@ def test_late_usage_is_open_until_the_policy_has_dealt_with_it(home):
     assert opened(home) == []
 
 
+@pytest.mark.long
 def test_rejected_rows_of_the_month_are_open_and_those_of_others_are_not(home):
     bill_months(home, 9)
     rows = [
@@ -202,6 +208,7 @@ def test_a_file_that_is_expected_and_has_not_come_is_open(home):
     assert opened(home) == [("MissingFile", "usage-2026-09-*.csv", "no such file has come")]
 
 
+@pytest.mark.long
 def test_a_total_that_jumped_is_open(home):
     bill_months(home, 7, 8, 9)
 
@@ -243,6 +250,7 @@ def test_what_is_no_month_is_refused(capsys):
 TOTALS = st.decimals(-1000, 1000, places=2)
 
 
+@pytest.mark.long
 @given(TOTALS, st.lists(TOTALS, min_size=1, max_size=7), st.decimals(0, 300, places=1))
 def test_a_jump_is_further_from_the_median_than_the_percent(total, earlier, percent):
     found = has_jumped(BillTotals("b", "a", "USD", total, tuple(earlier)), percent)
@@ -270,6 +278,7 @@ def test_a_plan_that_begins_later_has_no_bill_missing(home):
     assert opened(home) == []
 
 
+@pytest.mark.long
 def test_whoever_approves_by_the_command_is_told_what_is_open(home, capsys):
     settings(home, reviewFiles=["usage-{month}.csv"])
     assert run(["bill", "--month", "2026-09"]) == 0
@@ -281,6 +290,7 @@ def test_whoever_approves_by_the_command_is_told_what_is_open(home, capsys):
     assert {each["status"] for each in lines if each["type"] == "bill"} == {"APPROVED"}
 
 
+@pytest.mark.long
 def test_whoever_approves_by_the_api_is_told_what_is_open(home):
     bill_months(home, 8)
     use(home, ("late", "bolt", 1))

@@ -34,6 +34,7 @@ def test_options_that_make_no_sense_are_refused(empty, capsys, options, told):
     assert told in str(line)
 
 
+@pytest.mark.long
 def test_bills_are_verified_and_a_change_ends_the_command_with_1(empty, capsys):
     _, made = lines_of(empty, capsys, "--date", "2026-10-01")
     ids = [each["id"] for each in made if each["type"] == "bill"]

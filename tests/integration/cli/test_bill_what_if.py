@@ -105,6 +105,7 @@ def test_a_raised_price_yields_the_difference_calculated_by_hand(priced, capsys)
     assert "2 bills of these months are not made yet" in output.out
 
 
+@pytest.mark.long
 def test_all_forms_have_the_same_amounts(priced, tmp_path, capsys):
     home, file = priced
     given = ("--with", file, *MONTH)

@@ -163,6 +163,7 @@ def seen(home):
         return found, [each.status.value for each in exports]
 
 
+@pytest.mark.long
 def test_nothing_is_approved_or_exported_before_the_review(home, capsys):
     assert close(home) == 0
 
@@ -182,6 +183,7 @@ def test_nothing_is_approved_or_exported_before_the_review(home, capsys):
     assert (home / "published" / "acme" / "warehouse.duckdb").exists()
 
 
+@pytest.mark.long
 def test_a_file_that_is_missing_stops_it_before_anything_is_done(home, capsys):
     assert close(home, "--file", "usage-*.csv", "late-*.csv") == 1
 
@@ -215,6 +217,7 @@ def test_what_is_not_allowed_is_refused_before_anything_is_done(home, capsys, op
     assert (home / "drop" / "acme" / "inbox" / "usage-1.csv").exists()
 
 
+@pytest.mark.long
 def test_a_backfill_that_comes_too_late_is_refused(home, capsys):
     assert close(home) == 0
     assert close(home, "--approve", "--backfill", "nope") == 1
@@ -243,6 +246,7 @@ def test_bills_that_are_rejected_begin_anew(home, capsys):
     assert found["ingest"]["outcome"]["accepted"] == 1
 
 
+@pytest.mark.long
 def test_quantities_of_a_closed_month_are_those_of_its_bills(home, capsys):
     assert close(home) == 0
     first = steps(capsys)
@@ -266,6 +270,7 @@ def test_quantities_of_a_closed_month_are_those_of_its_bills(home, capsys):
     assert {*billed(home), *exported(home), *published(home)} == {22}
 
 
+@pytest.mark.long
 def test_what_comes_in_after_the_approval_is_not_exported_with_the_month(home, monkeypatch):
     assert close(home) == 0
 
@@ -285,6 +290,7 @@ def test_what_comes_in_after_the_approval_is_not_exported_with_the_month(home, m
     assert measured(home) == [10]
 
 
+@pytest.mark.long
 def test_quantities_that_no_bill_shows_are_reviewed_too(home, capsys):
     """An account without a plan: the bills stay, and what is exported of the month does not."""
     ingest(home, "other-1.csv", OTHER.format(uid=7, gb=1))
@@ -353,6 +359,7 @@ def test_whoever_dies_after_a_step_the_month_is_closed_once(
         assert found["ingest"]["outcome"] == wanted["ingest"]["outcome"]
 
 
+@pytest.mark.long
 def test_a_bill_that_was_approved_before_is_left_alone_and_shown_with_both_totals(home, capsys):
     assert close(home) == 0
     assert run(["bill", "--month", MONTH, "--home", str(home)]) == 0
@@ -386,6 +393,7 @@ def test_bills_that_nobody_was_shown_are_not_approved(home, capsys):
     assert (home / "drop" / "acme" / "inbox" / "usage-1.csv").exists()
 
 
+@pytest.mark.long
 def test_a_review_shows_the_bills_and_what_is_open_about_them(home, capsys):
     drop(home, "usage-2.csv", OTHER.format(uid=2, gb=1), ROW.format(uid="x", gb=1))
     assert close(home) == 0
@@ -402,6 +410,7 @@ def test_a_review_shows_the_bills_and_what_is_open_about_them(home, capsys):
     assert f"  meterlake close-month 2026-10 --reject REASON --home {home}\n" in shown
 
 
+@pytest.mark.long
 def test_paths_of_a_closed_month_can_be_copied(home, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert close_reviewed(home) == 0
@@ -427,6 +436,7 @@ def close_other(home, month, *options):
     return run(["close-month", month, "--home", str(home), "--json", *options])
 
 
+@pytest.mark.long
 def test_a_month_that_is_not_over_is_closed_early_or_not_at_all(home, capsys):
     month = month_from_now(0)
 
@@ -445,6 +455,7 @@ def test_a_month_that_is_not_over_is_closed_early_or_not_at_all(home, capsys):
     assert close_other(home, month, "--approve") == 1
 
 
+@pytest.mark.long
 def test_a_closed_month_is_opened_again_with_what_stays(home, capsys):
     assert close(home, "--reopen", "--reason", "a price") == 1
     assert refusal(capsys).startswith(
@@ -477,6 +488,7 @@ def test_a_closed_month_is_opened_again_with_what_stays(home, capsys):
     assert "a file was forgotten" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_bills_that_nobody_can_take_back_stay_when_a_month_is_opened_again(home, capsys):
     assert close_reviewed(home) == 0
     with open_stores(Settings(home=home, _env_file=None)) as stores:

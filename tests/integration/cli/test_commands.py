@@ -201,6 +201,7 @@ def test_sql_gives_exact_numbers_and_utc(home, capsys):
     assert row["first"] == "2026-10-01T10:00:00Z"
 
 
+@pytest.mark.long
 def test_sql_cuts_long_tables_and_says_so(home, capsys):
     assert run(["sql", "FROM range(1001)", "--home", str(home)]) == 0
 

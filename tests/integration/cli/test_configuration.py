@@ -194,6 +194,7 @@ def test_what_files_leave_out_is_shown_asked_about_and_deleted(config, monkeypat
     assert config("apply", "a.yaml", "--prune", a=less)[0] == 0
 
 
+@pytest.mark.long
 def test_what_is_in_use_is_not_deleted_and_nothing_happens(config):
     meters = "meters:\n  - code: m\n    name: M\n    productId: cloud\n    dataFields:\n      - {category: MEASURE, code: v, name: V}\n    derivedFields: []\n"
     assert config("apply", "a.yaml", a=CATALOG + meters)[0] == 0
@@ -213,6 +214,7 @@ def test_what_is_in_use_is_not_deleted_and_nothing_happens(config):
     assert exported(config) == before
 
 
+@pytest.mark.long
 def test_an_export_of_an_empty_home_that_an_export_was_applied_to_is_the_same(
     tmp_path, capsys, monkeypatch
 ):
@@ -253,6 +255,7 @@ def test_a_file_may_name_its_schema(config):
     assert (code, out) == (0, "no entities\n")
 
 
+@pytest.mark.long
 def test_the_examples_of_the_reference_can_be_applied(tmp_path, capsys):
     from meterlake.model.configuration.examples import EXAMPLES
     from meterlake.model.resources import CONFIG, RESOURCES
@@ -272,6 +275,7 @@ def test_the_examples_of_the_reference_can_be_applied(tmp_path, capsys):
     assert set(exported) == set(content)
 
 
+@pytest.mark.long
 def test_meters_and_accounts_with_measurements_are_not_pruned(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.yaml").write_text(

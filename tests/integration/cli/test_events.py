@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from meterlake.cli import run
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
@@ -46,6 +48,7 @@ def test_no_alert_is_no_failure(home, capsys, monkeypatch):
     assert "No alerts." in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_an_open_alert_is_a_failure_until_it_is_over(home, capsys, monkeypatch):
     monkeypatch.setenv("METERLAKE_ALERT_REJECT_RATE", "0")
     for _ in range(2):
@@ -56,6 +59,7 @@ def test_an_open_alert_is_a_failure_until_it_is_over(home, capsys, monkeypatch):
     assert run(["check", "alerts", "--home", str(home), "--json"]) == 0
 
 
+@pytest.mark.long
 def test_books_that_balance_and_books_that_do_not(home, capsys):
     check = ["check", "reconciliation", "--home", str(home)]
     assert run(check) == 0

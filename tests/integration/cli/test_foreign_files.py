@@ -98,6 +98,7 @@ def test_a_needed_column_that_is_missing_is_looked_for_among_the_others(ingest):
     assert "'customer' looks like account, 'timestamp' looks like ts" in line["detail"]
 
 
+@pytest.mark.long
 def test_a_dry_run_tells_what_would_become_of_a_file_and_stores_nothing(ingest, opened):
     ingest("first.csv", HEADER + csv_row("known", 1))
     lake = opened.stores.lake(opened.org_id)

@@ -72,6 +72,7 @@ def values(at, capsys):
     return {line["uid"]: line["w"] for line in lines}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "more", "told"),
     [
@@ -91,6 +92,7 @@ def test_a_file_with_a_mistake_changes_nothing(loads, at, capsys, text, more, to
     assert (line["status"], line["itemCount"]) == ("DRAFT", 0)
 
 
+@pytest.mark.long
 def test_a_file_that_is_too_large_is_refused_by_its_name(at, tmp_path, capsys):
     file = tmp_path / "regions.csv"
     with file.open("wb") as large:
@@ -100,6 +102,7 @@ def test_a_file_that_is_too_large_is_refused_by_its_name(at, tmp_path, capsys):
     assert "it must have at most 104857600 bytes, and has 104857601" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_file_that_fails_leaves_no_draft_behind(loads, at, capsys):
     loads("region,rate\neu,2\n", "--publish")
 
@@ -111,6 +114,7 @@ def test_a_file_that_fails_leaves_no_draft_behind(loads, at, capsys):
     assert (line["status"], line["itemCount"]) == ("PUBLISHED", 1)
 
 
+@pytest.mark.long
 def test_a_table_is_loaded_published_and_read(loads, at, tmp_path, capsys):
     ingest(at, tmp_path, "before")
 
@@ -134,6 +138,7 @@ def test_a_table_is_loaded_published_and_read(loads, at, tmp_path, capsys):
     assert "no draft" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_columns_that_a_meter_reads_stay_before_they_are_published(at, tmp_path, capsys):
     path = tmp_path / "all.yaml"
     path.write_text(CONFIGURATION.partition("meters:")[0].replace("rate, type", "price, type"))
@@ -143,6 +148,7 @@ def test_columns_that_a_meter_reads_stay_before_they_are_published(at, tmp_path,
     assert "Meter 'transfer'" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_nearest_table_is_named_once(loads):
     message = json.dumps(loads("region,rate\neu,1\n", "--publish", code="region"))
     assert message.count("did you mean 'regions'?") == 1

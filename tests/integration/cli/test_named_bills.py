@@ -83,6 +83,7 @@ def test_a_list_of_no_bills_says_how_they_are_made(command):
     assert out.startswith("No bills: `meterlake bill --month MONTH")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["show", "explain", "versions", "document", "statement"])
 def test_a_bill_has_many_names_everywhere(command, bills, verb):
     id_ = bills["acme", "2026-10-01"]["id"]
@@ -104,6 +105,7 @@ def test_a_bill_has_many_names_everywhere(command, bills, verb):
     assert len({out for _, out, _ in outs.values()}) == 1
 
 
+@pytest.mark.long
 def test_several_bills_are_named_after_each_other(command, bills):
     names = ("acme", "2026-09", bills["bolt", "2026-10-01"]["id"][:8], "acme", "2026-08")
 
@@ -114,6 +116,7 @@ def test_several_bills_are_named_after_each_other(command, bills):
     assert len([line for line in out.splitlines() if '"type":"bill"' in line]) == 3
 
 
+@pytest.mark.long
 def test_a_line_stands_behind_every_name_of_a_bill(command, bills):
     id_ = bills["acme", "2026-10-01"]["id"]
 
@@ -176,6 +179,7 @@ def charged_command(tmp_path, capsys):
         yield work
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", ["80", ""])
 def test_an_account_with_several_bills_in_a_month_is_told_which(
     charged_command, monkeypatch, columns

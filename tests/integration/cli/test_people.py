@@ -40,6 +40,7 @@ def rows(command, *words):
     return [json.loads(line) for line in out.splitlines()]
 
 
+@pytest.mark.long
 def test_what_a_person_does_on_the_command_line_is_theirs(home, command, tmp_path, monkeypatch):
     ada, bob = f"USER_{home.ada}", f"USER_{home.bob}"
 
@@ -75,6 +76,7 @@ def test_what_a_person_does_on_the_command_line_is_theirs(home, command, tmp_pat
     ]
 
 
+@pytest.mark.long
 def test_without_a_person_the_author_is_the_command_line(home, command):
     use(home, ("bad", "acme", "no number"))
 

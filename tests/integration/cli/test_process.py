@@ -54,6 +54,7 @@ def test_help_answers_at_once(environment):
     assert min(seconds() for _ in range(3)) < 0.5
 
 
+@pytest.mark.long
 def test_an_empty_variable_is_not_set(environment, sample_home, tmp_path):
     def ran(*options, **variables):
         return subprocess.run(
@@ -71,6 +72,7 @@ def test_an_empty_variable_is_not_set(environment, sample_home, tmp_path):
     assert ran(METERLAKE_HOME="").stderr == ran().stderr
 
 
+@pytest.mark.long
 def test_a_reader_that_has_seen_enough_is_no_error(environment, sample_home):
     line = command("sql", "FROM range(200000)", "--json", "--home", str(sample_home))
     with subprocess.Popen(
@@ -115,6 +117,7 @@ def test_a_command_that_never_ends_is_aborted_and_says_what_it_did(capfd, enviro
     assert "in endless" in capfd.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
@@ -150,6 +153,7 @@ def test_watch_stops_between_two_files(environment, home):
     assert len(list((inbox.parent / "done").iterdir())) == len(done)
 
 
+@pytest.mark.long
 def test_the_shell_learns_to_complete_commands(environment, tmp_path):
     done = subprocess.run(
         command("--install-completion", "--shell", "bash"),

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from meterlake.cli import run
 from meterlake.cli.app import GROUPS, build
 from meterlake.cli.reference import reference
@@ -9,10 +11,12 @@ from meterlake.cli.reference import reference
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.long
 def test_the_reference_is_up_to_date():
     assert (ROOT / "docs" / "cli.md").read_text("utf-8") == reference()
 
 
+@pytest.mark.long
 def test_every_command_has_an_example():
     sections = [part for part in reference().split("\n#") if "```console" in part]
     commands = [part for part in sections if " COMMAND" not in part]

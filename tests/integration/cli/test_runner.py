@@ -118,6 +118,7 @@ def test_what_makes_no_sense_for_all_organizations_is_refused(two, capsys, optio
     assert told in error["message"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runner", [None, PROCESSES, DASK])
 def test_all_organizations_are_aggregated_and_billed(two, capsys, runner):
     chosen = ["--all-orgs", *(["--runner", runner] if runner else [])]
@@ -148,6 +149,7 @@ def broken(two):
     return two
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runner", [None, PROCESSES, DASK])
 @pytest.mark.parametrize("command", ["aggregate", "bill"])
 def test_an_organization_that_fails_is_named_and_the_others_finish(broken, capsys, runner, command):
@@ -159,6 +161,7 @@ def test_an_organization_that_fails_is_named_and_the_others_finish(broken, capsy
     assert len(stored_bills(broken)) == (2 if command == "bill" else 0)
 
 
+@pytest.mark.long
 def test_an_account_that_is_not_billed_fails_the_command_and_nothing_else(two, capsys):
     refuse_bills(two, "acme")
     code, rows, errors = answer(two, capsys, *COMMANDS["bill"], "--all-orgs")
@@ -170,6 +173,7 @@ def test_an_account_that_is_not_billed_fails_the_command_and_nothing_else(two, c
     ]
 
 
+@pytest.mark.long
 def test_without_json_there_is_a_table_and_a_line_of_error(broken, capsys):
     capsys.readouterr()
     code = run([*COMMANDS["bill"], "--all-orgs", "--home", str(broken.stores.home)])

@@ -107,6 +107,7 @@ def test_billing_again_changes_nothing(played, capsys):
     assert {line["outcome"] for line in lines if line["type"] == "bill"} == {"unchanged"}
 
 
+@pytest.mark.long
 def test_the_demo_tells_its_story_to_people(played, capsys):
     at = ["--home", str(played[0])]
     month = ["--month", sample_data.MONTH]
@@ -161,6 +162,7 @@ def test_exports_and_the_published_file_hold_everything(played, books):
     assert (home / "published" / "halvorsen-cloud" / "warehouse.duckdb").is_file()
 
 
+@pytest.mark.long
 def test_a_month_is_exported_to_a_folder(played, tmp_path, capsys):
     home, _ = played
     to = ["--to", str(tmp_path / "out"), "--home", str(home)]
@@ -248,6 +250,7 @@ def check_layout(home, count):
     return len(found)
 
 
+@pytest.mark.long
 def test_no_number_of_an_invoice_is_printed_over_another(played):
     assert check_layout(played[0], 3) == 3
 

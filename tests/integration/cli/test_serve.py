@@ -67,6 +67,7 @@ def home(tmp_path):
     return tmp_path / "home", made
 
 
+@pytest.mark.long
 def test_it_answers_ingests_and_stops_cleanly(home):
     folder, made = home
     port = free_port()
@@ -234,6 +235,7 @@ def test_any_other_address_says_what_it_opens(host, caplog):
     assert "Other machines reach http://x" in caplog.text
 
 
+@pytest.mark.long
 def test_a_missing_home_is_one_clear_line(tmp_path):
     command = [sys.executable, "-c", COMMAND, "serve", "--home", str(tmp_path / "none")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
@@ -269,6 +271,7 @@ def deployments(prefect, home):
     return []
 
 
+@pytest.mark.long
 def test_a_name_that_nothing_has_is_refused_before_anything_is_served(home):
     folder, _ = home
     command = [sys.executable, "-c", COMMAND, "serve", "--home", str(folder), "--without", "publsh"]

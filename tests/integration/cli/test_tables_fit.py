@@ -301,6 +301,7 @@ EMPTY = (
 )
 
 
+@pytest.mark.long
 def test_a_list_of_nothing_is_a_sentence(tmp_path, capsys):
     with a_home(tmp_path) as home:
         for line in EMPTY:

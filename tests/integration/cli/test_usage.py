@@ -57,6 +57,7 @@ def test_what_is_no_period_is_one_line_of_error(used, capsys, command):
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_periods_of_every_kind_are_aggregated(used, capsys):
     at = ["--home", used, "--json"]
     found = {}
@@ -87,6 +88,7 @@ def sums(printed):
     }
 
 
+@pytest.mark.long
 def test_a_quantity_is_explained_to_people_and_to_programs(used, capsys):
     assert run(["aggregate", sample_data.MONTH, "--home", used, "--json"]) == 0
     first = next(line for line in lines(capsys) if line["aggregation"] == STORAGE)
@@ -148,6 +150,7 @@ def test_late_data_is_listed_and_part_of_the_status(home, capsys):
     assert "Late for closed periods" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_usage_that_matches_no_segment_is_told(home, tmp_path, capsys):
     at = ["--home", str(home)]
     segmented = {
@@ -181,6 +184,7 @@ def test_usage_that_matches_no_segment_is_told(home, tmp_path, capsys):
     )
 
 
+@pytest.mark.long
 def test_only_what_adds_up_over_accounts_has_a_sum(home, tmp_path, capsys):
     at = ["--home", str(home)]
     greatest = {
@@ -203,6 +207,7 @@ def test_only_what_adds_up_over_accounts_has_a_sum(home, tmp_path, capsys):
     assert len(table["egress_gigabytes"]) == len(table["greatest"]) + 1
 
 
+@pytest.mark.long
 def test_looks_import_nothing_heavy(used, capsys):
     """In one process, one after the other: of whoever imports something first, it is told."""
     assert run(["aggregate", sample_data.MONTH, "--home", used, "--json"]) == 0

@@ -85,6 +85,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "POLL_S", 0.2)
 
 
+@pytest.mark.long
 def test_what_is_staged_is_shown_and_decided_by_the_other_deployment(home: Path) -> None:
     from flows.backfill import backfill
     from flows.backfill_decision import backfill_decision
@@ -114,6 +115,7 @@ def test_what_is_staged_is_shown_and_decided_by_the_other_deployment(home: Path)
         backfill_decision("drop", "b", home=home, org="acme")
 
 
+@pytest.mark.long
 def test_at_once_it_is_applied_without_a_question(home: Path) -> None:
     from flows.backfill import backfill
     from flows.outcome import Incomplete
@@ -126,6 +128,7 @@ def test_at_once_it_is_applied_without_a_question(home: Path) -> None:
         backfill("retract", **asked_for(home, source="gone.csv"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("quickly")
 @pytest.mark.parametrize(
     ("decision", "status"),
@@ -179,6 +182,7 @@ def test_a_step_over_the_api_is_a_run_with_a_name(home: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_tried_again_it_is_the_same_backfill(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows import backfill as module
 

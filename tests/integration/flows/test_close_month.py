@@ -239,6 +239,7 @@ def test_bills_wait_for_somebody_who_looked_at_them(closing: dict[str, Any], dec
         assert len(children(run_of(state))) == 6
 
 
+@pytest.mark.long
 def test_other_verbs_are_flows_too(home: Path) -> None:
     from flows.aggregate import aggregate
     from flows.deliver import deliver

@@ -100,6 +100,7 @@ def test_the_demo_runs_every_flow_and_serves_its_pages_until_ctrl_c(tmp_path: Pa
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize(
     ("number", "moment"),

@@ -69,6 +69,7 @@ def test_a_job_that_somebody_else_runs_fails_the_run_only(home: Path) -> None:
         export_job(home=home, org="acme", job=job)
 
 
+@pytest.mark.long
 def test_what_is_due_is_run_for_every_organization(home: Path) -> None:
     from flows.export import export_due
 
@@ -197,6 +198,7 @@ async def deployed() -> dict[str, str]:
     return {each.name: each.description for each in found if TAG in each.tags}
 
 
+@pytest.mark.long
 def test_every_schedule_has_a_deployment_that_people_know(home: Path) -> None:
     from prefect.runner import Runner
 
@@ -226,6 +228,7 @@ def test_every_schedule_has_a_deployment_that_people_know(home: Path) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.long
 def test_who_serves_the_deployments_follows_the_schedules(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_processes_ingest_what_threads_do(home):
     ]
 
 
+@pytest.mark.long
 def test_a_single_organization_without_parts_is_worked_on_as_without_a_runner(used):
     [row] = check(home=used, org=("acme",), runner="processes")
     assert (row["organization"], row["measurements"]) == ("acme", 1)
@@ -106,6 +107,7 @@ def test_a_closing_refuses_a_runner_that_is_none(used):
         close_month(home=used, org="acme", month="2026-10", runner="dusk")
 
 
+@pytest.mark.long
 def test_a_single_organization_carries_its_parts_by_the_runner(used):
     [row] = bill(home=used, org=("acme",), month="2026-10", runner="threads")
     assert row["organization"] == "acme"

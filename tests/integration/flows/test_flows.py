@@ -102,6 +102,7 @@ def logged(run: Any, words: str) -> list[str]:
     return []
 
 
+@pytest.mark.long
 def test_ingest_takes_the_drop_folders_of_all_organizations(home: Path) -> None:
     from flows.ingest import ingest
 
@@ -122,6 +123,7 @@ def test_ingest_takes_the_drop_folders_of_all_organizations(home: Path) -> None:
     assert bolt["organization"] == "bolt"
 
 
+@pytest.mark.long
 def test_ingest_fails_at_the_end_when_a_file_cannot_be_read(home: Path) -> None:
     from flows.ingest import ingest
 
@@ -151,6 +153,7 @@ def test_a_failure_is_logged_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in lines[0]
 
 
+@pytest.mark.long
 def test_a_run_that_is_marked_crashed_after_its_end_has_done_its_work_once(home: Path) -> None:
     """The automation of runs without a heartbeat may come between completion and exit."""
     from prefect.client.orchestration import get_client
@@ -192,6 +195,7 @@ def test_ingest_asks_whose_files_they_are(home: Path, tmp_path: Path) -> None:
     assert "--org is required: this home has" in str(state.message)
 
 
+@pytest.mark.long
 def test_bill_aggregates_and_bills_every_organization(home: Path) -> None:
     from flows.bill import bill
     from flows.ingest import ingest
@@ -220,6 +224,7 @@ def test_bill_aggregates_and_bills_every_organization(home: Path) -> None:
     assert titles("bill") == ["Unpriced usage"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["quantities.done", "bill.submitted"])
 def test_quantities_are_those_of_the_bills_whenever_a_file_comes(
     home: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -249,6 +254,7 @@ def test_quantities_are_those_of_the_bills_whenever_a_file_comes(
         assert connection.sql("SELECT quantity FROM quantity_current").fetchall() == [(10,)]
 
 
+@pytest.mark.long
 def test_bill_leaves_approved_bills_as_they_are_unless_it_is_told_to_change_them(
     home: Path,
 ) -> None:
@@ -289,6 +295,7 @@ def test_one_organization_that_cannot_be_billed_does_not_stop_the_others(home: P
     assert (acme["problems"], bolt["problems"], bolt["total"]) == ("1", "0", "10.00 USD")
 
 
+@pytest.mark.long
 def test_export_writes_files_and_shows_their_manifest(home: Path, tmp_path: Path) -> None:
     from flows.export import export
     from flows.ingest import ingest
@@ -307,6 +314,7 @@ def test_export_writes_files_and_shows_their_manifest(home: Path, tmp_path: Path
     assert shown["manifest"] == str(manifest)
 
 
+@pytest.mark.long
 def test_publish_tells_where_the_warehouse_is(home: Path) -> None:
     from flows.publish import publish
 
@@ -316,6 +324,7 @@ def test_publish_tells_where_the_warehouse_is(home: Path) -> None:
         assert connection.execute("SHOW TABLES").fetchall()
 
 
+@pytest.mark.long
 def test_maintain_merges_small_files(home: Path) -> None:
     from flows.ingest import ingest
     from flows.maintain import maintain
@@ -330,6 +339,7 @@ def test_maintain_merges_small_files(home: Path) -> None:
     assert rows[0]["files merged"] > 0
 
 
+@pytest.mark.long
 def test_check_compares_the_books_and_fails_on_a_difference(home: Path) -> None:
     from flows.check import check
     from flows.ingest import ingest
@@ -375,6 +385,7 @@ def org_id(home: Path, code: str) -> str:
         return stores.state.organization(code).id
 
 
+@pytest.mark.long
 def test_a_run_says_what_it_does_and_for_whom(home: Path) -> None:
     from flows.bill import bill
     from flows.ingest import ingest
@@ -429,6 +440,7 @@ def test_many_organizations_are_counted_in_the_name_of_a_run() -> None:
     assert whom([str(each) for each in range(1203)]) == "0, 1, 2 and 1,200 more"
 
 
+@pytest.mark.long
 def test_a_summary_tells_what_came_in_through_any_door(home: Path) -> None:
     from flows.ingest import ingest
     from flows.ingest_summary import ingest_summary

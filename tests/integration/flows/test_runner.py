@@ -252,6 +252,7 @@ def stored(stores: Stores, org_id: str) -> list[str]:
     return [uid for (uid,) in found]
 
 
+@pytest.mark.long
 def test_all_uploads_of_an_organization_are_one_run_with_a_task_each(home: Path) -> None:
     from flows.upload import upload
 
@@ -307,6 +308,7 @@ def test_a_file_of_a_lookup_table_is_a_task_among_the_others(home: Path) -> None
     assert {row["file"]: row["items"] for row in files} == {"rates.csv": "2", "usage.csv": ""}
 
 
+@pytest.mark.long
 def test_two_organizations_have_runs_of_their_own(warm: Warm) -> None:
     ids = [
         (code, sent(warm.stores, warm.org(code), f"of-{code}.csv", rows("two"))) for code in CODES
@@ -323,6 +325,7 @@ def test_two_organizations_have_runs_of_their_own(warm: Warm) -> None:
         }
 
 
+@pytest.mark.long
 def test_a_server_that_goes_away_is_done_without_until_it_is_back(warm: Warm) -> None:
     org_id = warm.org("acme")
     warm.work(("acme", sent(warm.stores, org_id, "before.csv", rows("before"))))

@@ -21,6 +21,7 @@ def jobs(home: Any) -> dict[str, str]:
     return {each.bill_id: each.document["statementJobStatus"] for each in views}
 
 
+@pytest.mark.long
 def test_statements_that_wait_are_made_and_one_that_fails_is_told(tmp_path: Path) -> None:
     from flows.outcome import Incomplete
     from flows.statement import statement

@@ -26,6 +26,7 @@ def open_transactions(url):
     engine.dispose()
 
 
+@pytest.mark.long
 def test_no_transaction_stays_open_after_a_commit_and_after_a_query(postgresql, s3_lakes, tmp_path):
     url = new_database(postgresql)
     own = settings(

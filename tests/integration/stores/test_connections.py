@@ -141,6 +141,7 @@ def take_all(engine: Engine, taken: ExitStack) -> None:
         taken.enter_context(engine.connect())
 
 
+@pytest.mark.long
 def test_a_server_that_has_no_more_connections_is_asked_again(small):
     """Somebody else has all of them for a while."""
     url = make_url(small.url).set(drivername="postgresql+psycopg")
@@ -175,6 +176,7 @@ def test_a_lake_has_few_connections_whatever_runs_at_once_and_none_at_rest(watch
         wait_until(lambda: watched.count() <= POOL_IDLE)
 
 
+@pytest.mark.long
 def test_who_finds_all_connections_of_a_lake_in_use_for_too_long_is_told_so(
     watched, tmp_path, monkeypatch
 ):

@@ -64,6 +64,7 @@ def test_runners_are_read():
     assert str(FanOutRunner.parse("dask://10.0.0.1:99")) == "dask://10.0.0.1:99"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_tasks_answer_in_their_order(stores, runner):
     found = run_tasks(stores, FanOutRunner.parse(runner), describing(5))
@@ -76,12 +77,14 @@ def test_tasks_answer_in_their_order(stores, runner):
         assert {(each["threads"], each["runner"] or None) for each in found} == {(1, None)}
 
 
+@pytest.mark.long
 def test_processes_draw_no_bars_of_progress(stores):
     assert run_tasks(
         stores, FanOutRunner.parse("processes"), [FanOutTask("one", tasks.draws_progress)]
     ) == [False]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_an_error_loses_no_other(stores, runner):
     kinds = ("Conflict", "none", "bug", "Unavailable", "none")
@@ -153,6 +156,7 @@ def test_tasks_that_wait_for_a_worker_which_another_one_kills_are_done(stores, t
     assert {each.name for each in ends} == {"deadly", "task 0", "task 1", "task 2"}
 
 
+@pytest.mark.long
 def test_the_end_of_a_fan_out_ends_its_processes(stores, tmp_path):
     """Whatever ends it: here the body raises, as Ctrl-C makes it do."""
     begun, never = tmp_path / "begun", tmp_path / "never"
@@ -183,6 +187,7 @@ with terminable(), open_stores(Settings(home=Path(sys.argv[1]))) as stores:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_processes_end_with_the_one_that_started_them(stores, tmp_path, number):
     begun, never = tmp_path / "begun", tmp_path / "never"

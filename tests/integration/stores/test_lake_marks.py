@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 from meterlake.model.values import failpoint
 from meterlake.settings import as_environment
 from meterlake.stores import open_stores
@@ -30,6 +32,7 @@ def count_elsewhere(home) -> int:
     return int(subprocess.check_output(command, env=environment, text=True))
 
 
+@pytest.mark.long
 def test_a_mark_costs_no_commit_its_locks(tmp_path, monkeypatch):
     """Who closes the catalog elsewhere would remove the log that the commit goes to."""
     with a_home(tmp_path) as home:

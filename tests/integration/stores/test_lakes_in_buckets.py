@@ -102,6 +102,7 @@ def test_nothing_of_the_lake_but_caches_lies_in_the_home(home):
     assert live == {files.root + name for name in files.names()} != set()
 
 
+@pytest.mark.long
 def test_a_writer_that_lost_the_lock_cannot_commit(home):
     ours, theirs = home.stores.lake(home.org_id), other_machine(home)
     refused = pytest.raises(Unavailable, match=r"replaced|serialize")
@@ -182,6 +183,7 @@ def test_a_query_reads_the_lake_and_nothing_beside_it(home):
             list(found.rows)
 
 
+@pytest.mark.long
 def test_an_analyst_reads_with_rights_of_his_own_and_writes_nothing(home, monkeypatch):
     home.ingest("a.csv", several(0, 2000))
     lake = home.stores.lake(home.org_id)
@@ -251,6 +253,7 @@ def test_a_session_that_ends_while_its_lock_is_taken_is_a_store_that_failed(home
         pass
 
 
+@pytest.mark.long
 def test_the_lock_of_a_process_that_is_killed_is_free(home):
     lake = home.stores.lake(home.org_id)
     environment = {**os.environ, **as_environment(home.stores.settings)}
@@ -269,6 +272,7 @@ def test_the_lock_of_a_process_that_is_killed_is_free(home):
             pass
 
 
+@pytest.mark.long
 def test_commits_that_a_restored_server_lost_are_not_believed(home):
     """The number of a snapshot that was lost is given again: what is cached of it is not true."""
     home.ingest("a.csv", several(0, 2))
@@ -327,6 +331,7 @@ def live_names(home):
         return {each.removeprefix(lake.files.root) for each in live_files(reader, lake)}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_files")
 def test_files_of_a_long_source_are_sent_while_it_is_read(home, monkeypatch):
     files, seen = home.stores.lake(home.org_id).files, {}
@@ -350,6 +355,7 @@ def test_files_of_a_long_source_are_sent_while_it_is_read(home, monkeypatch):
     assert len(seen["commit.locked"]) > 2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_files")
 def test_a_source_that_cannot_be_read_leaves_none_of_its_files(home, monkeypatch):
     sent = []
@@ -364,6 +370,7 @@ def test_a_source_that_cannot_be_read_leaves_none_of_its_files(home, monkeypatch
     assert len(sent) > 2
 
 
+@pytest.mark.long
 def test_maintenance_merges_and_keeps_what_is_stored(home):
     for number in range(3):
         home.ingest(f"{number}.csv", several(number * 2000, number * 2000 + 2000))
@@ -376,6 +383,7 @@ def test_maintenance_merges_and_keeps_what_is_stored(home):
     home.check_rows()
 
 
+@pytest.mark.long
 def test_maintenance_counts_no_file_that_is_sent_meanwhile(home, monkeypatch, tmp_path):
     home.ingest("a.csv", several(0, 2000))
     maintain(home.stores, home.org_id, kept_for=timedelta(0))

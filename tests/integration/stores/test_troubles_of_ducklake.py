@@ -162,6 +162,7 @@ def test_no_statement_replaces_a_table_of_the_lake():
     assert found == []
 
 
+@pytest.mark.long
 @BUCKETS
 def test_ingest_makes_no_table_once_it_has_one(home):
     """Statements that make tables take up sessions of the scanner, and each reader looks at all."""
@@ -201,6 +202,7 @@ def test_credentials_are_secrets_and_no_settings(home):
 # Files
 
 
+@pytest.mark.long
 @ALL
 @settings(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -257,6 +259,7 @@ def test_the_last_files_of_many_are_registered_as_fast_as_the_first(home):
     assert seconds[-1] < 3 * max(seconds[0], 0.2), seconds
 
 
+@pytest.mark.long
 @BUCKETS
 def test_what_nobody_registered_is_removed_in_a_bucket_when_it_is_old_and_nothing_else(
     home, monkeypatch
@@ -279,6 +282,7 @@ def test_what_nobody_registered_is_removed_in_a_bucket_when_it_is_old_and_nothin
     assert home.query("SELECT count(*) FROM lake.uid_index") == [(1500,)]
 
 
+@pytest.mark.long
 @BUCKETS
 def test_upkeep_that_forgets_snapshots_loses_no_row_of_a_bucket(home):
     for number in range(3):

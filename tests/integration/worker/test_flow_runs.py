@@ -154,6 +154,7 @@ def test_without_a_server_the_verb_is_called(url, home):
     assert worker.processes() == []
 
 
+@pytest.mark.long
 def test_with_a_server_one_process_runs_one_job_after_the_other(worker, home):
     assert worker.warm().run("told(0)", org=["a"]) == []
     assert worker.warm().run("told(0) # again", org=["b"]) == []
@@ -167,6 +168,7 @@ def test_with_a_server_one_process_runs_one_job_after_the_other(worker, home):
     ]
 
 
+@pytest.mark.long
 def test_jobs_at_the_same_time_have_a_process_each_and_all_end_with_the_worker(worker):
     both = threading.Barrier(2, timeout=WAIT_S)
 
@@ -187,6 +189,7 @@ def test_jobs_at_the_same_time_have_a_process_each_and_all_end_with_the_worker(w
     until(lambda: not any(map(is_alive, worker.processes())))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "end", ["told(1)", "sys.exit(1)", "sys.exit(0)", "os._exit(0)", "os.kill(os.getpid(), 9)"]
 )
@@ -197,6 +200,7 @@ def test_a_process_that_is_broken_or_killed_is_made_up_for_and_replaced(end, wor
     assert len(set(worker.processes())) == 2
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_between_two_jobs_is_replaced(worker):
     assert worker.warm().run("told(0)") == []
     [process] = worker.processes()
@@ -206,6 +210,7 @@ def test_a_process_that_is_killed_between_two_jobs_is_replaced(worker):
     assert worker.warm().run("told(0)") == []
 
 
+@pytest.mark.long
 def test_a_flow_that_failed_is_not_done_twice(worker):
     with pytest.raises(Unavailable, match=r"flow run of told\(4\)"):
         worker.warm().run(f"told({FAILED})")
@@ -214,6 +219,7 @@ def test_a_flow_that_failed_is_not_done_twice(worker):
     assert len(worker.processes()) == 1
 
 
+@pytest.mark.long
 def test_what_a_flow_prints_is_no_answer_and_stops_nobody(worker, capfd):
     assert worker.warm().run("print('x' * 200_000, flush=True); told(0)") == []
     assert worker.warm().run("told(0)") == []
@@ -230,12 +236,14 @@ def test_answers_that_are_read_at_once_are_answers_one_after_the_other(worker):
     assert not runs.is_alive()
 
 
+@pytest.mark.long
 def test_an_order_that_is_larger_than_a_pipe_is_read_while_the_process_works(worker):
     assert worker.warm().run("told(0)", name="x" * 200_000) == []
 
     assert len(worker.given()[0][-1]["parameters"]["name"]) == 200_000
 
 
+@pytest.mark.long
 def test_who_is_to_let_others_go_on_is_told_so_once(worker):
     # Asked again and again, it would find a second order.
     program = (
@@ -246,6 +254,7 @@ def test_who_is_to_let_others_go_on_is_told_so_once(worker):
     assert worker.warm().run("told(0)") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", ["told(0, 1 << 40)", "told(0)"])
 def test_a_process_that_has_grown_or_done_much_is_replaced(program, worker, monkeypatch):
     if program == "told(0)":
@@ -258,6 +267,7 @@ def test_a_process_that_has_grown_or_done_much_is_replaced(program, worker, monk
     assert not is_alive(first)
 
 
+@pytest.mark.long
 def test_who_is_asked_to_stop_ends_the_process(home):
     with a_server() as url:
         worker = Worker(home, url, lambda: True)
@@ -266,6 +276,7 @@ def test_who_is_asked_to_stop_ends_the_process(home):
         assert not any(map(is_alive, worker.processes()))
 
 
+@pytest.mark.long
 def test_who_is_asked_to_stop_lets_the_file_at_hand_be_finished(home):
     with a_server() as url:
         worker = Worker(home, url, lambda: True)
@@ -275,6 +286,7 @@ def test_who_is_asked_to_stop_lets_the_file_at_hand_be_finished(home):
         worker.executor.close()
 
 
+@pytest.mark.long
 def test_one_process_is_ready_before_the_first_job(worker, monkeypatch):
     worker.executor.keep_warm()
     until(worker.processes)
@@ -292,6 +304,7 @@ def test_one_process_is_ready_before_the_first_job(worker, monkeypatch):
     until(lambda: len(worker.processes()) == 2)
 
 
+@pytest.mark.long
 def test_the_first_job_does_not_wait_for_a_process_that_is_still_being_made_ready(worker, caplog):
     caplog.set_level(logging.INFO, "meterlake.worker")
     cold = worker.folder / "cold"

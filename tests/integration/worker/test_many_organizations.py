@@ -254,6 +254,7 @@ def test_who_is_named_has_turns_and_all_others_now_and_then(stores):
     assert had[ids[7]] >= 3
 
 
+@pytest.mark.long
 def test_turns_of_those_that_nobody_named_take_no_more_than_their_share(stores):
     ids = add_organizations(stores, 50)
     had = Counter()

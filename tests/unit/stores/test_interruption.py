@@ -78,6 +78,7 @@ def ask_long(way, lake, alarm):
         connection.execute(LONG).fetchall()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", [reading, apart, writing, beside])
 def test_a_query_of_duckdb_that_is_interrupted_ends_the_process(alarm, lake, way):
     for _ in range(4):  # Which thread of DuckDB has the query is a matter of luck.

@@ -165,6 +165,7 @@ def test_jobs_that_are_none_and_statuses_that_are_none_are_refused(bare):
         list(jobs.list(active="perhaps"))
 
 
+@pytest.mark.long
 @pytest.mark.sees("CreateBillJob", "GetBillJob", "ListBillJobs")
 def test_a_job_makes_the_bills_of_a_date(server, jobs):
     made = jobs.create(bill_date=date(2026, 10, 1))
@@ -197,6 +198,7 @@ def test_jobs_come_page_by_page_the_newest_first(jobs):
     assert [each.id for each in first] == ids[::-1]
 
 
+@pytest.mark.long
 def test_the_last_day_means_the_same_as_the_bill_date(server, jobs):
     ids = accounts(server)
     made = jobs.create(last_date_in_billing_period=date(2026, 9, 30), account_ids=[ids["bolt"]])
@@ -206,6 +208,7 @@ def test_the_last_day_means_the_same_as_the_bill_date(server, jobs):
     assert run(server, jobs.create(bill_date=date(2026, 9, 15))).bills == []
 
 
+@pytest.mark.long
 def test_without_a_date_the_bills_end_the_current_period(server, jobs):
     made = jobs.create(billing_frequency="MONTHLY")
     today = datetime.now(UTC).date()
@@ -216,6 +219,7 @@ def test_without_a_date_the_bills_end_the_current_period(server, jobs):
     assert {bill_date for _, bill_date in stored(server)} == {str(end)}
 
 
+@pytest.mark.long
 def test_another_frequency_or_interval_has_no_bills(server, jobs):
     for wanted in ({"billing_frequency": "WEEKLY"}, {"bill_frequency_interval": 2}):
         job = jobs.create(bill_date=date(2026, 10, 1), **wanted)
@@ -223,6 +227,7 @@ def test_another_frequency_or_interval_has_no_bills(server, jobs):
         assert (jobs.retrieve(job.id).total, stored(server)) == (0, {})
 
 
+@pytest.mark.long
 @pytest.mark.sees("RecalculateBillJob")
 def test_a_bill_is_made_again_with_the_settings_of_its_job(server, jobs):
     configure(server.stores, server.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
@@ -248,6 +253,7 @@ def test_a_bill_is_made_again_with_the_settings_of_its_job(server, jobs):
         assert None not in http.get(f"/billjobs/{again.id}").json().values()
 
 
+@pytest.mark.long
 def test_of_two_dates_each_bill_is_recalculated_alone(server, jobs):
     for month in (9, 10):
         run(server, jobs.create(bill_date=date(2026, month, 1)))
@@ -266,6 +272,7 @@ def test_of_two_dates_each_bill_is_recalculated_alone(server, jobs):
     assert [key for key in now if now[key] != before[key]] == [("acme", OCTOBER_1)]
 
 
+@pytest.mark.long
 def test_the_eleventh_job_is_refused_until_one_has_ended(server, jobs):
     made = [jobs.create(bill_date=date(2026, 10, 1)) for _ in range(10)]
     with pytest.raises(m3ter.RateLimitError) as many:
@@ -292,6 +299,7 @@ def test_a_job_that_waits_is_cancelled_once(server, jobs):
         jobs.cancel(made.id)
 
 
+@pytest.mark.long
 def test_a_job_that_runs_counts_and_is_cancelled_between_two_bills(server, jobs, monkeypatch):
     made = jobs.create(bill_date=date(2026, 10, 1))
     seen = []
@@ -329,6 +337,7 @@ def test_a_job_whose_executor_is_dead_is_cancelled_at_once(server, jobs):
     assert jobs.cancel(made.id).status == "CANCELLED"
 
 
+@pytest.mark.long
 def test_an_account_that_cannot_be_billed_stops_no_other(server, jobs):
     refuse_bills(server, "acme")
     made = jobs.create(bill_date=date(2026, 10, 1))
@@ -372,6 +381,7 @@ class Alone:
         raise AssertionError(text)
 
 
+@pytest.mark.long
 def test_a_round_runs_what_waits_the_oldest_first(server, jobs):
     made = [jobs.create(bill_date=date(2026, month, 1)) for month in (8, 9)]
 
@@ -406,6 +416,7 @@ def test_a_preview_of_no_bill_or_of_several_is_refused(bare, body, told):
     assert told in answer.json()["message"]
 
 
+@pytest.mark.long
 @pytest.mark.sees("PreviewBill")
 def test_a_preview_is_the_bill_that_a_job_would_make_and_stores_nothing(server, jobs):
     body = {**MONTHLY, "billDate": OCTOBER_1, "accountIds": [accounts(server)["acme"]]}
@@ -432,6 +443,7 @@ def test_a_preview_is_the_bill_that_a_job_would_make_and_stores_nothing(server, 
     assert again | {"lastCalculatedDate": made["lastCalculatedDate"]} == made
 
 
+@pytest.mark.long
 def test_what_has_no_bill_is_told_with_the_reason(server):
     ids = accounts(server)
     with server.http() as http:
@@ -462,6 +474,7 @@ def robot(server, *actions):
         yield client
 
 
+@pytest.mark.long
 def test_who_may_only_read_makes_no_bills_and_cancels_none(server, jobs):
     made = jobs.create(bill_date=date(2026, 10, 1))
     preview = {**MONTHLY, "billDate": OCTOBER_1, "accountIds": [accounts(server)["acme"]]}
@@ -477,6 +490,7 @@ def test_who_may_only_read_makes_no_bills_and_cancels_none(server, jobs):
     assert jobs.retrieve(made.id).status == "PENDING"
 
 
+@pytest.mark.long
 def test_jobs_and_approvals_are_the_same_on_postgresql(tmp_path, postgresql):
     grace = {"autoApproveBillsGracePeriod": 1, "autoApproveBillsGracePeriodUnit": "MINUTES"}
     with (
@@ -542,6 +556,7 @@ def told_at_the_end(sdk, job):
     return message
 
 
+@pytest.mark.long
 def test_a_job_that_makes_no_bill_says_why(server):
     sdk, ids = server.sdk(), accounts(server)
     configure(
@@ -564,6 +579,7 @@ def test_a_job_that_makes_no_bill_says_why(server):
         assert told_at_the_end(sdk, job) == message
 
 
+@pytest.mark.long
 def test_a_job_whose_accounts_cannot_all_be_billed_says_who_and_why(server):
     sdk, ids = server.sdk(), accounts(server)
     refuse_bills(server, "bolt")

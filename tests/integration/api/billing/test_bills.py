@@ -214,6 +214,7 @@ def test_invoice_numbers_are_given_in_the_order_of_creation_and_never_twice(serv
     assert again.id != gone.id
 
 
+@pytest.mark.long
 def test_lists_are_filtered(sdk, server, accounts):
     def count(**filters):
         return len(list(sdk.bills.list(**filters)))
@@ -259,6 +260,7 @@ def test_bills_of_an_account_and_of_a_period(sdk, http, accounts):
     assert latest.id == of_account["data"][0]["id"]
 
 
+@pytest.mark.long
 @pytest.mark.sees("SearchBills")
 def test_a_search_finds_bills_by_their_fields(sdk, accounts):
     def found(query, **more):
@@ -296,6 +298,7 @@ UNSORTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("calm")
 def test_bills_are_sorted_by_each_of_their_fields(sdk):
     names = {field.alias or name for name, field in BillResponse.model_fields.items()} - UNSORTED
@@ -369,6 +372,7 @@ def test_a_list_leaves_out_what_is_not_asked_for(sdk):
     assert shown(exclude_line_items=True) == [set()] * 4
 
 
+@pytest.mark.long
 def test_the_sdk_approves_by_filters_if_it_names_no_bills(sdk, accounts):
     with pytest.raises(m3ter.BadRequestError, match="billIds"):
         sdk.bills.approve(bill_ids=[])
@@ -381,6 +385,7 @@ def test_the_sdk_approves_by_filters_if_it_names_no_bills(sdk, accounts):
     assert {str(each.bill_date) for each in sdk.bills.list(status="APPROVED")} == {"2026-10-01"}
 
 
+@pytest.mark.long
 def test_bills_are_approved_by_the_query_alone(sdk, http, accounts):
     """The SDK sends an object without members if bills are omitted, other clients no body."""
     one = sdk.bills.approve(bill_ids=m3ter.omit, account_ids=accounts["acme"])
@@ -431,6 +436,7 @@ def test_the_life_of_a_bill(sdk, accounts):
     assert names == ["billing.bill.deleted", "billing.bill.created"]
 
 
+@pytest.mark.long
 def test_what_the_lock_date_closes_is_shown_as_locked_and_stays(sdk, accounts):
     old = bill_of(sdk, accounts, day="2026-09-01")
     sdk.bills.approve(bill_ids=[each.id for each in sdk.bills.list(bill_date="2026-09-01")])
@@ -448,6 +454,7 @@ def test_what_the_lock_date_closes_is_shown_as_locked_and_stays(sdk, accounts):
     assert sdk.bills.update_status(old.id, status="PENDING").status == "PENDING"
 
 
+@pytest.mark.long
 @pytest.mark.sees("ApproveBills", "ApproveAllBillsInBillingPeriod")
 def test_many_bills_are_approved_at_once(sdk, http, accounts):
     def approved():
@@ -480,6 +487,7 @@ def test_many_bills_are_approved_at_once(sdk, http, accounts):
     assert len(approved()) == 4
 
 
+@pytest.mark.long
 @pytest.mark.sees("ListBillLineItems", "GetBillLineItem", "ListLineItems")
 def test_lines_have_ids_that_survive_a_calculation(server, sdk, http, accounts):
     one = bill_of(sdk, accounts)
@@ -684,6 +692,7 @@ def test_bills_are_downloaded_as_csv(sdk, http, accounts):
     assert usage["*AccountCode"] == "cloud"
 
 
+@pytest.mark.long
 @pytest.mark.sees("VerifyBill")
 def test_a_bill_is_verified_and_a_tampered_line_is_named(server, sdk):
     [bill_] = sdk.bills.list(account_id=account_of(server, "acme"), bill_date="2026-10-01").data
@@ -709,6 +718,7 @@ def test_a_bill_is_verified_and_a_tampered_line_is_named(server, sdk):
     assert (43, 42.5) in [(each["stored"], each["calculated"]) for each in found["differences"]]
 
 
+@pytest.mark.long
 @pytest.mark.sees("DiffBill")
 def test_versions_of_a_bill_are_compared_by_causes(server, sdk):
     [bill_] = sdk.bills.list(account_id=account_of(server, "acme"), bill_date="2026-10-01").data
@@ -739,6 +749,7 @@ def test_versions_of_a_bill_are_compared_by_causes(server, sdk):
     assert (line["from"], line["to"]) == (31, 40)
 
 
+@pytest.mark.long
 @pytest.mark.sees("GetBillDocument")
 def test_a_bill_is_a_document_in_each_format(server, sdk):
     [bill_] = sdk.bills.list(account_id=account_of(server, "acme"), bill_date="2026-10-01").data
@@ -760,6 +771,7 @@ def test_a_bill_is_a_document_in_each_format(server, sdk):
     assert document["totals"]["total"] == f"{amount:.2f}"
 
 
+@pytest.mark.long
 @pytest.mark.sees("ExplainBill")
 def test_a_bill_is_explained_down_to_its_measurements(server, sdk):
     [bill_] = sdk.bills.list(account_id=account_of(server, "acme"), bill_date="2026-10-01").data

@@ -77,6 +77,7 @@ def closed(server, http):
     return get(http)
 
 
+@pytest.mark.long
 @pytest.mark.sees("GetClosing", "ReviewClosing", "ApproveClosing")
 def test_a_month_is_closed_over_the_api_with_what_was_looked_at(server, http):
     assert (get(http)["status"], get(http)["bills"]) == ("NOT_STARTED", [])
@@ -98,6 +99,7 @@ def test_a_month_is_closed_over_the_api_with_what_was_looked_at(server, http):
     assert "is closed" in post(http, "reject", 409, reason="a price")["message"]
 
 
+@pytest.mark.long
 def test_a_bill_that_is_left_as_it_was_says_what_it_would_be_and_what_differs(server, http):
     bill(server.stores, server.org_id, Month.parse(MONTH))
     [acme] = [each for each in get(http)["bills"] if each["account"] == "acme"]
@@ -111,6 +113,7 @@ def test_a_bill_that_is_left_as_it_was_says_what_it_would_be_and_what_differs(se
     assert set(left) == {field.alias for field in shown}
 
 
+@pytest.mark.long
 def test_a_file_between_review_and_approval_is_looked_at_first(server, http):
     seen = reviewed(server, http)
     ingest(server, "second", 5)
@@ -131,6 +134,7 @@ def test_a_file_between_review_and_approval_is_looked_at_first(server, http):
     assert "have changed since that review; look at them again with `GET /closings/2026-09`" in told
 
 
+@pytest.mark.long
 def test_what_is_pending_is_asked_for_once(server, http):
     assert post(http, "review")["pending"] == "review"
     assert (post(http, "review")["pending"], get(http)["pending"]) == ("review", "review")
@@ -140,6 +144,7 @@ def test_what_is_pending_is_asked_for_once(server, http):
     assert get(http)["status"] == "IN_REVIEW"
 
 
+@pytest.mark.long
 def test_what_is_approved_is_not_rejected_before_that_has_ended(server, http):
     post(http, "approve", review=reviewed(server, http)["review"])
 
@@ -171,6 +176,7 @@ def test_a_worker_that_is_stopped_on_the_way_leaves_the_job_to_the_next_one(
     assert [each.status.value for each in exports] == ["COMPLETE", "COMPLETE"]
 
 
+@pytest.mark.long
 @pytest.mark.sees("ReopenClosing")
 def test_a_closed_month_is_opened_again_with_a_reason(server, http):
     closed(server, http)
@@ -185,6 +191,7 @@ def test_a_closed_month_is_opened_again_with_a_reason(server, http):
     assert {each["status"] for each in found["bills"]} == {"PENDING"}
 
 
+@pytest.mark.long
 @pytest.mark.sees("RejectClosing")
 def test_rejected_bills_say_why_until_the_month_is_looked_at_again(server, http):
     reviewed(server, http)
@@ -197,6 +204,7 @@ def test_rejected_bills_say_why_until_the_month_is_looked_at_again(server, http)
     assert reviewed(server, http)["status"] == "IN_REVIEW"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("verb", "body", "status", "told"),
     [
@@ -217,6 +225,7 @@ def test_months_that_are_none_or_not_over_are_refused(http):
     assert "has not begun" in post(http, "review", 409, month="2099-01")["message"]
 
 
+@pytest.mark.long
 def test_refusals_name_operations_and_members_not_commands(server, http):
     goes_on = "`POST /closings/2026-09/review`"
     for verb, body in {"approve": {"review": "?"}, "reject": {"reason": "x"}}.items():
@@ -250,6 +259,7 @@ def test_a_member_that_means_nothing_is_told_with_the_nearest(http, name, told):
     assert ("Warning" in answer.headers) == (told is not None)
 
 
+@pytest.mark.long
 def test_a_file_that_is_missing_is_named(server, http):
     post(http, "review", files=["usage-*.csv"])
     work(server)
@@ -260,6 +270,7 @@ def test_a_file_that_is_missing_is_named(server, http):
     )
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(server, http):
     Home(server.stores, server.org_id, Clock()).drop("bad.csv", "colour,size\nred,1\n")
     post(http, "review")
@@ -272,6 +283,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(server, http):
     )
 
 
+@pytest.mark.long
 def test_an_account_that_cannot_be_billed_is_named_with_the_reason(server, http):
     refuse_bills(Home(server.stores, server.org_id, Clock()), "acme")
     post(http, "review")
@@ -287,6 +299,7 @@ RIGHTS = ["config:retrieve", "config:update"]
 ALL, ONE = "config:bill/*", "config:bill/item/0b0e5a9c-4b0f-4a53-8a2c-6a4c5d1c3b11"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("statements", "allowed"),
     [
@@ -308,6 +321,7 @@ def test_closing_a_month_needs_the_rights_to_all_bills(server, http, statements,
     assert {verb for verb, status in answers.items() if status != 403} == allowed
 
 
+@pytest.mark.long
 def test_what_the_command_closed_is_seen_over_the_api(server, http):
     closing = Closing(server.stores, server.org_id, Month.parse(MONTH), "ann")
     reviewed(server, http)

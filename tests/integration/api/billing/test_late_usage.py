@@ -68,6 +68,7 @@ def choose_carrying(server, sdk):
         assert "lateUsage" in refused.json()["message"]
 
 
+@pytest.mark.long
 @pytest.mark.sees("ListLateUsage")
 def test_the_next_bill_carries_late_usage_with_both_references(server):
     sdk = server.sdk()
@@ -111,6 +112,7 @@ def test_the_next_bill_carries_late_usage_with_both_references(server):
     assert datetime.fromisoformat(source["firstReceived"]) < datetime.now(UTC)
 
 
+@pytest.mark.long
 def test_of_a_bill_that_is_deleted_nothing_is_carried(server):
     sdk = server.sdk()
     choose_carrying(server, sdk)

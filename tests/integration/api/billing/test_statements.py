@@ -191,6 +191,7 @@ def test_a_bill_without_a_statement_has_no_link(http, bills, format_):
     assert "a statement job makes it" in answer.json()["message"]
 
 
+@pytest.mark.long
 def test_the_bill_of_another_organization_is_unknown(calm, tmp_path):
     with billed(tmp_path) as other, other.http() as http, calm.sdk() as sdk:
         [theirs] = [each.id for each in sdk.bills.list() if each.account_code == "acme"]
@@ -259,6 +260,7 @@ def test_a_statement_is_read_only_with_the_right_to_read_bills(server, http, bil
     assert made.status_code == httpx.codes.OK, made.text
 
 
+@pytest.mark.long
 def test_who_may_only_look_makes_no_statement(server, http, bills):
     with server.http(token_of(server, http, allow("config:retrieve"))) as other:
         answers = [
@@ -273,6 +275,7 @@ def test_who_may_only_look_makes_no_statement(server, http, bills):
     assert listed.json()["data"] == []
 
 
+@pytest.mark.long
 @pytest.mark.sees(
     "CreateStatementJob",
     "GetStatementJob",
@@ -316,6 +319,7 @@ def test_a_job_makes_json_and_csv_with_links(server, sdk, bills):
         jobs.cancel(made.id)
 
 
+@pytest.mark.long
 @pytest.mark.sees("CancelStatementJob")
 def test_a_job_that_waits_is_cancelled(server, sdk, bills):
     jobs = sdk.statements.statement_jobs
@@ -329,6 +333,7 @@ def test_a_job_that_waits_is_cancelled(server, sdk, bills):
     assert sdk.bills.retrieve(bills["acme"]).json_statement_generated is False
 
 
+@pytest.mark.long
 @pytest.mark.sees("CreateStatementJobBatch")
 def test_a_batch_is_an_array_with_a_job_for_each_bill(server, sdk, bills):
     made = sdk.statements.statement_jobs.create_batch(bill_ids=list(bills.values()))
@@ -342,6 +347,7 @@ def test_a_batch_is_an_array_with_a_job_for_each_bill(server, sdk, bills):
     assert sorted(each.id for each in every) == sorted(each.id for each in made)
 
 
+@pytest.mark.long
 def test_a_later_job_takes_the_place_of_an_earlier_one(server, sdk, bills):
     jobs = sdk.statements.statement_jobs
     first = jobs.create(bill_id=bills["acme"], include_csv_format=True)
@@ -357,6 +363,7 @@ def test_a_later_job_takes_the_place_of_an_earlier_one(server, sdk, bills):
     assert sorted(each.rpartition(".")[2] for each in files) == ["csv", "json"]
 
 
+@pytest.mark.long
 def test_a_statement_is_stale_once_its_bill_has_changed(server, sdk, bills):
     jobs = sdk.statements.statement_jobs
     made = jobs.create(bill_id=bills["acme"])
@@ -376,6 +383,7 @@ def test_a_statement_is_stale_once_its_bill_has_changed(server, sdk, bills):
     assert sdk.statements.get_json(bills["acme"]).download_url
 
 
+@pytest.mark.long
 def test_a_bill_that_is_deleted_has_no_statement(server, sdk, bills):
     jobs = sdk.statements.statement_jobs
     done = jobs.create(bill_id=bills["acme"])
@@ -391,6 +399,7 @@ def test_a_bill_that_is_deleted_has_no_statement(server, sdk, bills):
     assert f"no bill '{bills['acme']}'" in failed.model_extra["error"]
 
 
+@pytest.mark.long
 @pytest.mark.sees("CreateBillCsvStatement")
 def test_a_csv_statement_is_made_at_once(sdk, bills):
     first = fetch(sdk.statements.create_csv(bills["acme"]).download_url)
@@ -402,6 +411,7 @@ def test_a_csv_statement_is_made_at_once(sdk, bills):
     assert len(list(sdk.statements.statement_jobs.list(bill_id=bills["acme"]))) == 1
 
 
+@pytest.mark.long
 def test_lines_of_usage_of_other_meters_are_left_out(server, sdk, bills):
     configure(server.stores, server.org_id, meters=[{**EGRESS, "code": "other", "name": "Other"}])
     meters = {each.code: each.id for each in sdk.meters.list()}
@@ -423,6 +433,7 @@ def test_lines_of_usage_of_other_meters_are_left_out(server, sdk, bills):
     assert documents["other"]["bill"]["total"] == "73.75"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("organization", "account", "formats"),
     [
@@ -470,6 +481,7 @@ def test_an_approval_makes_the_statements_that_the_mode_says(
     assert list(sdk.statements.statement_jobs.list(bill_id=bills["bolt"])) == []
 
 
+@pytest.mark.long
 def test_a_lock_makes_the_statement_that_an_approval_did_not(server, sdk, bills):
     sdk.bills.approve(bill_ids=[bills["acme"]])
     config = {"daysBeforeBillDue": 14, "currency": "USD", "autoGenerateStatementMode": "JSON"}
@@ -481,6 +493,7 @@ def test_a_lock_makes_the_statement_that_an_approval_did_not(server, sdk, bills)
     assert (job.bill_id, job.include_csv_format) == (bills["acme"], False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["filters", pytest.param("run", marks=pytest.mark.slow)])
 def test_many_approvals_at_once_make_statements_too(server, http, sdk, bills, way):
     config = {"daysBeforeBillDue": 14, "currency": "USD", "autoGenerateStatementMode": "JSON"}
@@ -496,6 +509,7 @@ def test_many_approvals_at_once_make_statements_too(server, http, sdk, bills, wa
     assert {each.bill_id for each in found} == set(bills.values())
 
 
+@pytest.mark.long
 def test_each_job_has_its_events(server, http, sdk, bills):
     made = sdk.statements.statement_jobs.create(bill_id=bills["acme"])
     assert work(server) == []
@@ -514,6 +528,7 @@ def test_each_job_has_its_events(server, http, sdk, bills):
     assert len(created) == 2
 
 
+@pytest.mark.long
 def test_a_file_that_no_bill_has_is_removed(server, sdk, bills):
     sdk.statements.create_csv(bills["acme"])
     server.stores.objects.put_bytes(f"statements/{server.org_id}/x/{NOBODY}-1.json", b"{}")
@@ -532,6 +547,7 @@ def test_a_saved_definition_has_effect_without_a_warning(http):
     assert "Warning" not in answer.headers
 
 
+@pytest.mark.long
 def test_a_definition_of_the_account_shapes_its_statement(server, sdk, bills):
     definition = sdk.statements.statement_definitions.create(
         aggregation_frequency="WHOLE_PERIOD",
@@ -573,6 +589,7 @@ def test_a_definition_of_the_account_shapes_its_statement(server, sdk, bills):
     assert row["measures"] == {"gb": {"MAX": "42.5", "COUNT": "2"}}
 
 
+@pytest.mark.long
 def test_dates_of_statement_jobs_fall_due(server, sdk, bills):
     made = sdk.statements.statement_jobs.create(bill_id=bills["acme"])
     name = "scheduled.statementjob.age"

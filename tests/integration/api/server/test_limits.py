@@ -119,6 +119,7 @@ def _set_of(buckets, key):
     return changed // module._SET_BYTES
 
 
+@pytest.mark.long
 def test_nobody_can_choose_addresses_that_share_a_set_with_another(tmp_path, seconds):
     """Addresses that meet in one home do not in the next: what is guessed here fails there."""
     homes = [Buckets(tmp_path / name, seconds) for name in ("one.bin", "two.bin")]

@@ -288,6 +288,7 @@ def test_what_is_kept_is_downloaded(export, tmp_path, at, capsys):
         )
 
 
+@pytest.mark.long
 def test_a_schedule_is_made_disabled_enabled_and_run(export, at, capsys):
     [made] = export("schedules", "create", *NIGHTLY, "--meter", "egress", "--format", "jsonl")
     [weekly] = export("schedules", "create", *BILLS, "--disabled", "--name", "All bills")
@@ -344,6 +345,7 @@ def usage_schedule(export):
     export("destinations", "delete", "box")
 
 
+@pytest.mark.long
 def test_of_a_schedule_only_what_is_given_changes(export, usage_schedule):
     before = usage_schedule
     for given, expected in [
@@ -389,6 +391,7 @@ def test_the_types_of_a_schedule_are_replaced(export):
     assert changed(after, focus) == {"operationalDataTypes": [], "focus": True}
 
 
+@pytest.mark.long
 def test_a_schedule_whose_change_is_refused_stays(at, export, capsys, usage_schedule):
     for options, told in [
         ("", "an option that says what changes, such as --name, is required"),
@@ -417,6 +420,7 @@ def test_a_schedule_whose_change_is_refused_stays(at, export, capsys, usage_sche
     assert now["version"] == usage_schedule["version"]
 
 
+@pytest.mark.long
 def test_of_a_destination_only_what_is_given_changes(at, export, capsys):
     command = ["--bucket", "abc", "--prefix", "a/b", "--order", "type-first", "--pool", "p"]
     identity = ["--project-number", "1", "--provider", "q", "--service-account", "me@x.example"]

@@ -21,6 +21,7 @@ def lines(capsys):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.long
 def test_an_inbox_from_its_making_to_its_end(home, capsys):
     (home / "a.csv").write_text(HEADER + csv_row("u1") + csv_row("u2", "no number"))
 

@@ -47,6 +47,7 @@ def test_rows_are_given_up_for_a_reason_that_the_message_asks_for(home, capsys, 
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_rows_are_listed_shown_exported_mended_and_given_in_again(at, tmp_path, capsys):
     assert run(["rejected", "list", *at]) == 0
     listed = lines(capsys)
@@ -89,6 +90,7 @@ def test_the_list_of_receipts_says_why_a_file_failed(home, tmp_path, capsys):
     assert "DamagedCompression" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_receipts_of_files_and_of_uids(at, capsys):
     assert run(["receipts", "list", *at]) == 0
     listed = lines(capsys)
@@ -116,6 +118,7 @@ def test_they_can_be_read(home, capsys, command):
     assert capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_one_row_can_be_read(at, home, capsys):
     assert run(["rejected", "list", "--limit", "1", *at]) == 0
     [row] = lines(capsys)
@@ -123,6 +126,7 @@ def test_one_row_can_be_read(at, home, capsys):
     assert "What became of it" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_rows_are_dismissed_and_requeued_by_name(at, home, capsys):
     assert run(["rejected", "list", "--limit", "2", *at]) == 0
     first, second = (row["id"] for row in lines(capsys))
@@ -143,6 +147,7 @@ def test_rows_are_dismissed_and_requeued_by_name(at, home, capsys):
     assert lines(capsys) == [{"rows": 1, "settled": 0}]
 
 
+@pytest.mark.long
 def test_a_requeue_says_what_it_left_alone(at, home, capsys):
     assert run(["rejected", "list", *at]) == 0
     reason = lines(capsys)[0]["reason"]

@@ -167,6 +167,7 @@ def test_a_query_comes_from_the_standard_input(ask, monkeypatch):
     assert ask("sql", "--file", "-", "--csv")[:2] == (0, "five\n5\n")
 
 
+@pytest.mark.long
 def test_whoever_reads_no_further_ends_the_command_quietly(sample_home):
     """As `meterlake sql --parquet … | head` does."""
     script = "import sys; from meterlake.cli import run; sys.exit(run(sys.argv[1:]))"

@@ -51,6 +51,7 @@ def test_a_home_with_two_organizations_names_them(command):
     assert "name one, such as --org " in err
 
 
+@pytest.mark.long
 def test_what_is_suggested_is_accepted_as_it_is(home, command, capsys):
     texts = [command("bill", "--month", "2026-09")[1]]
     use(home, ("late", "acme", 1))
@@ -78,6 +79,7 @@ def test_what_is_suggested_is_accepted_as_it_is(home, command, capsys):
             assert "meterlake: " not in capsys.readouterr().err, each
 
 
+@pytest.mark.long
 def test_a_staged_backfill_says_how_to_go_on(command):
     _, out, _ = command(
         "backfill", "start", "retract", "--uid", "1", "--reason", "twice", "--id", "b"
@@ -93,6 +95,7 @@ def test_a_staged_backfill_says_how_to_go_on(command):
     assert json.loads(out)["status"] == "APPLIED"
 
 
+@pytest.mark.long
 def test_the_policy_that_late_usage_suggests_can_be_applied(home, command, tmp_path):
     command("bill", "--month", "2026-09")
     use(home, ("late", "acme", 1))

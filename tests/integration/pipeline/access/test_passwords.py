@@ -1,9 +1,12 @@
 import time
 
+import pytest
+
 from meterlake.pipeline.access import passwords
 from tests.people import PASSWORD
 
 
+@pytest.mark.long
 def test_nobody_takes_as_long_as_somebody():
     passwords._nobodys.cache_clear()
     stored = passwords.hash_password(PASSWORD)

@@ -63,6 +63,7 @@ def start(home):
     )
 
 
+@pytest.mark.long
 def test_a_month_that_fails_is_named_and_the_others_are_kept(copies, monkeypatch):
     calculate, calls = partitions.calculate_part, []
 
@@ -94,6 +95,7 @@ def test_a_worker_with_another_folder_is_refused(copies, monkeypatch):
         assert backfill.show(other.stores, other.org_id, ID).status is BackfillStatus.STAGING
 
 
+@pytest.mark.long
 def test_a_task_of_another_snapshot_calculates_nothing(copies):
     with copies(prepare) as home:
         staged = start(home)

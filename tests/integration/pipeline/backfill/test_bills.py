@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import pytest
+
 from meterlake.model.values.period import Month, Period
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
@@ -15,6 +17,7 @@ from tests.bills import a_home_to_bill
 from tests.homes import HEADER, configure, csv_row
 
 
+@pytest.mark.long
 def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         made = bill(home.stores, home.org_id, Month(2026, 9))
@@ -37,6 +40,7 @@ def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
     }
 
 
+@pytest.mark.long
 def test_a_locked_bill_outlives_every_backfill_of_its_usage(tmp_path):
     """Late usage and a withdrawal touch a closed period: its bill stays, and is named."""
     with a_home_to_bill(tmp_path) as home:
@@ -89,6 +93,7 @@ def test_bills_of_quantities_that_change_are_shown(tmp_path):
         assert entry["billed"] == entry["before"] == entry["after"]
 
 
+@pytest.mark.long
 def test_the_bill_of_a_first_period_is_shown_for_usage_of_earlier_months(tmp_path):
     plan = {
         "code": "early",

@@ -76,6 +76,7 @@ def test_of_files_that_are_not_there_nothing_is_written_down(home):
         backfill.show(home.stores, home.org_id, "never")
 
 
+@pytest.mark.long
 def test_upkeep_removes_old_folders_without_a_row_and_no_others(home):
     id_ = uuid4().hex
     backfill.start(home.stores, home.org_id, replacement(home, id_))
@@ -95,6 +96,7 @@ def test_upkeep_removes_old_folders_without_a_row_and_no_others(home):
     backfill.revert(home.stores, home.org_id, id_, "ann")
 
 
+@pytest.mark.long
 def test_an_id_may_end_like_a_lock(home):
     before = lake(home)
     wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=("a1",))
@@ -108,6 +110,7 @@ def test_an_id_may_end_like_a_lock(home):
     assert lake(home) == before
 
 
+@pytest.mark.long
 def test_after_a_failure_no_other_partition_begins(copies, monkeypatch):
     with copies(derivable) as home:
         months = [f"{2000 + n // 12}-{n % 12 + 1:02}-02T00:00:00Z" for n in range(60)]

@@ -30,6 +30,7 @@ def values(home):
     home.ingest("b.csv", HEADER + csv_row("b1", 6, ts="2026-08-16T12:00:00Z"))
 
 
+@pytest.mark.long
 def test_values_carried_into_later_months_and_own_sql_are_shown(copies):
     with copies(values) as home:
         [[source]] = home.query("SELECT DISTINCT identity FROM lake.source WHERE name = 'b.csv'")

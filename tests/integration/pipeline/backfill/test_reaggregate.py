@@ -46,6 +46,7 @@ def order(id="q1", window=AUTUMN, **changes):
     return Order(BackfillSpec(Mode.REAGGREGATE, window=window, **changes), "ann", id)
 
 
+@pytest.mark.long
 def test_late_measurements_come_into_all_periods_of_the_window(home):
     before = home.query(CURRENT)
 
@@ -151,6 +152,7 @@ def named(home):
     return {(codes[account], names[id_]): quantity for account, id_, quantity in rows}
 
 
+@pytest.mark.long
 def test_only_chosen_meters_and_accounts_are_calculated_the_rest_is_carried_over(copies):
     with copies(two_accounts) as home:
         ids = {code: id_ for id_, code in home.account_codes().items()}
@@ -222,6 +224,7 @@ def test_a_compound_is_chosen_with_any_meter_that_it_reads():
     assert not chosen.has("a", "d", None)
 
 
+@pytest.mark.long
 def test_finished_runs_are_kept_when_staging_is_interrupted(home):
     seen = []
 
@@ -262,6 +265,7 @@ def with_an_epoch(home):
         aggregate(home.stores, home.org_id, Month(2026, month))
 
 
+@pytest.mark.long
 def test_runs_whose_periods_reach_into_the_window_count_and_all_that_they_read(copies):
     september = Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC))
     with copies(with_an_epoch) as home:

@@ -79,6 +79,7 @@ def balanced(home):
     assert check_reconciliation(home.stores, home.org_id).differences == ()
 
 
+@pytest.mark.long
 def test_stored_values_become_what_the_meter_says_now(home):
     uids, places = (
         home.uids(),

@@ -137,6 +137,7 @@ def test_the_same_bytes_replace_themselves(home):
     balanced(home)
 
 
+@pytest.mark.long
 def test_what_is_outside_of_it_is_refused(home):
     acme = next(id_ for id_, code in home.account_codes().items() if code == "acme")
 
@@ -257,6 +258,7 @@ def test_apply_is_refused_if_as_many_of_other_rows_would_be_stored(home):
     balanced(home)
 
 
+@pytest.mark.long
 def test_revert_is_refused_if_the_old_uids_are_taken(home):
     start(home, NEW)
     apply(home)
@@ -276,6 +278,7 @@ def states(home):
     return sorted((row.name, row.row, row.status) for row in rows)
 
 
+@pytest.mark.long
 def test_rejected_rows_of_a_replacement_that_is_reverted_are_withdrawn(home):
     new = HEADER + csv_row("n1", 5) + csv_row("bad", "x")
     start(home, new)

@@ -156,6 +156,7 @@ def test_bytes_that_came_in_again_are_repeats_from_then_on(home):
     balanced(home)
 
 
+@pytest.mark.long
 def test_rows_that_repeated_what_is_withdrawn_come_in_with_their_own_file(home):
     more = HEADER + csv_row("a1", 1) + csv_row("m1", 3) + csv_row("a3", "x")
     assert home.ingest("more.csv", more).repeats == 1
@@ -195,6 +196,7 @@ def test_chosen_uids_go_and_only_they_come_in_again(home):
     balanced(home)
 
 
+@pytest.mark.long
 def test_reverted_it_is_as_before(home):
     before = lake(home)
     retracted(home)
@@ -322,6 +324,7 @@ def test_an_id_stands_for_one_backfill(unchanged):
         backfill.start(home.stores, home.org_id, other)
 
 
+@pytest.mark.long
 def test_whoever_applies_it_may_die_after_the_commit_and_a_taken_uid_stops_its_revert(
     home, monkeypatch
 ):
@@ -346,6 +349,7 @@ def test_whoever_applies_it_may_die_after_the_commit_and_a_taken_uid_stops_its_r
     assert backfill.show(home.stores, home.org_id, "r1").status is BackfillStatus.APPLIED
 
 
+@pytest.mark.long
 def test_what_is_withdrawn_already_says_by_what(home):
     retracted(home)
 
@@ -358,6 +362,7 @@ def test_what_is_withdrawn_already_says_by_what(home):
         backfill.start(home.stores, home.org_id, retraction(home, "r3", **chosen))
 
 
+@pytest.mark.long
 def test_measurements_of_an_account_that_was_deleted_meanwhile_do_not_come_back(home):
     retracted(home)
     home.clock.advance(seconds=1)
@@ -463,6 +468,7 @@ def waiting(home):
     return status(home.stores, organization).rejected, rows
 
 
+@pytest.mark.long
 def test_rejected_rows_of_a_withdrawn_file_wait_for_nobody_and_a_revert_opens_them_again(home):
     before = waiting(home)
     assert before == ({"InvalidNumber": 1}, ["1 rejected row waits to be mended"])
@@ -481,6 +487,7 @@ def test_rejected_rows_of_a_withdrawn_file_wait_for_nobody_and_a_revert_opens_th
     balanced(home)
 
 
+@pytest.mark.long
 def test_a_withdrawn_row_comes_in_if_somebody_names_it(home):
     retracted(home)
     [row] = states(home)
@@ -508,6 +515,7 @@ def test_rows_of_a_file_that_is_delivered_again_wait_again(home):
     assert states(home) == {row: "open"}
 
 
+@pytest.mark.long
 def test_a_file_of_which_nothing_came_in_can_be_withdrawn(home):
     home.ingest("bad.csv", HEADER + csv_row("x1", "x") + csv_row("x2", "y"))
     wrong = {"source": identity(home, "bad.csv")}
@@ -569,6 +577,7 @@ def test_a_withdrawal_while_rows_are_being_requeued_keeps_them_out(home, monkeyp
     assert list(states(home).values()) == ["withdrawn"]
 
 
+@pytest.mark.long
 def test_a_home_of_an_older_version_knows_what_was_withdrawn(home):
     retracted(home)
     lake_ = home.stores.lake(home.org_id)
@@ -587,6 +596,7 @@ def test_a_home_of_an_older_version_knows_what_was_withdrawn(home):
 # -- receipts ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_file_that_was_delivered_again_is_not_withdrawn(home):
     """Whatever the clocks say: all of it happens within one instant."""
     retracted(home)

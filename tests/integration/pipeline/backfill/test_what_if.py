@@ -89,6 +89,7 @@ def wanted(home, mode, tmp_path):
     return BackfillSpec(mode, "better", window=WINDOW, files=(file.name,)), (file,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [Mode.RETRACT, pytest.param(Mode.REPLACE, marks=pytest.mark.slow)])
 def test_what_a_backfill_would_come_to_is_what_it_comes_to(home, tmp_path, mode):
     spec, files = wanted(home, mode, tmp_path)

@@ -75,6 +75,7 @@ def test_buckets_hold_everything_of_their_accounts_and_relatives(home):
     assert {each.entity.code for each in family.all(AccountPlan)} == {"acme-basic", "anna-basic"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 3])
 def test_bills_do_not_depend_on_the_size_of_buckets(home, size):
     made, unpriced = calculate(home, None)
@@ -84,6 +85,7 @@ def test_bills_do_not_depend_on_the_size_of_buckets(home, size):
     assert calculate(home, size) == (made, unpriced)
 
 
+@pytest.mark.long
 def test_a_job_counts_the_bills_of_all_buckets(home, monkeypatch):
     monkeypatch.setattr(bill_reading, "BUCKET", 2)
     first = bill(home.stores, home.org_id, SEPTEMBER)

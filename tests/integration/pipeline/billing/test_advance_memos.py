@@ -123,6 +123,7 @@ def memos(home):
     }
 
 
+@pytest.mark.long
 def test_an_unlocked_bill_is_calculated_again_by_any_later_job(home):
     subscribe(home, "month", "2026-01-01")
     make(home, "2026-01-01")
@@ -135,6 +136,7 @@ def test_an_unlocked_bill_is_calculated_again_by_any_later_job(home):
     assert not memos(home)
 
 
+@pytest.mark.long
 def test_a_locked_year_that_ends_on_day_100_gives_back_the_rest(home):
     bill_and_lock(home, "year")
     subscribe(home, "year", "2026-01-01", "2026-04-11")
@@ -167,6 +169,7 @@ def test_a_plan_that_is_replaced_on_the_10th_gives_back_from_then_on(home):
     ]
 
 
+@pytest.mark.long
 def test_a_memo_follows_every_change_while_its_own_bill_is_unlocked(home):
     bill_and_lock(home, "year")
     for end, amount in (("2026-07-20", -165), ("2026-04-11", -265), ("2026-12-31", -1)):
@@ -178,6 +181,7 @@ def test_a_memo_follows_every_change_while_its_own_bill_is_unlocked(home):
     assert not memos(home)
 
 
+@pytest.mark.long
 def test_what_ended_twice_or_was_extended_again_is_corrected_by_the_difference(home):
     subscribe(home, "year", "2026-01-01")
     subscribe(home, "month", "2026-01-02", code="other")
@@ -204,6 +208,7 @@ def test_what_ended_twice_or_was_extended_again_is_corrected_by_the_difference(h
     assert lines(home)["2026-04-01 MONTHLY"][-1][0] == "DEBIT_MEMO"
 
 
+@pytest.mark.long
 def test_without_a_next_bill_there_is_one_on_the_day_of_the_plans_next_one(home):
     """The plan ends with the bill that charged the next month: it has no bill any more."""
     subscribe(home, "month", "2026-01-01")
@@ -233,6 +238,7 @@ def test_a_later_job_makes_the_bill_of_a_memo_that_was_never_made(home):
     assert memos(home) == {"2026-03-01 AD_HOC": [-31]}
 
 
+@pytest.mark.long
 def test_a_bill_that_was_made_before_gets_the_memo_of_a_change_of_today(home):
     bill_and_lock(home, "month")
     make(home, "2026-02-01")
@@ -304,6 +310,7 @@ def test_another_change_of_an_account_plan_makes_no_memo(home):
     assert not memos(home)
 
 
+@pytest.mark.long
 def test_the_scheduled_job_makes_bills_again_that_it_would_not_look_at(home):
     """A bill of January that may be changed, and a plan that ends early: it is the next year."""
     subscribe(home, "month", "2026-01-01")
@@ -328,6 +335,7 @@ def test_the_scheduled_job_makes_bills_again_that_it_would_not_look_at(home):
     assert lines(home) == {"2026-02-01 MONTHLY": [("STANDING_CHARGE", Decimal("11.07"))]}
 
 
+@pytest.mark.long
 def test_bills_of_a_date_that_are_one_have_the_memo(home):
     configure(
         home.stores,
@@ -406,6 +414,7 @@ def delete(home, kind, code):
         transaction.delete(kind, transaction.find(kind, code).id)
 
 
+@pytest.mark.long
 def test_a_plan_that_is_deleted_after_its_bill_was_locked_gives_all_of_it_back(home):
     bill_and_lock(home, "year")
     delete(home, AccountPlan, "year")
@@ -420,6 +429,7 @@ def test_a_plan_that_is_deleted_after_its_bill_was_locked_gives_all_of_it_back(h
     assert total(home) == 0
 
 
+@pytest.mark.long
 def test_a_plan_that_ended_and_is_deleted_then_gives_back_the_rest(home):
     bill_and_lock(home, "year")
     subscribe(home, "month", "2026-01-02")
@@ -435,6 +445,7 @@ def test_a_plan_that_ended_and_is_deleted_then_gives_back_the_rest(home):
     assert lines(home)["2026-03-01 MONTHLY"] == [("STANDING_CHARGE", 31), ("CREDIT_MEMO", -200)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kinds", [(Plan,), (Plan, PlanTemplate)])
 def test_a_plan_may_be_deleted_with_its_account_plan(home, kinds):
     bill_and_lock(home, "year")
@@ -447,6 +458,7 @@ def test_a_plan_may_be_deleted_with_its_account_plan(home, kinds):
     assert lines(home)["2026-02-01 MONTHLY"][-1] == ("CREDIT_MEMO", -365)
 
 
+@pytest.mark.long
 def test_a_bill_that_is_not_locked_has_nothing_of_a_deleted_plan_with_the_next_job(home):
     subscribe(home, "month", "2026-01-01")
     subscribe(home, "year", "2026-01-01")
@@ -458,6 +470,7 @@ def test_a_bill_that_is_not_locked_has_nothing_of_a_deleted_plan_with_the_next_j
     assert not [each for rows in lines(home).values() for each in rows if each[0] in MEMOS]
 
 
+@pytest.mark.long
 def test_a_plan_that_is_deleted_and_comes_back_under_its_id_is_charged(home):
     bill_and_lock(home, "year")
     with home.stores.state.transaction(home.org_id, "test") as transaction:
@@ -469,6 +482,7 @@ def test_a_plan_that_is_deleted_and_comes_back_under_its_id_is_charged(home):
     assert lines(home)["2027-01-01 ANNUALLY"] == [("STANDING_CHARGE", 365)]
 
 
+@pytest.mark.long
 def test_a_plan_that_has_no_billing_periods_any_more_is_corrected_all_the_same(home):
     """Its bill says when the next one would have been."""
     bill_and_lock(home, "year")

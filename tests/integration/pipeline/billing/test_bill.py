@@ -118,6 +118,7 @@ def test_approving_approves_what_has_not_changed_as_well(home):
     assert outcomes(run(home, approve=True)) == {"acme": "unchanged", "bolt": "unchanged"}
 
 
+@pytest.mark.long
 def test_a_locked_bill_is_left_alone_and_reported(home):
     run(home, approve=True)
     change(home, bills.lock, "acme")
@@ -296,6 +297,7 @@ def every_bill(home):
     )
 
 
+@pytest.mark.long
 def test_a_contract_with_an_exclusive_key_has_a_bill_of_its_own(home):
     run(home)
     under_contracts(home)
@@ -312,6 +314,7 @@ def test_a_contract_with_an_exclusive_key_has_a_bill_of_its_own(home):
     assert {each.stored.value for each in again.bills} == {"unchanged"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [False, True], ids=["consolidated", "not any more"])
 def test_bills_of_before_are_charged_once_whatever_is_consolidated(home, first):
     """They stay, and nothing of them stands on another bill until somebody deletes them."""

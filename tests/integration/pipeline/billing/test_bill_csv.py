@@ -58,6 +58,7 @@ def rows(home, request):
     return list(csv.reader(io.StringIO(text)))
 
 
+@pytest.mark.long
 def test_a_file_has_as_many_bills_as_it_may_and_no_more(home):
     # They have no lines, and so no rows.
     [header] = rows(home, REQUEST)

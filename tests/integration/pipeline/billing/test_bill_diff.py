@@ -53,6 +53,7 @@ def run_sql(home, statement, **values):
         connection.execute(text(statement), values)
 
 
+@pytest.mark.long
 def test_nothing_changed_is_no_difference(home):
     found = compare(home, home.bill)
     assert (found.is_same, found.whole("USD")) == (True, 0)

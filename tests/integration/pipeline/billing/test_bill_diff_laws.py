@@ -228,6 +228,7 @@ def test_three_causes_have_parts_that_add_up_and_undoing_one_removes_what_it_say
     check_three_causes(tmp_path, seed)
 
 
+@pytest.mark.long
 def test_two_causes_that_build_on_each_other_have_parts_as_calculated_by_hand(tmp_path):
     rng = random.Random(3)
     causes = [Late(rng, 1), Priced(rng, 2)]

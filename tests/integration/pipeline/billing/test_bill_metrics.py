@@ -107,6 +107,7 @@ def test_a_quantity_that_cannot_be_calculated_fails_the_account_by_name(home):
     assert {code for code, _ in lines(home)} == {"bolt"}
 
 
+@pytest.mark.long
 def test_sql_that_gives_no_number_fails_the_account_and_the_compounds_that_read_it(home):
     price_metrics(home, sql="SELECT gb FROM measurements WHERE gb > 100")
     result = run(home)
@@ -169,6 +170,7 @@ def test_bills_pin_the_parts_of_a_compound(home):
     ].keys()
 
 
+@pytest.mark.long
 def test_a_change_of_a_part_changes_the_bill(home):
     price_metrics(home)
     run(home)
@@ -182,6 +184,7 @@ def test_a_change_of_a_part_changes_the_bill(home):
     assert quantities(home)["acme", "Scaled"] == 108
 
 
+@pytest.mark.long
 def test_bands_of_a_compound_may_span_the_plan(home):
     price_metrics(home)
     bands = [
@@ -209,6 +212,7 @@ def test_bands_of_a_compound_may_span_the_plan(home):
     assert september["acme", "Own"].body["subtotal"] == 100
 
 
+@pytest.mark.long
 def test_usage_of_custom_sql_without_a_plan_is_reported(home):
     price_metrics(home)
     use(home, ("7", "nobody", 9))
@@ -235,6 +239,7 @@ CALCULATIONS = (
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(4), deadline=None)
 @given(uses, st.sampled_from(CALCULATIONS), st.booleans(), st.booleans())
 def test_a_bill_has_the_quantities_that_aggregate_stores(rows, calculation, evaluates, first):

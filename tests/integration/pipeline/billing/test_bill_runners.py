@@ -90,6 +90,7 @@ def test_bills_are_the_same_with_any_runner(opened, runner):
         assert (job.status, job.progress["pending"]) == (JobStatus.COMPLETE, 0)
 
 
+@pytest.mark.long
 def test_a_changed_configuration_is_not_mixed_into_a_run(opened, monkeypatch):
     """The run itself makes the buckets of which a task would read something newer."""
     with opened(None) as home:
@@ -111,6 +112,7 @@ def test_a_changed_configuration_is_not_mixed_into_a_run(opened, monkeypatch):
         assert shown(result) == expected
 
 
+@pytest.mark.long
 def test_a_bucket_that_fails_is_named_and_the_others_are_billed(opened, monkeypatch):
     make = bucket_tasks.make_bucket
 

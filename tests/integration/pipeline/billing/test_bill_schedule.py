@@ -121,6 +121,7 @@ def test_a_run_waits_while_ten_jobs_are_unfinished(later):
     assert submit(later)
 
 
+@pytest.mark.long
 def test_a_run_makes_open_bills_and_those_of_the_day_before(later):
     """It is 1 January: bills of December closed less than a day ago."""
     later.clock.advance(hours=1)
@@ -133,6 +134,7 @@ def test_a_run_makes_open_bills_and_those_of_the_day_before(later):
     }
 
 
+@pytest.mark.long
 def test_late_usage_changes_a_bill_until_a_day_after_its_period(home):
     with home.stores.state.reading(home.org_id) as reader:
         [record] = reader.all(OrganizationConfig)
@@ -181,6 +183,7 @@ def test_without_a_grace_period_no_bill_approves_itself(home):
     assert set(statuses(home).values()) == {"PENDING"}
 
 
+@pytest.mark.long
 def test_a_bill_that_was_approved_and_changed_waits_for_a_person(home):
     settings(home, **GRACE)
     create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
@@ -264,6 +267,7 @@ def test_a_bill_with_usage_without_a_price_is_held_back_until_it_has_one(home):
     assert approve(home) == 2
 
 
+@pytest.mark.long
 def test_a_bill_is_held_back_however_many_jobs_there_were_since(home, monkeypatch):
     monkeypatch.setattr(approval, "JOBS_AT_ONCE", 2)
     settings(home, **GRACE)

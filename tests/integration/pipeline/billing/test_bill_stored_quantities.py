@@ -72,6 +72,7 @@ def test_a_month_that_is_aggregated_and_billed_is_scanned_once(home):
     assert billed == []
 
 
+@pytest.mark.long
 def test_a_month_whose_compounds_are_billed_is_scanned_once(home):
     configure(home.stores, home.org_id, **CHANGES["compound"])
     aggregate(home.stores, home.org_id, SEPTEMBER)
@@ -80,6 +81,7 @@ def test_a_month_whose_compounds_are_billed_is_scanned_once(home):
     assert total(home) == 204.5 + 42.5 + 3 * 21.25 + 200 + 3 * 200
 
 
+@pytest.mark.long
 def test_billing_again_and_billing_some_accounts_scan_nothing(home):
     aggregate(home.stores, home.org_id, SEPTEMBER)
 
@@ -91,6 +93,7 @@ def test_without_quantities_bill_scans_once(home):
     assert scans_of_bill(home) == 1
 
 
+@pytest.mark.long
 def test_measurements_of_the_month_that_came_later_are_billed(home):
     aggregate(home.stores, home.org_id, SEPTEMBER)
     use(home, ("9", "acme", 10))
@@ -99,6 +102,7 @@ def test_measurements_of_the_month_that_came_later_are_billed(home):
     assert total(home) == 214.5
 
 
+@pytest.mark.long
 def test_measurements_of_other_months_do_not_matter(home):
     aggregate(home.stores, home.org_id, SEPTEMBER)
     home.ingest("o.csv", HEADER + csv_row("9", 10, "acme", ts="2026-10-01T00:00:00Z"))
@@ -106,6 +110,7 @@ def test_measurements_of_other_months_do_not_matter(home):
     assert scans_of_bill(home) == 0
 
 
+@pytest.mark.long
 def test_after_a_change_of_the_aggregation_measurements_are_read(home):
     aggregate(home.stores, home.org_id, SEPTEMBER)
     changed = aggregation("sent", "SUM", quantityPerUnit=2)
@@ -115,6 +120,7 @@ def test_after_a_change_of_the_aggregation_measurements_are_read(home):
     assert total(home) == 62 + 21.25 + 100
 
 
+@pytest.mark.long
 def test_aggregating_again_after_an_unrelated_change_notes_that_the_quantities_stand(home):
     aggregate(home.stores, home.org_id, SEPTEMBER)
     configure(home.stores, home.org_id, products=[{"code": "cloud", "name": "Clouds"}])

@@ -179,6 +179,7 @@ def test_late_usage_of_all_others_is_settled(opened, monkeypatch, status, table,
     assert is_damaged or (table, column) not in FEW
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("table", "column"), [each for each in sorted(FEW) if each[0].startswith("late")]
 )

@@ -190,6 +190,7 @@ def test_quantities_of_all_kinds_have_their_sql_and_what_decides(home):
     assert [part["value"] for part in each["children"]] == ["99.5", "5"]
 
 
+@pytest.mark.long
 def test_measurements_of_a_line_are_in_pages_and_sum_up_to_its_quantity(home, monkeypatch):
     id_ = bill_home(home)
     [node] = measured(as_node(explain(home, id_, "1", rows=2).root))
@@ -233,6 +234,7 @@ def test_a_line_is_named_in_many_ways_and_a_wrong_one_lists_them(home):
         find_line([], "1")
 
 
+@pytest.mark.long
 def test_later_usage_changes_nothing(home):
     id_ = bill_home(home)
     before = explain(home, id_).to_wire()
@@ -276,6 +278,7 @@ def test_a_version_whose_snapshot_is_gone_is_refused(home):
     check(home, explain(home, id_), id_)
 
 
+@pytest.mark.long
 def test_a_bill_whose_measurements_are_lost_names_the_file(home):
     lake = home.stores.lake(home.org_id)
     with lake.lock():
@@ -328,6 +331,7 @@ def test_bills_of_others_are_not_found(home):
         explain(home, str(uuid4()))
 
 
+@pytest.mark.long
 def test_a_line_of_a_person_is_a_number_with_its_references(home):
     id_ = bill_home(home)
     [usage, _] = as_node(explain(home, id_).root)["children"]

@@ -124,6 +124,7 @@ def check_changes(folder, seed, features, changes):
             assert stored_bills(world) == found, (seed, change.__name__)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_has_bills_made_again(tmp_path, change):
     check_changes(tmp_path, 4, SOURCES, [change])
@@ -137,6 +138,7 @@ def test_very_many_changes_have_bills_made_again(tmp_path, seed):
     check_changes(tmp_path, seed, features, rng.choices(CHANGES, k=4))
 
 
+@pytest.mark.long
 def test_bills_of_which_nothing_changed_are_not_made(tmp_path, monkeypatch):
     with store_world(random_world(4, SOURCES), tmp_path) as world:
         world.clock.time = datetime(2022, 12, 2, tzinfo=UTC)

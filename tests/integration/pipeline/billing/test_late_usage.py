@@ -102,6 +102,7 @@ def test_a_difference_is_carried_once_by_a_memo_that_names_the_line(home):
     assert verify_bills(home.stores, home.org_id, VerifyChoice()).differences == ()
 
 
+@pytest.mark.long
 def test_late_usage_of_bills_that_carry_that_of_others_is_carried_at_once(home):
     choose(home, "CARRY_FORWARD")
     home.clock.time = datetime(2026, 11, 2, tzinfo=UTC)

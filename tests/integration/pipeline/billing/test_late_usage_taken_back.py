@@ -96,6 +96,7 @@ def change_memo(home, amount):
     update_memo(home.stores, home.org_id, "ann", ref, changed)
 
 
+@pytest.mark.long
 def test_a_bill_that_is_made_again_after_its_late_usage_was_carried_charges_it_once(carried):
     """The second table of the page on late usage."""
     approve(carried, "acme", SEPTEMBER)

@@ -45,6 +45,7 @@ def outcomes(result):
     return {(each.account_code, str(each.bill_date)): each.stored.value for each in result.bills}
 
 
+@pytest.mark.long
 def test_a_later_bill_draws_less_when_one_before_draws_more(home):
     for month in (SEPTEMBER, OCTOBER):
         bill(home.stores, home.org_id, month, approve=True)
@@ -68,6 +69,7 @@ def test_a_later_bill_draws_less_when_one_before_draws_more(home):
     assert set(outcomes(again).values()) == {"unchanged"}
 
 
+@pytest.mark.long
 def test_a_later_bill_that_is_locked_stays_and_is_told(home):
     for month in (SEPTEMBER, OCTOBER):
         bill(home.stores, home.org_id, month, approve=True)

@@ -41,6 +41,7 @@ def check_world(seed, folder, first, again, **changes):
     return len(postings)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("home_database")
 @pytest.mark.parametrize("seed", [1, 4])
 def test_a_world_that_is_billed_again_has_the_same_ledger(tmp_path, seed):

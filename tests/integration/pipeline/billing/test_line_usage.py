@@ -87,6 +87,7 @@ def update(home, kind, code, **changes):
         t.update(found.id, found.version, kind.from_wire(document))
 
 
+@pytest.mark.long
 def test_later_usage_is_not_there(home):
     subscribe(home, "acme")
     ingest(home, *USED)
@@ -102,6 +103,7 @@ def test_later_usage_is_not_there(home):
     assert total(again) == again["lineItem"]["quantity"] == Decimal("3030.5")
 
 
+@pytest.mark.long
 def test_fields_that_came_later_and_codes_of_now_change_nothing(home):
     subscribe(home, "acme")
     ingest(home, *USED)
@@ -119,6 +121,7 @@ def test_fields_that_came_later_and_codes_of_now_change_nothing(home):
     assert "other.note" not in usage["data"][0]
 
 
+@pytest.mark.long
 def test_a_line_has_its_own_time(home):
     subscribe(home, "acme", start="2026-09-10T00:00:00Z")
     ingest(home, *USED)
@@ -129,6 +132,7 @@ def test_a_line_has_its_own_time(home):
     assert total(usage) == usage["lineItem"]["quantity"]
 
 
+@pytest.mark.long
 def test_a_line_has_its_own_segment_as_it_was(home):
     shared = {"segmentedFields": ["region"]}
     some = [{"region": "eu"}, {"region": "us"}, {"region": "*"}]
@@ -167,6 +171,7 @@ def test_a_line_has_its_own_segment_as_it_was(home):
     assert all(total(each) == each["lineItem"]["quantity"] for each in found.values())
 
 
+@pytest.mark.long
 def test_a_line_has_what_passed_the_filters_of_its_contract(home):
     only_eu = [{"dimensionCode": "region", "value": "eu", "mode": "INCLUDE"}]
     configure(home.stores, home.org_id, contracts=[CONTRACT | {"usageFilters": only_eu}])
@@ -187,6 +192,7 @@ def test_a_line_has_what_passed_the_filters_of_its_contract(home):
     assert total(usage) == usage["lineItem"]["quantity"] == 10
 
 
+@pytest.mark.long
 def test_an_average_over_time_has_what_holds_when_its_time_begins(home):
     configure(
         *(home.stores, home.org_id),
@@ -254,6 +260,7 @@ def ingest_ingress(home, *rows):
     assert home.ingest(f"ingress-{rows[0][0]}.csv", HEADER + text).rejected == 0
 
 
+@pytest.mark.long
 def test_a_line_of_a_compound_aggregation_has_the_measurements_of_its_meters(home):
     incoming = aggregation("incoming", "SUM") | {"meterId": "ingress"}
     largest = aggregation("largest", "MAX")
@@ -275,6 +282,7 @@ def test_a_line_of_a_compound_aggregation_has_the_measurements_of_its_meters(hom
     assert received == sorted(received, reverse=True)
 
 
+@pytest.mark.long
 def test_a_part_without_segments_counts_for_each_segment_of_a_compound_aggregation(home):
     some = [{"region": "eu"}, {"region": "us"}]
     parted = aggregation("parted", "SUM", segmentedFields=["region"], segments=some)
@@ -293,6 +301,7 @@ def test_a_part_without_segments_counts_for_each_segment_of_a_compound_aggregati
     assert total(usage) == usage["lineItem"]["quantity"] == 320
 
 
+@pytest.mark.long
 def test_usage_beyond_a_commitment_has_the_measurements_of_all_of_it(home):
     configure(
         *(home.stores, home.org_id),
@@ -352,6 +361,7 @@ def family(home):
     return home
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [

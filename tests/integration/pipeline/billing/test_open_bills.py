@@ -132,6 +132,7 @@ def test_approved_bills_wait_again_and_locked_ones_stay(home):
     assert all_bills(home)["acme", OCTOBER].status is BillStatus.PENDING
 
 
+@pytest.mark.long
 def test_bills_of_other_times_frequencies_and_accounts_stay(home):
     run_job(home, billDate=NOVEMBER)
     later = stored(home)
@@ -144,6 +145,7 @@ def test_bills_of_other_times_frequencies_and_accounts_stay(home):
     assert stored(home) == later | {("acme", OCTOBER): 0}
 
 
+@pytest.mark.long
 def test_bills_of_a_job_with_its_own_periods_stay_and_it_leaves_others(home):
     run_job(home, billDate="2026-12-15", monthEpoch="2026-01-15")
     both = {("acme", "2026-12-15"): 1, ("bolt", "2026-12-15"): 1}
@@ -183,6 +185,7 @@ def test_a_job_with_epochs_that_make_the_same_periods_changes_nothing(home):
     }
 
 
+@pytest.mark.long
 def test_a_bill_of_a_single_charge_that_is_open_stays_as_long_as_there_is_the_charge(home):
     charge = {
         "code": "setup",

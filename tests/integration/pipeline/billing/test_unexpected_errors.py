@@ -101,6 +101,7 @@ def test_an_account_that_the_database_refuses_fails_alone(home):
     }
 
 
+@pytest.mark.long
 def test_a_bill_that_stood_before_stands_where_the_new_one_is_refused(home):
     before = run(home)
     assert not before.failures

@@ -45,6 +45,7 @@ def bill_of(home, code):
     return found
 
 
+@pytest.mark.long
 def test_former_contents_are_what_they_were(home):
     found = verify(home)
 
@@ -53,6 +54,7 @@ def test_former_contents_are_what_they_were(home):
     assert verify(home, former=False).to_wire().keys().isdisjoint({"former", "expired"})
 
 
+@pytest.mark.long
 def test_a_former_line_that_was_altered_is_named_with_its_version(home):
     [(key, body)] = sql(
         home,
@@ -75,6 +77,7 @@ def test_a_former_line_that_was_altered_is_named_with_its_version(home):
     assert str(found).startswith(f"bill {found.bill_id}, version 2: line {key} units: stored 7")
 
 
+@pytest.mark.long
 def test_what_a_deleted_bill_said_is_verified(home):
     id_ = bill_of(home, "acme")
     delete_bill(home.stores, home.org_id, "ann", id_)
@@ -87,6 +90,7 @@ def test_what_a_deleted_bill_said_is_verified(home):
         verify(home, id_, former=False)
 
 
+@pytest.mark.long
 def test_contents_whose_snapshot_is_gone_are_counted(home):
     sql(
         home,
@@ -100,6 +104,7 @@ def test_contents_whose_snapshot_is_gone_are_counted(home):
     assert found.is_same
 
 
+@pytest.mark.long
 def test_the_command_looks_at_former_contents_on_request(home, capsys):
     command = ["bill", "verify", "--all", "--home", str(home.stores.home)]
 

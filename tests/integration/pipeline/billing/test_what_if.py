@@ -141,6 +141,7 @@ def check_world(folder, seed, features):
     return [each for each in changes if each.difference]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [7, pytest.param(4, marks=pytest.mark.slow)])
 def test_what_a_change_would_come_to_is_what_it_comes_to(tmp_path, seed):
     assert check_world(tmp_path, seed, SOURCES if seed == 4 else sorted(FEATURES))
@@ -198,6 +199,7 @@ def files_of(home):
     }
 
 
+@pytest.mark.long
 def test_nothing_changes_where_nothing_is_changed(home):
     exported = export(home.stores.state, home.org_id)
     for document in (exported, RENAMED):

@@ -75,6 +75,7 @@ def test_files_cannot_close_a_pending_bill_either(home):
     configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-09-29"})
 
 
+@pytest.mark.long
 def test_billing_leaves_closed_bills_alone(home):
     run(home, approve=True)
     lock(home, "2026-09-30")

@@ -168,6 +168,7 @@ def test_a_change_is_named_by_what_identifies_it(state, org):
     assert change.ignored == ("colour",)
 
 
+@pytest.mark.long
 def test_the_sample_is_applied_and_exported_and_applied_elsewhere(state, org):
     apply(state, org, read_documents([SAMPLE]), "USER_1")
     assert actions(apply(state, org, read_documents([SAMPLE]), "USER_1")) == {

@@ -114,6 +114,7 @@ def test_a_template_reads_no_file_outside_its_folder_through_a_link(tmp_path, fo
         with_template(own, format_, text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("format_", "text"),
     [
@@ -382,6 +383,7 @@ def test_long_numbers_stand_whole_beside_each_other(units, price, count):
     assert not faults
 
 
+@pytest.mark.long
 def test_a_memo_names_its_bill_by_number_or_date():
     """Never by an id, which no customer knows."""
     shown = {}

@@ -98,6 +98,7 @@ def test_freshness_can_be_switched_off(tmp_path):
         assert check(home) == []
 
 
+@pytest.mark.long
 @pytest.mark.happens("ingest.rejectrate.alert")
 def test_too_many_rejected_rows_are_one_incident_until_they_are_few_again(home):
     home.ingest("few.csv", rows(0, 3))

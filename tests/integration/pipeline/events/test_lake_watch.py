@@ -121,6 +121,7 @@ def test_other_limits_are_looked_for_at_once(home, watch):
     assert LakeWatch(home.stores).due() == [home.org_id]
 
 
+@pytest.mark.long
 def test_of_many_organizations_only_the_one_that_is_due_is_named(home, watch):
     home.ingest("a.csv", HEADER + csv_row("u1"))
     assert again(home, watch)

@@ -107,6 +107,7 @@ def test_sums_have_as_many_digits_as_they_need(home):
     assert '"measure.gb.SUM":499999999999999999999999999.99999999999' in text
 
 
+@pytest.mark.long
 def test_rows_of_several_meters_are_in_one_order(home):
     for hour in range(4):
         calls = {
@@ -148,6 +149,7 @@ def test_what_comes_meanwhile_is_not_seen(home, monkeypatch):
     assert row["measure.gb.COUNT"] == 2
 
 
+@pytest.mark.long
 def test_answers_are_whole_while_others_ingest(home):
     # Every file has one row of each of two accounts: whatever is seen has as many of both.
     done, uneven = threading.Event(), []

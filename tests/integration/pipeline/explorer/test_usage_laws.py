@@ -154,6 +154,7 @@ def quantities(home):
     }
 
 
+@pytest.mark.long
 def test_every_kind_has_quantities(whole):
     plain = {name for _, name, segment in whole if segment is None}
 
@@ -186,6 +187,7 @@ DELIVERIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "delivery",
     [

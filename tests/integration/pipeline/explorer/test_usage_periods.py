@@ -75,6 +75,7 @@ def expected(rows, periods):
     return dict(found)
 
 
+@pytest.mark.long
 def test_a_timestamp_on_the_boundary_is_in_the_later_period_whatever_the_clocks_do(home):
     for name, frequency, day, first, after in (
         # The longest day, a month that is half an hour shorter, a day whose midnight is skipped.
@@ -94,6 +95,7 @@ def test_a_timestamp_on_the_boundary_is_in_the_later_period_whatever_the_clocks_
         assert found[name[-5:], period] == 2 + 4
 
 
+@pytest.mark.long
 def test_every_account_has_its_own_periods_in_one_run(home):
     organization(home, timezone="America/New_York", monthEpoch="2022-01-05")
     accounts(
@@ -158,6 +160,7 @@ def test_every_account_has_its_own_periods_in_one_run(home):
     assert sums(home, Month(2026, 3)) == expected(rows, march)
 
 
+@pytest.mark.long
 def test_around_the_beginning_and_the_end_of_a_plan_all_usage_is_in_one_quantity(home):
     template = {"name": "T", "productId": "cloud", "currency": "USD", "standingCharge": 0}
     template |= {"billFrequency": "MONTHLY", "code": "quarter", "billFrequencyInterval": 3}
@@ -199,6 +202,7 @@ def test_around_the_beginning_and_the_end_of_a_plan_all_usage_is_in_one_quantity
     }
 
 
+@pytest.mark.long
 def test_days_add_up_to_the_days_together(home):
     organization(home, timezone="Australia/Lord_Howe")
     tz = zone("Australia/Lord_Howe")
@@ -212,6 +216,7 @@ def test_days_add_up_to_the_days_together(home):
     assert sum(value for found in each for value in found.values()) == together
 
 
+@pytest.mark.long
 def test_runs_of_other_frequencies_and_periods_do_not_touch_each_other(home):
     ingest(home, [("acme", datetime(2026, 9, day, 12, tzinfo=UTC), 1) for day in range(1, 29)])
     asked = [
@@ -319,6 +324,7 @@ def test_what_children_use_is_pooled_with_their_parent(home):
     ) == [(2,)]
 
 
+@pytest.mark.long
 def test_what_gave_a_quantity_is_kept_and_gives_it_again(home):
     accounts(
         home,

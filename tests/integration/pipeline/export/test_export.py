@@ -265,6 +265,7 @@ def test_bills_and_lines_are_exact(home, format):
         assert bill["endDateTimeUTC"] == "2026-10-31T23:00:00Z"
 
 
+@pytest.mark.long
 def test_an_organization_without_anything_has_an_export(tmp_path):
     made, clock = make_home(tmp_path / "home")
     with open_stores(made, clock) as stores:

@@ -196,6 +196,7 @@ def test_an_export_that_was_changed_behind_our_back_is_not_replaced(home, tmp_pa
     assert stores.state.jobs.get(job.id).status is JobStatus.FAILED
 
 
+@pytest.mark.long
 def test_an_export_after_a_change_leaves_the_one_before_it_whole(home, tmp_path):
     """Two jobs into one place: files and manifests of their own, and both verify."""
     to = tmp_path / "t"
@@ -223,6 +224,7 @@ def test_an_export_after_a_change_leaves_the_one_before_it_whole(home, tmp_path)
         assert verify(home.stores.settings, path) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("writer", [export_rows, export_files])
 def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, writer):
     stores, org_id = home.stores, home.org_id
@@ -293,6 +295,7 @@ COMPLETE = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("written_as", list(Format))
 def test_exported_measurements_can_be_ingested_again(home, tmp_path, written_as):
     meter = home.meter("round trip", FIELDS)

@@ -514,6 +514,7 @@ def parts(home, name):
     return [each["Key"] for each in found]
 
 
+@pytest.mark.long
 def test_an_export_that_failed_leaves_no_parts(home, parted):
     job_id, name, network = parted
     lost = []

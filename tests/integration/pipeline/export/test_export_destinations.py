@@ -209,6 +209,7 @@ def test_local_destinations_need_a_folder_that_is_allowed(home):
     assert home.stores.state.jobs.recent(home.org_id) == before
 
 
+@pytest.mark.long
 def test_a_folder_that_is_not_mounted_is_not_made(home, tmp_path):
     configured(home, export_folder=tmp_path / "mount", export_attempts=2)
     id_ = destination(home, **LOCAL)

@@ -75,6 +75,7 @@ def test_exports_are_the_same_with_any_runner(home, kind, runner):
     assert found == expected
 
 
+@pytest.mark.long
 def test_a_partition_that_fails_is_named_and_nothing_is_put(home, tmp_path, monkeypatch):
     stage = partition_tasks.stage_usage
 

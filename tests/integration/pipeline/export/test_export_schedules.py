@@ -397,6 +397,7 @@ def test_several_who_look_at_a_time_make_every_job_once_in_postgresql(tmp_path):
         all_look(homes)
 
 
+@pytest.mark.long
 def test_the_worker_runs_what_is_due_and_what_was_asked_for(tmp_path):
     with exporting(tmp_path, prefect_url="") as home:
         yesterday = to_now(home) - timedelta(days=1)

@@ -53,6 +53,7 @@ def test_a_store_that_is_busy_for_long_is_waited_for(home, bucket):
     assert len(keys) == 9 + len(files) + 1  # What is there already is not put again.
 
 
+@pytest.mark.long
 def test_a_bucket_that_vanishes_between_two_files_fails_and_can_be_put_right(
     home, bucket, monkeypatch
 ):
@@ -125,6 +126,7 @@ def test_of_two_executors_of_one_job_one_works_and_what_it_put_is_whole(home, bu
     assert all(hashes(objects, exported.manifest))
 
 
+@pytest.mark.long
 def test_parts_that_could_not_be_thrown_away_go_at_the_next_attempt(home, bucket, monkeypatch):
     place, name = bucket
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)

@@ -72,6 +72,7 @@ def texts(paths):
     return [gzip.decompress(path.read_bytes()).decode() for path in paths]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
 def test_a_large_file_is_split_between_rows(home, tmp_path, format):
     _, [whole] = written(home, usage(format, to=str(tmp_path / "whole")))
@@ -176,6 +177,7 @@ def test_a_field_that_was_never_filled_has_no_value_that_is_wanted(tmp_path):
             assert [file["rows"] for file in done.manifest["files"] if ours(file)] == [0]
 
 
+@pytest.mark.long
 def test_a_meter_without_measurements_has_the_file_that_it_had_with_no_row(tmp_path):
     derived = {"category": "COST", "code": "twice", "name": "Twice", "calculation": "gb * 2"}
     # Not in the order of files.
@@ -245,6 +247,7 @@ def measured_and_gone(folder):
         yield home, job
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "format",
     [
@@ -313,6 +316,7 @@ def test_a_cancelled_export_stops_between_two_files_and_tells_its_rows(home, tmp
     assert jobs.get(id_).progress["rows"] == len(ROWS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "format",
     [

@@ -208,6 +208,7 @@ def test_counts_are_summed_and_versions_are_not(exports, written_as):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("written_as", list(Format))
 def test_long_cells_and_odd_ends_of_lines_are_no_damage(exports, written_as):
     usual = csv.field_size_limit(131_072)  # as where nobody has raised it
@@ -487,6 +488,7 @@ def test_what_is_no_manifest_is_refused(tmp_path, content):
         verify(Settings(), tmp_path / "none.json")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["moto", pytest.param("gs", marks=pytest.mark.slow)])
 def test_exports_in_buckets_are_verified(home, new_place, kind):
     place = new_place(kind)

@@ -64,6 +64,7 @@ def counts(stores: Stores, org_id: str) -> list[tuple[int, ...]]:
         ]
 
 
+@pytest.mark.long
 def test_small_files_are_merged_and_no_row_changes(home, tmp_path):
     stores, org_id = home
     for number in range(5):
@@ -78,6 +79,7 @@ def test_small_files_are_merged_and_no_row_changes(home, tmp_path):
     assert len(stores.lake(org_id).files.names()) < files
 
 
+@pytest.mark.long
 def test_a_repeat_is_still_recognised_after_a_merge(home, tmp_path):
     stores, org_id = home
     ingest(stores, org_id, tmp_path, 1)
@@ -93,6 +95,7 @@ def test_a_repeat_is_still_recognised_after_a_merge(home, tmp_path):
     assert (receipt.accepted, receipt.repeats) == (1, 3)
 
 
+@pytest.mark.long
 def test_an_orphan_is_removed_and_a_registered_file_is_not(home, tmp_path):
     stores, org_id = home
     ingest(stores, org_id, tmp_path, 1)
@@ -106,6 +109,7 @@ def test_an_orphan_is_removed_and_a_registered_file_is_not(home, tmp_path):
     assert counts(stores, org_id) == [(3, 3), (1, 3)]
 
 
+@pytest.mark.long
 def test_nothing_is_merged_or_moved_under_a_reader(home, tmp_path, monkeypatch):
     """A reader that lists files while their entries are replaced would find none of them."""
     need_folder()
@@ -126,6 +130,7 @@ def test_nothing_is_merged_or_moved_under_a_reader(home, tmp_path, monkeypatch):
     assert counts(stores, org_id) == [(9, 9), (3, 9)]
 
 
+@pytest.mark.long
 def test_replaced_files_stay_for_those_who_are_reading_them(home, tmp_path):
     stores, org_id = home
     ingest(stores, org_id, tmp_path, 1)
@@ -140,6 +145,7 @@ def test_replaced_files_stay_for_those_who_are_reading_them(home, tmp_path):
         assert connection.execute(query).fetchone() == (6,)
 
 
+@pytest.mark.long
 def test_a_second_run_finds_nothing_to_do(home, tmp_path):
     stores, org_id = home
     ingest(stores, org_id, tmp_path, 1)
@@ -150,6 +156,7 @@ def test_a_second_run_finds_nothing_to_do(home, tmp_path):
     assert (done.compacted_files, done.orphans_removed, done.staging_removed) == (0, 0, 0)
 
 
+@pytest.mark.long
 def test_what_dead_jobs_staged_is_removed_after_a_while(home):
     stores, org_id = home
     stale = stores.lake(org_id).staging / "dead"
@@ -178,6 +185,7 @@ def rows_at(stores: Stores, org_id: str, snapshot: int) -> tuple[int, ...]:
         return connection.execute(query).fetchone()
 
 
+@pytest.mark.long
 def test_snapshots_expire_except_the_newest_and_those_that_are_pinned(home, tmp_path):
     stores, org_id = home
     ingest(stores, org_id, tmp_path, 1)

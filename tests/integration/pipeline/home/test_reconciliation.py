@@ -58,6 +58,7 @@ def test_an_empty_lake_balances(home):
     assert check_reconciliation(home.stores, home.org_id).balanced
 
 
+@pytest.mark.long
 def test_what_was_ingested_balances_also_after_maintenance(filled):
     books = check_reconciliation(filled.stores, filled.org_id)
     maintain(filled.stores, filled.org_id)
@@ -124,6 +125,7 @@ def test_a_changed_number_is_found_and_raises_one_alert(filled, statement, what,
     assert {f"new.{member}" for member in alert} == set(fields_of(BOOKS_ALERT))
 
 
+@pytest.mark.long
 def test_contents_are_those_of_the_fields_that_the_meter_had(filled):
     fields = [*EGRESS["dataFields"], {"category": "OTHER", "code": "late", "name": "Late"}]
     configure(filled.stores, filled.org_id, meters=[EGRESS | {"dataFields": fields}])

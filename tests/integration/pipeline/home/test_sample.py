@@ -13,6 +13,7 @@ from meterlake.stores import open_stores
 from sample_data import MAPPINGS, MEASUREMENTS
 
 
+@pytest.mark.long
 def test_the_sample_is_configured_and_its_files_are_at_rest(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home", _env_file=None)
 
@@ -29,6 +30,7 @@ def test_the_sample_is_configured_and_its_files_are_at_rest(tmp_path: Path) -> N
     }
 
 
+@pytest.mark.long
 def test_a_home_has_the_sample_once(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home", _env_file=None)
     create_sample(settings)

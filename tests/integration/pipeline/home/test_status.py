@@ -31,6 +31,7 @@ def stores(tmp_path):
         yield stores
 
 
+@pytest.mark.long
 def test_a_new_organization_has_nothing(stores):
     found = status(stores, stores.state.organization())
 
@@ -45,6 +46,7 @@ def test_a_new_organization_has_nothing(stores):
     assert found.sources == []
 
 
+@pytest.mark.long
 def test_meters_sources_and_rejected_rows_are_counted(stores):
     organization = stores.state.organization()
     names = ("14-seats-days-21-31.ndjson", "12-api-bad-rows.ndjson")
@@ -66,6 +68,7 @@ def test_meters_sources_and_rejected_rows_are_counted(stores):
     assert len(status(stores, organization, limit=1).sources) == 1
 
 
+@pytest.mark.long
 def test_what_is_no_file_in_the_drop_folder_is_named(stores):
     organization = stores.state.organization()
     folder = drop_folder(stores, organization.code)
@@ -95,6 +98,7 @@ def test_folders_are_walked_by_name_and_hidden_files_left_out(tmp_path):
         expand([tmp_path / "nosuch.csv"])
 
 
+@pytest.mark.long
 def test_the_books_of_the_sample_agree_with_a_file(stores):
     organization = stores.state.organization()
     list(ingest_files(stores, organization, [sample_data.MEASUREMENTS / "01-llm-week-1.csv"]))

@@ -71,6 +71,7 @@ def test_a_home_of_a_newer_version_is_refused(stored, capsys):
     assert revision_of(stored) == "9999"
 
 
+@pytest.mark.long
 def test_a_home_of_an_earlier_version_is_migrated_and_has_what_it_had(stored, capsys):
     before = revision_of(stored)
     assert before < HEAD

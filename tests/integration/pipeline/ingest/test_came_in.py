@@ -33,6 +33,7 @@ def test_of_nothing_everything_is_zero(home):
     assert (found.hours, found.files) == ([], [])
 
 
+@pytest.mark.long
 def test_files_and_batches_are_counted_by_the_hour_in_which_they_were_done(home):
     home.clock.time = at(3, 59)
     home.ingest("before.csv", HEADER + csv_row("before"))

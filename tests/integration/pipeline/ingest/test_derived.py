@@ -261,6 +261,7 @@ def test_aggregations_read_derived_fields(home):
     assert found.left_out == []
 
 
+@pytest.mark.long
 def test_views_show_derived_fields_and_errors(home):
     home.ingest("a.csv", HEADER + csv_row("u2", "0"))
     with home.stores.lake(home.org_id).reader() as connection:
@@ -274,6 +275,7 @@ def test_views_show_derived_fields_and_errors(home):
         ]
 
 
+@pytest.mark.long
 def test_exports_have_derived_fields_and_can_be_dropped_again(home):
     home.ingest("a.csv", HEADER + csv_row("u1", "4") + csv_row("u2", "0"))
     # Past the day on which the home was made: exports show the configuration of their day.
@@ -310,6 +312,7 @@ def test_what_a_meter_looks_up_is_not_taken_away(home):
         entities.delete(home.stores, home.org_id, "t", place)
 
 
+@pytest.mark.long
 def test_a_lake_of_an_older_version_gets_what_it_lacks(home):
     lake = home.stores.lake(home.org_id)
     home.ingest("a.csv", HEADER + csv_row("u1", "4"))

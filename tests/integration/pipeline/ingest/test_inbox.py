@@ -105,6 +105,7 @@ def moto_bucket(new_place, tmp_path):
         yield Bucket(home, place)
 
 
+@pytest.mark.long
 def test_an_object_is_ingested_and_moved_beside_its_report(bucket):
     bucket.put("2026/a.csv", "u1", "u2")
     bucket.objects.put_bytes("in/b.parquet", b"PAR1 is not all of it")
@@ -122,6 +123,7 @@ def test_an_object_is_ingested_and_moved_beside_its_report(bucket):
     bucket.check("u1", "u2")
 
 
+@pytest.mark.long
 def test_an_object_that_was_replaced_is_a_new_arrival(bucket):
     bucket.put("a.csv", "u1")
     bucket.poll()
@@ -134,6 +136,7 @@ def test_an_object_that_was_replaced_is_a_new_arrival(bucket):
     bucket.check("u1", "u2")
 
 
+@pytest.mark.long
 def test_what_is_left_or_tagged_is_ingested_once(bucket):
     stores, org_id = bucket.home.stores, bucket.home.org_id
     ways = [Afterwards.LEAVE]
@@ -191,6 +194,7 @@ def test_an_object_replaced_after_it_was_ingested_is_not_removed(bucket, monkeyp
     assert bucket.keys().count("done/a.csv") == 2
 
 
+@pytest.mark.long
 def test_markers_and_hidden_and_unfinished_objects_are_left_alone(moto_bucket):
     objects = moto_bucket.objects
     for name in (".a.csv", "_SUCCESS", "_temporary/a.csv", ".x/a.csv", "a.csv.part", "b.tmp"):
@@ -263,6 +267,7 @@ def test_a_mapping_of_the_drop_folder_claims_objects_by_name(local):
     assert (receipt.accepted, receipt.reasons) == (1, {})
 
 
+@pytest.mark.long
 def test_four_pollers_take_every_object_once(local):
     names = [f"{number:02}" for number in range(12)]
     for name in names:
@@ -334,6 +339,7 @@ def test_a_poller_that_slept_too_long_is_refused(local):
     assert local.claims()[0].status is ClaimStatus.DONE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "number",
     [3, *(pytest.param(number, marks=SLOW) for number in (1, 2, *range(4, 16)))],

@@ -217,6 +217,7 @@ def test_a_file_that_cannot_be_read_fails_whole_and_leaves_nothing(
     assert (name, receipt.attempt, "failed", 0, 0, 0, 0) in failing_home.ledger()
 
 
+@pytest.mark.long
 def test_a_file_that_breaks_late_leaves_nothing_of_its_beginning(tmp_path):
     rows = "".join(csv_row(f"u{n}") for n in range(3000))
     damaged = gz((HEADER + rows).encode())[:-3]
@@ -229,6 +230,7 @@ def test_a_file_that_breaks_late_leaves_nothing_of_its_beginning(tmp_path):
         home.check()
 
 
+@pytest.mark.long
 def test_a_bomb_stops_at_the_limit(tmp_path):
     with a_home(tmp_path, source_bytes=1 << 20) as home:
         for packed in (gz, zst):
@@ -427,6 +429,7 @@ def test_rows_of_several_meters_share_a_file(home):
     home.check()
 
 
+@pytest.mark.long
 def test_usage_of_many_months_shares_a_file(home):
     rows = "".join(
         csv_row(f"u{year}-{month}", ts=f"{year}-{month:02}-01T00:00:00Z")
@@ -497,6 +500,7 @@ def test_within_a_file_the_first_row_of_a_uid_counts(home):
     assert [row.row for row in receipt.sample] == [3, 5]
 
 
+@pytest.mark.long
 def test_the_same_bytes_many_times_are_ingested_once(home):
     first = home.ingest("a.csv", GOOD)
 
@@ -507,6 +511,7 @@ def test_the_same_bytes_many_times_are_ingested_once(home):
     home.check()
 
 
+@pytest.mark.long
 def test_known_bytes_under_the_name_of_another_format_are_read_anew(home):
     data = b"[" + ndjson([wire_row("u1")]).strip() + b"]"
     assert home.ingest("a.csv.json", data).accepted == 1
@@ -539,6 +544,7 @@ def test_overlapping_uids_of_two_files_are_stored_once(home):
     home.check()
 
 
+@pytest.mark.long
 def test_corrected_configuration_brings_in_what_was_rejected_and_only_that(home):
     bad = (
         csv_row("u2", meter="ingress")
@@ -665,6 +671,7 @@ def test_constants_of_the_mapping_belong_to_the_identity(home):
     assert second.reasons == {"DuplicateUid": 1, "InvalidNumber": 1}
 
 
+@pytest.mark.long
 def test_the_account_from_the_file_name_belongs_to_the_identity(home):
     named = mapping(account={"filename": r"^(?P<account>[a-z]+)-"}, uid=[])
 

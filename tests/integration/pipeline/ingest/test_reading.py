@@ -93,6 +93,7 @@ def files(seed: int):
     yield "a.json", json.dumps(rows, indent=seed % 3 or None, ensure_ascii=False).encode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 )
@@ -117,6 +118,7 @@ def test_blocks_of_any_size_and_any_number_of_threads_give_the_same(tmp_path, se
         assert found[0][2] >= 100
 
 
+@pytest.mark.long
 def test_rows_of_parquet_keep_their_numbers_over_batches(tmp_path):
     rows = 150_000
     frame = pl.DataFrame(
@@ -138,6 +140,7 @@ def test_rows_of_parquet_keep_their_numbers_over_batches(tmp_path):
     assert '"account": "acme"' in rejected[0].original
 
 
+@pytest.mark.long
 def test_the_original_texts_of_rows_are_found_again(tmp_path):
     for name, data in files(1):
         wanted = reading(tmp_path, name, data, block_bytes=1024)

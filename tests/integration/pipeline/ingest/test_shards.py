@@ -214,6 +214,7 @@ def world(world_of):
         yield world
 
 
+@pytest.mark.long
 def test_two_writers_that_looked_at_the_same_time_both_commit(world):
     """Neither has what the other brings: nothing is compared again under the lock."""
     with patch.object(commits, "_suspects", side_effect=commits._suspects) as compared:
@@ -230,6 +231,7 @@ def test_two_writers_of_the_same_uids_commit_them_once(world):
     world.check()
 
 
+@pytest.mark.long
 def test_uids_that_are_withdrawn_after_the_look_are_free(world):
     """A source that repeats them brings them again."""
     world.ingest([(1, 1), (2, 1)])

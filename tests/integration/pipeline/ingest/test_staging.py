@@ -129,6 +129,7 @@ COMMON = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case",
     [pytest.param(each, marks=[] if each in COMMON else [pytest.mark.slow]) for each in CASES],
@@ -139,6 +140,7 @@ def test_what_is_stored_does_not_depend_on_what_is_set_aside(tmp_path, case):
     assert outcomes(tmp_path, files, BLOCK) == outcomes(tmp_path, files, 1 << 23)
 
 
+@pytest.mark.long
 def test_uids_that_are_mistaken_for_seen_ones_are_stored_like_others(tmp_path):
     files = [ndjson(FIRST + FIRST[:3]), ndjson(months(several(30, 80)))]
     with patch.object(seen, "_WORDS_MAX", 1):

@@ -169,6 +169,7 @@ def test_a_file_that_is_given_back_killed_nobody(home):
     assert (receipt.status, job(home, id_)["status"]) == ("done", "succeeded")
 
 
+@pytest.mark.long
 def test_files_at_which_somebody_died_are_read_one_at_a_time_and_no_other_waits(home):
     killers, modest = [uploaded(home) for _ in range(2)], uploaded(home)
     for id_ in killers:
@@ -224,6 +225,7 @@ def test_an_attempt_that_fails_for_now_is_repeated_at_once(home):
     assert [receipt.accepted for receipt in work(home)] == [2]
 
 
+@pytest.mark.long
 def test_many_workers_run_a_job_once(home):
     ids = [uploaded(home, json.dumps([wire_row(f"u{n}")]).encode()) for n in range(3)]
     found = []
@@ -421,6 +423,7 @@ def test_a_url_of_another_store_is_waited_for_longer(remote):
     assert job(remote, made["jobId"])["failureReason"].startswith("NotUploaded: ")
 
 
+@pytest.mark.long
 def test_a_store_that_checks_signatures_takes_what_was_announced_once(new_place, tmp_path):
     place = new_place("radosgw")
     with a_home(tmp_path, objects=place.url, s3_endpoint=place.server) as home:

@@ -147,6 +147,7 @@ def test_two_senders_send_each_run_once(stores, org, receiver):
     assert sorted(each.id for each in receiver.received) == sorted(ids)
 
 
+@pytest.mark.long
 def test_a_sender_that_is_stopped_leaves_what_it_has_to_the_next_one(stores, org, receiver):
     webhook = new_webhook(stores, org, receiver.url())
     add_runs(stores, org, [content_for(webhook, n) for n in range(300)])

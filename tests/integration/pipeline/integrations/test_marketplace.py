@@ -141,6 +141,7 @@ def test_a_bill_is_reported_in_cents_at_the_hour(home, market, customer):
     assert (who, dimension, quantity, moment % 3600) == (customer, "cents", 7350, 0)
 
 
+@pytest.mark.long
 def test_the_sum_of_the_records_is_the_bill_however_often_it_changes(home, market):
     """Five changes within one hour need five hours, of which none is older than six."""
     integrate_market(home)
@@ -163,6 +164,7 @@ def test_the_sum_of_the_records_is_the_bill_however_often_it_changes(home, marke
         assert usage_reports(home.stores, home.org_id, filters, None, Page(50)) == {"data": []}
 
 
+@pytest.mark.long
 def test_what_was_reported_too_much_lowers_what_comes(home, market):
     integrate_market(home)
     make_bills(home)
@@ -225,6 +227,7 @@ def test_a_record_that_was_surely_not_taken_is_reported_in_the_hour_of_the_next_
     assert list(market.taken.values()) == [7350]
 
 
+@pytest.mark.long
 def test_records_of_many_accounts_go_out_together_and_at_most_25(home, market):
     codes = integrate_many(home, market, 30)
     make_bills(home)
@@ -337,6 +340,7 @@ def test_errors_of_the_service_have_their_status(home, market, code, status, exp
     assert market.taken == {}
 
 
+@pytest.mark.long
 def test_who_does_not_subscribe_is_an_error_and_nothing_counts(home, market):
     market.customers.clear()
     integrate_market(home)

@@ -284,6 +284,7 @@ def test_enabling_an_integration_switches_its_webhook_on_again(stores, org, rece
     assert run_of(stores, org, again).status is RunStatus.COMPLETE
 
 
+@pytest.mark.long
 def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
     stores, org, receiver
 ):

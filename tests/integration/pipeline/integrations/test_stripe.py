@@ -299,6 +299,7 @@ def local_stripe():
             process.terminate()
 
 
+@pytest.mark.long
 def test_the_stand_in_of_others_makes_no_invoice_and_nothing_counts(tmp_path, local_stripe):
     """It takes no currency of an invoice, and answers 500."""
     url, customer = local_stripe
@@ -443,6 +444,7 @@ def test_a_bill_of_more_items_than_an_invoice_may_have_is_refused_whole(home, st
     assert run.job.error == "251 items are more than the 250 of an invoice: see splitBy"
 
 
+@pytest.mark.long
 def test_runs_of_a_bill_that_are_due_at_the_same_time_make_one_invoice(home, stripe):
     integrate_stripe(home)
     make_bills(home, with_runs=False)
@@ -534,6 +536,7 @@ def approve(home):
     make_runs(home)
 
 
+@pytest.mark.long
 def test_a_bill_that_changes_gets_a_new_invoice(home, stripe):
     integrate_stripe(home)
     make_bills(home)

@@ -123,6 +123,7 @@ def columns(connection, schema="main") -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.long
 def test_every_kind_of_entity_is_a_table_with_a_history_and_a_macro(warehouse):
     tables = columns(warehouse)
     macros = {
@@ -168,6 +169,7 @@ def test_names_and_types_stay(warehouse):
     assert set(pinned) >= {name for name in now if not name.endswith("_history")}
 
 
+@pytest.mark.long
 def test_both_doors_have_the_same_names_and_columns(door, warehouse):
     home, _ = door
     statement = (
@@ -225,6 +227,7 @@ def test_the_command_knows_what_a_query_names(door, warehouse, name):
         assert list(answer.rows) == warehouse.execute(f"SELECT count(*) FROM {name}").fetchall()
 
 
+@pytest.mark.long
 def test_the_live_schema_reads_the_lake_as_it_is(door):
     home, published = door
     with closing(open_duckdb("200MB", 1, home.stores.home / "spill")) as connection:
@@ -242,6 +245,7 @@ def test_the_live_schema_reads_the_lake_as_it_is(door):
             connection.execute(statement).fetchall()
 
 
+@pytest.mark.long
 def test_a_script_opens_the_live_lake_by_the_same_names(door):
     home, published = door
     assert published.live.parent == published.path.parent
@@ -337,6 +341,7 @@ def test_no_secret_leaves_by_any_door(door, warehouse):
             assert each.kind is IntegrationConfig or not names & hidden
 
 
+@pytest.mark.long
 def test_every_documented_line_of_python_runs(door, monkeypatch):
     _, published = door
     monkeypatch.chdir(published.path.parent)

@@ -90,6 +90,7 @@ def test_a_meter_is_a_table_named_by_its_code(warehouse):
     assert len(found) == len(ROWS)
 
 
+@pytest.mark.long
 def test_configuration_and_bills_are_tables(warehouse):
     assert ask(warehouse, "SELECT code, country FROM account ORDER BY code") == [
         ("acme", "DE"),
@@ -335,6 +336,7 @@ def test_a_new_meter_takes_no_name_from_another_one():
     assert names == {"disk": "disk", "Disk": "meter_Disk", "DISK": "meter_meter_DISK"}
 
 
+@pytest.mark.long
 def test_an_empty_organization_is_published(tmp_path):
     made, clock = make_home(tmp_path / "home")
     with open_stores(made, clock) as stores:
@@ -346,6 +348,7 @@ def test_an_empty_organization_is_published(tmp_path):
             ask(connection, f"FROM {name}('2026-01-01')" if kind == "macro" else f"FROM {name}")
 
 
+@pytest.mark.long
 def test_who_has_the_old_file_open_keeps_reading_it(home):
     [path] = (home.stores.home / "published").glob("*/warehouse.duckdb")
     reader = subprocess.Popen(
@@ -422,6 +425,7 @@ with open_stores(Settings(home=sys.argv[1])) as stores:
 """
 
 
+@pytest.mark.long
 def test_a_log_of_the_old_file_does_not_meet_the_new_one(home):
     [path] = (home.stores.home / "published").glob("*/warehouse.duckdb")
     script = (
@@ -436,6 +440,7 @@ def test_a_log_of_the_old_file_does_not_meet_the_new_one(home):
         assert ask(connection, "SELECT count(*) FROM disk") == [(5,)]
 
 
+@pytest.mark.long
 def test_the_live_lake_is_one_line_away_without_a_network(home):
     line = attach_line(home.stores, home.org_id)
     # Any DuckDB of this version: nothing is set, and nothing may be fetched.
@@ -479,6 +484,7 @@ def test_views_of_the_live_schema_read_the_live_lake(home):
         assert connection.execute(question).fetchall() == [(2, Decimal(9))]
 
 
+@pytest.mark.long
 def test_only_what_has_changed_is_made_anew(home):
     first = publish(home.stores, home.org_id, parquet=True)
     before = {path.name: path.stat().st_ino for path in first.parquet.rglob("*.parquet")}
@@ -497,6 +503,7 @@ def test_only_what_has_changed_is_made_anew(home):
     assert again.rows["disk"] == len(ROWS) + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "damage",
     ["written to", *(pytest.param(each, marks=pytest.mark.slow) for each in ("cut", "gone", "?"))],

@@ -37,6 +37,7 @@ def read_both(home, statement):
     return found
 
 
+@pytest.mark.long
 def test_usage_on_no_bill_is_a_table(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         use(home, ("9", "new", 7), ("10", "new", 1))
@@ -87,6 +88,7 @@ def test_usage_of_a_deleted_bill_is_on_no_bill_until_it_is_made_again(tmp_path):
     assert more == other == [(*MISSING, 3, Decimal("43.5"), "GB")]
 
 
+@pytest.mark.long
 def test_usage_of_a_deleted_bill_stays_in_a_closed_month(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         bill(home.stores, home.org_id, SEPTEMBER, approve=True)
@@ -99,6 +101,7 @@ def test_usage_of_a_deleted_bill_stays_in_a_closed_month(tmp_path):
     assert closed == [(*MISSING, 2, Decimal("42.5"), "GB")]
 
 
+@pytest.mark.long
 def test_usage_of_a_deleted_bill_without_a_plan_since_has_no_price(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         bill(home.stores, home.org_id, SEPTEMBER)
@@ -112,6 +115,7 @@ def test_usage_of_a_deleted_bill_without_a_plan_since_has_no_price(tmp_path):
     assert found == [(*acme, 2, Decimal("42.5"), "GB")]
 
 
+@pytest.mark.long
 def test_usage_of_a_deleted_bill_that_cannot_be_made_is_what_it_was(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         bill(home.stores, home.org_id, SEPTEMBER)
@@ -123,6 +127,7 @@ def test_usage_of_a_deleted_bill_that_cannot_be_made_is_what_it_was(tmp_path):
     assert refused == [(*MISSING, 2, Decimal("42.5"), "GB")]
 
 
+@pytest.mark.long
 def test_usage_of_a_deleted_bill_is_there_once_if_another_bill_of_its_account_cannot_be_made(
     tmp_path,
 ):
@@ -136,6 +141,7 @@ def test_usage_of_a_deleted_bill_is_there_once_if_another_bill_of_its_account_ca
     assert found == [(*MISSING, 3, Decimal("43.5"), "GB")]
 
 
+@pytest.mark.long
 def test_usage_of_a_child_is_its_own_where_the_bill_of_its_parent_is_deleted(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         child = {"code": "child", "name": "Child", "emailAddress": "child@example.com"}
@@ -167,6 +173,7 @@ def test_late_usage_that_no_run_has_looked_at_is_open(tmp_path):
     assert open_ones == [("acme", "2026-09", "OPEN", 1, None)]
 
 
+@pytest.mark.long
 def test_late_usage_is_a_table_with_what_was_done(tmp_path):
     with a_home(tmp_path) as home:
         price_egress(home)
@@ -198,6 +205,7 @@ def test_late_usage_is_a_table_with_what_was_done(tmp_path):
     assert approved == [("2026-09", "finance"), ("2026-10", None)]
 
 
+@pytest.mark.long
 def test_missing_usage_joins_months_accounts_and_rejected_rows(tmp_path):
     with a_home(tmp_path) as home:
         days = ("2026-08-03", "2026-09-03")
@@ -216,6 +224,7 @@ def test_missing_usage_joins_months_accounts_and_rejected_rows(tmp_path):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TABLES)
 def test_an_empty_home_has_them(tmp_path, name):
     with a_home(tmp_path) as home:

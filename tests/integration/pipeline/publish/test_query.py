@@ -64,6 +64,7 @@ def test_what_reads_accounts_sees_all_of_them(opened, source):
     assert plan
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "statement",
     [
@@ -143,6 +144,7 @@ def test_anything_else_is_refused_in_one_sentence(opened, statement):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_another_database_of_the_home_cannot_be_read(opened):
     stores, _ = opened
     with pytest.raises(BadQuery, match="sqlite_scan is not available"):

@@ -106,6 +106,7 @@ def test_a_month_is_one_of_the_organizations_calendar(home):
     assert found.first.isoformat() == "2026-09-30T22:00:00+00:00"
 
 
+@pytest.mark.long
 def test_a_month_has_the_rejected_rows_of_its_days(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         rows = [
@@ -154,6 +155,7 @@ def test_gauges_are_not_added_up(crowded):
     assert usage.series[2].values == [1, 2, 4]
 
 
+@pytest.mark.long
 def test_the_page_has_the_amounts_of_bills(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         home.clock.time = datetime.now(UTC)
@@ -184,6 +186,7 @@ def test_a_month_without_usage_is_a_page(home, tmp_path):
     assert "There are no measurements" in path.read_text("utf-8")
 
 
+@pytest.mark.long
 def test_names_are_text_and_nothing_else(home):
     text = page_of(gather_report(home.stores, home.org_id))
     page = Page(text)
@@ -289,6 +292,7 @@ def instants_of(home):
     return [ts.replace(tzinfo=UTC) for (ts,) in rows]
 
 
+@pytest.mark.long
 def test_what_is_in_a_parents_quantity_is_not_added_up_again(crowded):
     before = gather_report(crowded.stores, crowded.org_id).totals
     with crowded.lake.lock(), crowded.lake.transaction() as connection:
@@ -300,6 +304,7 @@ def test_what_is_in_a_parents_quantity_is_not_added_up_again(crowded):
     assert gather_report(crowded.stores, crowded.org_id).totals == before
 
 
+@pytest.mark.long
 def test_the_command_writes_the_page(home, tmp_path, capsys):
     out = tmp_path / "out" / "page.html"
     code = run(["report", "--home", str(home.stores.home), "--out", str(out), "--json"])

@@ -58,6 +58,7 @@ def test_a_reason_is_needed(home, because):
     assert len(ids(home, "open")) == 2
 
 
+@pytest.mark.long
 def test_it_must_say_which_rows(home):
     with pytest.raises(Required, match="ids, or a filter"):
         give_up(home)
@@ -74,6 +75,7 @@ def test_it_must_say_which_rows(home):
     assert len(ids(home, "open")) == 2
 
 
+@pytest.mark.long
 def test_one_that_dies_leaves_all_rows_open(home, monkeypatch):
     def hook(name):
         if name == "lake.before_commit":
@@ -90,6 +92,7 @@ def test_one_that_dies_leaves_all_rows_open(home, monkeypatch):
 # -- what happens ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_dismissed_rows_wait_for_nobody_until_they_are_reopened(home):
     before = waiting(home)
     assert before[0] == {"InvalidNumber": 1, "UndefinedMeter": 1}
@@ -118,6 +121,7 @@ def test_dismissed_rows_wait_for_nobody_until_they_are_reopened(home):
     assert (shown["because"], shown["dismissedBy"], shown["dismissedAt"]) == (None, None, None)
 
 
+@pytest.mark.long
 def test_a_dismissed_row_is_requeued_only_by_name(home):
     wrong, _ = ids(home)
     give_up(home, wrong)
@@ -137,6 +141,7 @@ def test_a_dismissed_row_is_requeued_only_by_name(home):
     home.check()
 
 
+@pytest.mark.long
 def test_a_file_that_is_delivered_again_changes_nothing(home):
     give_up(home, source="a.csv")
     home.ingest("again.csv", DATA)

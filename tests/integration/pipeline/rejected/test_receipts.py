@@ -39,6 +39,7 @@ def test_an_unknown_uid_says_so(home):
     assert of_uids(home) == []
 
 
+@pytest.mark.long
 def test_a_source_and_a_job_have_receipts_that_balance(home):
     home.ingest("a.csv", DATA, delivery="job-1")
     home.ingest("broken.csv", b"uid,ts\n1,2\n")
@@ -61,6 +62,7 @@ def test_a_source_and_a_job_have_receipts_that_balance(home):
         assert receipt["received"] == counts
 
 
+@pytest.mark.long
 def test_where_a_uid_was_first_seen_and_what_contradicted_it(home):
     first = home.ingest("a.csv", DATA, delivery="job-1")
     home.ingest("b.csv", HEADER + csv_row("u1", 99))
@@ -84,6 +86,7 @@ def test_where_a_uid_was_first_seen_and_what_contradicted_it(home):
     assert [each["reason"] for each in rejected["rejected"]] == ["UndefinedMeter"] * 2
 
 
+@pytest.mark.long
 def test_a_row_that_came_in_later_was_seen_when_it_came_in(home):
     home.ingest("a.csv", DATA)
     correct(home)
@@ -92,6 +95,7 @@ def test_a_row_that_came_in_later_was_seen_when_it_came_in(home):
     assert (found["name"], found["attempt"], found["redelivered"]) == ("again.csv", 2, [])
 
 
+@pytest.mark.long
 def test_a_requeued_row_names_its_origin(home):
     first = home.ingest("a.csv", DATA)
     correct(home)

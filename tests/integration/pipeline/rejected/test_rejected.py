@@ -84,6 +84,7 @@ def test_what_is_no_id_is_refused(home):
             edit(home, (id_, wire_row("u")))
 
 
+@pytest.mark.long
 def test_a_row_that_was_never_rejected_is_not_found(home):
     receipt = home.ingest("a.csv", HEADER + csv_row("good"))
     for id_ in ("0" * 12 + ":2", f"{receipt.identity[:12]}:2"):
@@ -155,6 +156,7 @@ def test_files_that_are_none_are_refused(tmp_path):
         write_rejected(tmp_path / "a.xlsx", list)
 
 
+@pytest.mark.long
 def test_malformed_rows_wait_for_somebody_to_edit_them(home):
     home.ingest("a.csv", HEADER + "short,row\n")
     home.ingest("b.ndjson", b'{"meter":\n{"meter":"egress","meter":"egress"}\n')
@@ -165,6 +167,7 @@ def test_malformed_rows_wait_for_somebody_to_edit_them(home):
     check(home)
 
 
+@pytest.mark.long
 def test_requeueing_without_a_correction_leaves_the_row_open_under_its_id(home):
     home.ingest("a.csv", HEADER + csv_row("u1", meter="later"))
     before = ids(home)
@@ -179,6 +182,7 @@ def test_requeueing_without_a_correction_leaves_the_row_open_under_its_id(home):
 # -- what happens ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_rows_come_in_after_the_configuration_was_corrected_and_only_once(home):
     data = HEADER + csv_row("", meter="later") + csv_row("u2", meter="later") + csv_row("u3")
     home.ingest("a.csv", data)
@@ -195,6 +199,7 @@ def test_rows_come_in_after_the_configuration_was_corrected_and_only_once(home):
     check(home)
 
 
+@pytest.mark.long
 def test_the_origin_delivered_first_leaves_nothing_to_requeue(home):
     data = HEADER + csv_row("", meter="later")
     home.ingest("a.csv", data)
@@ -222,6 +227,7 @@ def test_an_edited_row_stays_counted_once_when_its_origin_is_delivered_again(hom
     check(home)
 
 
+@pytest.mark.long
 def test_a_uid_at_fault_can_be_edited_and_is_not_counted_again(home):
     data = HEADER + csv_row("u1") + csv_row("u1", 7) + csv_row("x" * 51)
     home.ingest("a.csv", data)
@@ -233,6 +239,7 @@ def test_a_uid_at_fault_can_be_edited_and_is_not_counted_again(home):
     check(home)
 
 
+@pytest.mark.long
 def test_a_row_that_was_rejected_again_keeps_its_edit(home):
     home.ingest("a.csv", HEADER + csv_row("u1", "x"))
     [id_] = ids(home)
@@ -252,6 +259,7 @@ def test_a_row_that_was_rejected_again_keeps_its_edit(home):
     check(home)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", ["ndjson", "csv"])
 def test_an_exported_file_can_be_edited_and_given_back(home, tmp_path, suffix):
     home.ingest("a.csv", HEADER + csv_row("u1", "1_5") + csv_row("", "NaN"))
@@ -284,6 +292,7 @@ def test_an_exported_file_can_be_edited_and_given_back(home, tmp_path, suffix):
     check(home)
 
 
+@pytest.mark.long
 def test_rows_of_parquet_and_of_mappings_come_back_as_the_mapping_read_them(home):
     mapping = parse_mapping(
         {
@@ -316,6 +325,7 @@ def test_rows_of_parquet_and_of_mappings_come_back_as_the_mapping_read_them(home
     check(home)
 
 
+@pytest.mark.long
 def test_rows_of_the_second_of_two_nearly_equal_new_accounts_can_be_mended(home):
     home.ingest("a.csv", HEADER + csv_row("u1", account="New") + csv_row("u2", account="new"))
     [row] = open_rows(home, reason="InvalidAccountCode")
@@ -325,6 +335,7 @@ def test_rows_of_the_second_of_two_nearly_equal_new_accounts_can_be_mended(home)
     check(home)
 
 
+@pytest.mark.long
 def test_filters_and_pages(home):
     home.ingest("a.csv", HEADER + csv_row("u1", "x") + csv_row("u2", meter="nope"), delivery="job")
     home.ingest("b.csv", HEADER + csv_row("u3", "y"))
@@ -343,6 +354,7 @@ def test_filters_and_pages(home):
     assert [str(row.place) for row in [*page, *rest]] == everything
 
 
+@pytest.mark.long
 def test_two_at_once_bring_every_row_in_once(home):
     rows = "".join(csv_row("", str(n), meter="later") for n in range(30))
     home.ingest("a.csv", HEADER + rows)
@@ -394,6 +406,7 @@ def test_the_requeued_source_is_kept(home):
     assert json.loads(kept.read_text())["uid"] == "u1"
 
 
+@pytest.mark.long
 def test_numbers_keep_every_digit_on_the_way(home):
     number = "12345678901234567890.123456789012"
     line = json.dumps(wire_row("u1", meter="later")).replace("1.5", number)

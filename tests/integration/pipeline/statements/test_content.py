@@ -227,6 +227,7 @@ def test_csv_and_json_say_the_same(home):
     assert len(by_type["BAND"]) == sum(len(line.get("bands", ())) for line in document["lines"])
 
 
+@pytest.mark.long
 def test_what_came_after_the_bill_is_not_in_its_statement(tmp_path):
     with a_billed_home(tmp_path) as home:
         [bill_id] = bill_ids(home)

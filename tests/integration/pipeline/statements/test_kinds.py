@@ -86,6 +86,7 @@ def test_one_row_of_the_whole_period_has_the_quantity_of_the_line(home):
     assert found["sql"]["quantity"] == "10"
 
 
+@pytest.mark.long
 def test_a_default_value_has_no_rows(home):
     found = usages(home, aggregationFrequency="DAY")
 

@@ -69,6 +69,7 @@ def test_quantities_of_a_month_are_kept_with_all_their_digits(home):
     ]
 
 
+@pytest.mark.long
 def test_aggregating_again_appends_nothing_until_something_changes(home):
     use(home, ("1", "acme", 1), ("2", "bolt", 2))
     first = run(home)
@@ -82,6 +83,7 @@ def test_aggregating_again_appends_nothing_until_something_changes(home):
     assert len({row[0] for row in stored(home)}) == 2
 
 
+@pytest.mark.long
 def test_a_new_version_of_an_aggregation_is_a_change(home):
     use(home, ("1", "acme", 1))
     run(home)
@@ -100,6 +102,7 @@ def test_a_month_without_usage_is_no_run(home):
     assert stored(home) == []
 
 
+@pytest.mark.long
 def test_the_newest_run_is_told_by_its_time_even_if_the_clock_stands_still(home):
     for n in range(3):
         use(home, (str(n), "acme", 1))
@@ -110,6 +113,7 @@ def test_the_newest_run_is_told_by_its_time_even_if_the_clock_stands_still(home)
     assert run_id == newest.run_id
 
 
+@pytest.mark.long
 def test_a_run_that_finds_nothing_any_more_replaces_the_one_before(home):
     use(home, ("1", "acme", 1))
     lake, nothing = home.stores.lake(home.org_id), quantities.SCHEMA
@@ -135,6 +139,7 @@ def test_what_was_read_before_the_newest_run_does_not_replace_it(home):
     assert (late.appended, late.id) == (False, newest.run_id)
 
 
+@pytest.mark.long
 def test_a_run_of_many_rows_is_a_file_of_the_lake(home):
     need_folder()
     use(home, *[(str(n), f"new-{n}", n) for n in range(600)])
@@ -221,6 +226,7 @@ def test_an_organization_that_is_not_there(home):
         aggregate(home.stores, "00000000-0000-4000-8000-000000000000", SEPTEMBER)
 
 
+@pytest.mark.long
 def test_sql_of_its_own_is_one_more_kind_of_aggregation(home):
     configure(
         home.stores,

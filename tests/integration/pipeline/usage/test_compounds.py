@@ -61,6 +61,7 @@ def found(home):
     return result, values
 
 
+@pytest.mark.long
 def test_compounds_are_calculated_from_the_parts_of_the_same_account_and_period(home):
     configure(
         home.stores,
@@ -176,6 +177,7 @@ def quarterly_shop(home):
     )
 
 
+@pytest.mark.long
 def test_a_compound_of_a_product_is_there_for_accounts_on_other_products_plans_alone(home):
     quarterly_shop(home)
     configure(

@@ -74,6 +74,7 @@ def again(home, statement):
         return connection.execute(statement.sql, statement.parameters).fetchall()
 
 
+@pytest.mark.long
 def test_every_account_is_asked_by_itself_and_the_sql_stays_with_the_number(home):
     own(home, "SELECT sum(gb) * 10 FROM measurements HAVING sum(gb) > 0")
     result = aggregate(home.stores, home.org_id, SEPTEMBER)
@@ -86,6 +87,7 @@ def test_every_account_is_asked_by_itself_and_the_sql_stays_with_the_number(home
     assert f"AT (VERSION => {result.snapshot})" in row.statement.sql
 
 
+@pytest.mark.long
 def test_an_error_of_one_account_stops_no_other_and_takes_no_default(home):
     # 1 / 0 is NULL in DuckDB; a text that is no number is an error.
     sql = (
@@ -102,6 +104,7 @@ def test_an_error_of_one_account_stops_no_other_and_takes_no_default(home):
     assert "many" in failure.detail
 
 
+@pytest.mark.long
 def test_null_is_no_usage(home):
     own(home, "SELECT max(gb) FROM measurements WHERE gb > 1")
     result = aggregate(home.stores, home.org_id, SEPTEMBER)
@@ -110,6 +113,7 @@ def test_null_is_no_usage(home):
     assert not result.failures
 
 
+@pytest.mark.long
 def test_every_segment_is_asked_by_itself(home):
     rows = [csv_row(uid, "1", "acme", region=region) for uid, region in (("5", "us"), ("6", "ap"))]
     home.ingest("regions.csv", HEADER + "".join(rows))
@@ -200,6 +204,7 @@ def test_saving_runs_no_sql(unused_home):
 BOMB = "SELECT " + "(SELECT " * 40 + "1" + ")" * 40
 
 
+@pytest.mark.long
 def test_what_is_planned_for_long_is_refused_when_it_is_saved(unused_home, monkeypatch):
     # The check knows this one; without it, it stands for those that it does not know.
     monkeypatch.setattr(grammar, "check_parts", lambda _: None)
@@ -287,6 +292,7 @@ def test_a_trial_keeps_nothing(home):
         trial(home.stores, home.org_id, "own", SEPTEMBER, "SELECT getenv('HOME')")
 
 
+@pytest.mark.long
 def test_something_else_is_read_in_the_place_of_the_lake(home):
     # As a backfill asks: what would the numbers be without the largest measurement?
     own(home, "SELECT sum(gb) * 10 FROM measurements")

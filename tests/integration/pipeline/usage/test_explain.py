@@ -89,6 +89,7 @@ def test_the_statement_gives_the_same_number_again(home):
     assert found.row["period_start"] in ours
 
 
+@pytest.mark.long
 def test_a_segment_has_the_measurements_that_it_won(home):
     several = explained(home, "acme", "by_region")
 
@@ -132,6 +133,7 @@ def test_what_is_not_there_is_not_explained(home, wanted):
         explained(home, *wanted)
 
 
+@pytest.mark.long
 def test_a_day_and_a_week_of_the_same_name_are_told_apart(home):
     day = date(2026, 9, 1)
     for frequency in (BillingFrequency.DAILY, BillingFrequency.WEEKLY):
@@ -149,6 +151,7 @@ def test_a_day_and_a_week_of_the_same_name_are_told_apart(home):
     assert [row[2] for row in places(found)] == ["8"]
 
 
+@pytest.mark.long
 def test_a_snapshot_that_is_forgotten_is_read_without_what_came_later(tmp_path):
     with a_home(tmp_path) as home:
         price_egress(home)
@@ -164,6 +167,7 @@ def test_a_snapshot_that_is_forgotten_is_read_without_what_came_later(tmp_path):
     assert [row[:3] for row in places(found)] == [("a.csv", 2, "1"), ("b.csv", 2, "2")]
 
 
+@pytest.mark.long
 def test_a_time_weighted_average_has_what_holds_already_when_the_period_begins(tmp_path):
     segments = [{"region": "eu"}, {"region": "*"}]
     weighted = "TIME_WEIGHTED_AVERAGE"

@@ -44,6 +44,7 @@ def found(home):
     ]
 
 
+@pytest.mark.long
 def test_what_comes_after_a_run_is_late_for_its_period_until_it_is_aggregated_again(home):
     assert found(home) == []
     aggregate(home.stores, home.org_id, SEPTEMBER)
@@ -69,6 +70,7 @@ def test_what_comes_after_a_run_is_late_for_its_period_until_it_is_aggregated_ag
     assert found(home) == []
 
 
+@pytest.mark.long
 def test_a_bill_until_the_first_bill_date_is_late_for_all_of_its_period(home):
     plan = {
         "code": "mid-basic",
@@ -91,6 +93,7 @@ def test_a_bill_until_the_first_bill_date_is_late_for_all_of_its_period(home):
     assert found(home) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("frequency", "interval", "day"),
     [
@@ -146,6 +149,7 @@ def test_a_bill_of_any_frequency_is_late_for_all_of_its_period(home, frequency, 
     assert found(home) == []
 
 
+@pytest.mark.long
 def test_every_account_is_late_for_its_own_period(home):
     configure(
         home.stores,
@@ -166,6 +170,7 @@ def test_every_account_is_late_for_its_own_period(home):
     ]
 
 
+@pytest.mark.long
 def test_the_own_period_of_an_account_without_any_usage_yet_counts_as_well(home):
     fields = {"name": "M", "emailAddress": "a@b.example"}
     configure(
@@ -193,6 +198,7 @@ def test_the_own_period_of_an_account_without_any_usage_yet_counts_as_well(home)
     ]
 
 
+@pytest.mark.long
 def test_a_measurement_touches_every_run_and_bill_of_its_time(home):
     subscribe(home, "acme")
     day = datetime(2026, 9, 3, tzinfo=UTC).date()
@@ -217,6 +223,7 @@ def test_a_measurement_touches_every_run_and_bill_of_its_time(home):
     assert ("bills", "2026-09", ["acme"], 1) not in found(home)
 
 
+@pytest.mark.long
 def test_upkeep_forgets_nothing_that_came_late(home):
     aggregate(home.stores, home.org_id, SEPTEMBER)
     use(home, "late", ("acme", "2026-09-30"))
@@ -228,6 +235,7 @@ def test_upkeep_forgets_nothing_that_came_late(home):
     assert (line["period"], line["measurements"], line["accounts"]) == ("2026-09", 1, ["acme"])
 
 
+@pytest.mark.long
 def test_files_of_other_months_and_of_before_are_not_opened(home):
     need_folder()
     aggregate(home.stores, home.org_id, SEPTEMBER)
@@ -244,6 +252,7 @@ def test_files_of_other_months_and_of_before_are_not_opened(home):
     assert found(home) == [("quantities", "2026-09", ["acme"], 1)]
 
 
+@pytest.mark.long
 def test_bills_of_periods_that_nothing_came_for_are_not_read(home):
     subscribe(home, "acme", "bolt")
     for month in (8, 9):

@@ -76,6 +76,7 @@ def gone(pid):
     return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sql", [SLOW["planning"], SLOW["running"]], ids=["planning", "running"])
 def test_what_takes_too_long_is_killed_and_the_next_one_runs(quick, sql):
     quick.put(rows(1, 2))
@@ -123,6 +124,7 @@ def test_memory_that_duckdb_does_not_count_has_an_end_too():
         assert int(found["Max cpu time"]) < 100
 
 
+@pytest.mark.long
 def test_who_is_killed_in_the_middle_is_an_error_of_that_query_only(small):
     with Sandbox(SqlLimits(seconds=60)) as sandbox:
         sandbox.put(rows(1, 2, 3))
@@ -170,6 +172,7 @@ def test_two_run_at_once_and_do_not_meet():
             assert found == [None, *(number * n for n in range(1, 20))]
 
 
+@pytest.mark.long
 def test_all_accounts_together_have_a_time_too():
     with Sandbox(SqlLimits("64MB", 0.2, 0.3)) as sandbox:
         sandbox.put(rows(1))

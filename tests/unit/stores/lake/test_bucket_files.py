@@ -186,6 +186,7 @@ def test_a_folder_takes_files_only_when_they_are_stored(tmp_path):
         assert send is None
 
 
+@pytest.mark.long
 def test_whom_google_does_not_know_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "absent.json"))
     files = GcsFiles(GcsObjects("usage", "lakes", None))

@@ -114,6 +114,7 @@ def test_a_copy_has_the_same_rows_at_each_snapshot(lakes, source, target):
     assert {kind for each in copied.values() for kind in each.values()} == {*own_types.values()}
 
 
+@pytest.mark.long
 def test_a_row_that_differs_is_found(lakes):
     fill(lakes["sqlite"])
     copy(lakes["sqlite"], lakes["postgresql"])

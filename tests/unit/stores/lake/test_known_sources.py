@@ -1,5 +1,7 @@
 """What is remembered of a ledger is never older than it says."""
 
+import pytest
+
 from meterlake.model.measurements.receipt import UNKNOWN, Delivery
 from meterlake.stores.lake import known_sources as module
 from tests.homes import HEADER, a_home, csv_row, open_home
@@ -45,6 +47,7 @@ def test_a_ledger_with_very_many_sources_is_asked_itself(tmp_path, monkeypatch):
         assert [row[1] for row in home.ledger()] == [1, 1, 2, 1]
 
 
+@pytest.mark.long
 def test_snapshots_that_expired_are_no_gap(tmp_path):
     with a_home(tmp_path) as home, open_home(home.stores.home, home.org_id) as other:
         ingest(home, 1)

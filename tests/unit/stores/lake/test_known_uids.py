@@ -70,6 +70,7 @@ def test_an_empty_lake_knows_nothing(home):
     assert known(home).probe(hashes(0, 1, 2**64 - 1)).tolist() == [False] * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["all", "newest", "oldest", "half a file's name"])
 def test_a_cache_that_was_lost_is_built_again(home, loss):
     for n in range(5):
@@ -85,6 +86,7 @@ def test_a_cache_that_was_lost_is_built_again(home, loss):
     assert home.ingest("again.csv", HEADER + csv_row("u0-1") + csv_row("u4-0")).repeats == 2
 
 
+@pytest.mark.long
 def test_runs_are_merged_so_that_there_are_few(home):
     for n in range(20):
         home.ingest(f"{n}.csv", HEADER + csv_row(f"u{n}"))
@@ -136,6 +138,7 @@ def test_a_probe_finds_exactly_what_the_runs_hold(tmp_path_factory, runs, asked)
     assert cache.probe(probe).tolist() == [int(value) in everything for value in probe]
 
 
+@pytest.mark.long
 @given(
     batches=st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=20), max_size=4),
     count=st.integers(1, 300),

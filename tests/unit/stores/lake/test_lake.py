@@ -44,6 +44,7 @@ def test_a_lake_that_is_not_there_is_not_found(tmp_path):
         pass
 
 
+@pytest.mark.long
 def test_the_writing_connection_is_opened_anew_after_many_commits(lake, monkeypatch):
     monkeypatch.setattr("meterlake.stores.lake.lake.COMMITS_MAX", 3)
     used, snapshots = [], []

@@ -67,6 +67,7 @@ def test_many_months_keep_few_files_open(tmp_path):
     assert all(pq.read_metadata(file.path).num_rows == file.rows for file in found)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=12))
 def test_every_file_that_is_not_set_aside_is_sent_once_when_it_is_finished(written):
     sent, sizes = [], []

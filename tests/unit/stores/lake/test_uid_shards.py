@@ -68,6 +68,7 @@ def test_however_many_shards_there_are_they_know_what_was_added(
     assert not set(asked) - everything & found
 
 
+@pytest.mark.long
 def test_stored_uids_are_known_whatever_became_of_a_shard(home):
     for number in range(4):
         home.ingest(f"{number}.csv", HEADER + "".join(csv_row(f"u{number}-{k}") for k in range(9)))
@@ -145,6 +146,7 @@ def test_what_came_and_what_left_since_a_snapshot(home):
         assert uids_since(connection, start, lake.snapshot() + 5) is None
 
 
+@pytest.mark.long
 def test_the_number_of_shards_is_in_the_catalog_and_changes_as_often_as_one_likes(home):
     lake = lake_of(home)
     home.ingest("a.csv", HEADER + "".join(csv_row(f"u{k}") for k in range(20)))
@@ -170,6 +172,7 @@ def test_a_number_that_no_lake_can_have_is_refused(home, count):
     assert lake_of(home).snapshot() == before
 
 
+@pytest.mark.long
 def test_an_index_that_lacks_a_uid_is_not_taken(home):
     lake = lake_of(home)
     home.ingest("a.csv", HEADER + "".join(csv_row(f"u{k}") for k in range(20)))

@@ -110,6 +110,7 @@ def test_a_file_that_is_not_what_it_was_is_not_put(store, tmp_path, size):
     assert store.put_file("k", path, create_only=True, sha256=was).sha256 == was
 
 
+@pytest.mark.long
 def test_large_files_go_up_whole(store, tmp_path):
     path = tmp_path / "large"
     path.write_bytes(os.urandom(LARGE + 5))
@@ -162,6 +163,7 @@ def test_lists_are_ordered_and_below_their_prefix(store):
     assert keys(store, "q") == []
 
 
+@pytest.mark.long
 def test_lists_have_more_than_one_page(place, monkeypatch):
     monkeypatch.setattr(gcs, "PAGE", 50)
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "50")
@@ -304,6 +306,7 @@ def test_a_lost_answer_does_not_hide_that_another_won(new_place, kind):
             place.through(network).put_bytes("k", b"ours", create_only=True)
 
 
+@pytest.mark.long
 def test_cut_connections_are_tried_again(new_place):
     place = new_place("moto")
     content = os.urandom(LARGE)

@@ -179,6 +179,7 @@ def test_a_file_in_the_way_of_a_folder_is_named(tmp_path):
         store.put_bytes("a/b", b"")
 
 
+@pytest.mark.long
 def test_heavy_libraries_are_imported_only_when_they_are_needed():
     code = (
         "import sys, json; from meterlake.stores.objects import open_objects;"

@@ -334,6 +334,7 @@ def check_mutations(folder, seed, features, count):
     return made
 
 
+@pytest.mark.long
 def test_a_change_of_what_is_stored_is_found_by_its_name(tmp_path):
     made = check_mutations(tmp_path, 4, SOURCES, len(MUTATIONS))
     assert made == Counter(MUTATIONS)
@@ -397,6 +398,7 @@ def check_files(folder, seed, count):
         assert verify(world).differences == ()
 
 
+@pytest.mark.long
 def test_files_of_measurements_that_were_altered_or_lost_are_named(tmp_path):
     check_files(tmp_path, 4, 2)
 
@@ -407,6 +409,7 @@ def test_very_many_files_that_were_altered_or_lost_are_named(tmp_path, seed):
     check_files(tmp_path, seed, 8)
 
 
+@pytest.mark.long
 @pytest.mark.happens("bills.verification.alert")
 def test_bills_that_differ_are_an_incident_until_they_do_not(tmp_path):
     opened, world, _ = changed_world(tmp_path, 4, SOURCES, [])

@@ -88,11 +88,13 @@ def test_state_in_a_file_has_the_clock_of_its_machine(tmp_path):
         assert state.now is utc_now
 
 
+@pytest.mark.long
 def test_a_clock_that_is_given_is_used(postgresql):
     with State.at(parse_url(new_database(postgresql)), lambda: BEGIN) as state:
         assert state.now() == BEGIN
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [600, -600])
 def test_a_machine_whose_clock_is_wrong_has_the_time_of_the_server(postgresql, seconds):
     reason = missing()

@@ -99,6 +99,7 @@ def test_the_place_of_a_server_is_told_without_a_password(setting, place):
     assert engine.place(engine.parse_url(setting)) == place
 
 
+@pytest.mark.long
 def test_a_server_that_is_gone_is_unavailable_also_for_what_is_asked_all_the_time():
     reason = missing()
     if reason:

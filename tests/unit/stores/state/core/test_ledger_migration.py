@@ -64,6 +64,7 @@ def dump(connection):
     return [dict(row._mapping) for row in connection.execute(query)]
 
 
+@pytest.mark.long
 def test_transactions_become_postings(stored):
     with State.at(stored) as state, state.reading("o") as reader:
         postings = list(ledger.all_postings(reader))

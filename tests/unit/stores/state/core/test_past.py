@@ -166,6 +166,7 @@ def test_what_others_refer_to_is_read_while_rows_come(state, org, clock):
     assert sorted(found) == [f"p{number:04}" for number in range(MANY)]
 
 
+@pytest.mark.long
 def test_a_reader_that_stops_early_leaves_nothing_behind(state, org, clock):
     with state.transaction(org, "USER_1") as transaction:
         for number in range(MANY):
