@@ -3,10 +3,9 @@
 from typing import Final
 
 from meterlake.api import users
-from meterlake.api.billing.documents import member, select_page
 from meterlake.api.entities import page
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.answers import select_page
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.model.configuration.access import (
     GroupTarget,
     KeyChange,

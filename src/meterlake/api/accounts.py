@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meterlake.api.entities import filters, page, resource_ref
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.catalog.pricing import Plan

@@ -16,13 +16,11 @@ from meterlake.api import documentation, uploads
 from meterlake.api.routes import OPERATIONS
 from meterlake.api.server import downloads, landing, oauth
 from meterlake.api.server.answers import WireResponse, failure, message
-from meterlake.api.server.dispatch import Dispatcher, Services
+from meterlake.api.server.dispatch import Dispatcher, Router, Services
 from meterlake.api.server.fair_threads import FairThreads
-from meterlake.api.server.health import readiness
 from meterlake.api.server.limits import RateLimits
-from meterlake.api.server.observe import Observed, metrics
+from meterlake.api.server.observe import Observed, metrics, readiness
 from meterlake.api.server.protocol import SECONDS
-from meterlake.api.server.router import Router
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.values.redaction import redact_logs
 from meterlake.pipeline.access.access import KnownPermissions

@@ -11,8 +11,7 @@ from typing import Any, Final
 from meterlake.api.billing.bills import RESOURCE as BILL
 from meterlake.api.entities import page
 from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.api.server.visible import permit_each, visible_rows
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
 from meterlake.model.values.period import format_instant

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meterlake.api.server.answers import JsonResponse
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.api.server.page_tokens import NEXT_TOKEN, position_of
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources import RESOURCES, Filter, Resource

@@ -3,8 +3,7 @@
 from typing import Any, Final
 
 from meterlake.api.responses.integrations import EvaluateCalculationRequest
-from meterlake.api.server.call import PAGE_DEFAULT, Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, PAGE_DEFAULT, Call, Handler, Operation
 from meterlake.model.errors import Forbidden
 from meterlake.model.values.problems import read
 from meterlake.pipeline.events import evaluate, events

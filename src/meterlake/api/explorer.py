@@ -1,20 +1,45 @@
-"""The Data Explorer over HTTP: usage by question, once or saved."""
+"""The Data Explorer over HTTP: usage by question, once or saved; and the first one, with its files.
+
+The first Data Explorer asks for usage, bills and commitments by codes. Of its paths the published
+API's document has only that of bills; the others follow from it.
+"""
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 
-from meterlake.api.billing.documents import member
 from meterlake.api.server.answers import JsonResponse
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
+from meterlake.api.server.downloads import link
 from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.usage.explorer import (
+    QueryBillDataRequest,
+    QueryCommitmentsRequest,
+    QueryDimensionValuesRequest,
+    QueryMeterDimensionsRequest,
+    QueryMetersRequest,
+    QueryUsageDataRequest,
+)
+from meterlake.model.values.entity import Value
 from meterlake.model.values.problems import read
+from meterlake.pipeline.explorer import bills as explorer_bills
+from meterlake.pipeline.explorer import commitments as explorer_commitments
+from meterlake.pipeline.explorer import usage as explorer_usage
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
+from meterlake.pipeline.explorer.files import FileFormat, keep
+from meterlake.stores import Stores
 
 T = TypeVar("T")
+Rows = Sequence[Mapping[str, Any]]
+# From the home, the organization and a question to its answer.
+Verb = Callable[[Stores, str, Any], Any]
+
+_EXPLORER: Final = f"{ORGANIZATION}/dataexplorer"
+_QUERY: Final = "analytics:query"
+_NAMES_MAX: Final = 10_000
 
 
 async def query_usage(call: Call) -> JsonResponse:
@@ -58,6 +83,151 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One question: its operation's name, path, resource, body, and who answers it.
+
+    Attributes:
+        file: The name of the file that the answer may be downloaded as; None if it may not.
+        stops: Whether the verb can be ended early.
+    """
+
+    id: str
+    path: str
+    resource: str
+    body: type[Value]
+    verb: Callable[..., Any]
+    file: str | None = None
+    stops: bool = False
+
+    def run(self, call: Call, query: Value, stop: Stop) -> Any:
+        more = (stop,) if self.stops else ()
+        return self.verb(call.stores, call.org_id, query, *more)
+
+
+_QUESTIONS: Final = (
+    _Question(
+        "PostQueryUsageData",
+        "usagedata",
+        "usage",
+        QueryUsageDataRequest,
+        explorer_usage.series,
+        "usagedata",
+        stops=True,
+    ),
+    _Question(
+        "PostQueryMeterDimensions",
+        "meterdimensions",
+        "usage",
+        QueryMeterDimensionsRequest,
+        explorer_usage.meter_dimensions,
+        stops=True,
+    ),
+    _Question(
+        "PostQueryDimensionValues",
+        "dimensionvalues",
+        "usage",
+        QueryDimensionValuesRequest,
+        explorer_usage.values_of_dimension,
+        stops=True,
+    ),
+    _Question(
+        "PostQueryMeters",
+        "meters",
+        "usage",
+        QueryMetersRequest,
+        explorer_usage.meters_with_data,
+        stops=True,
+    ),
+    _Question(
+        "PostQueryBillData",
+        "bills",
+        "bill",
+        QueryBillDataRequest,
+        explorer_bills.bill_data,
+        "bills",
+    ),
+    _Question(
+        "PostQueryCommitments",
+        "commitments",
+        "commitment",
+        QueryCommitmentsRequest,
+        explorer_commitments.commitments,
+        "commitments",
+    ),
+    _Question(
+        "PostQueryCommitmentLineItems",
+        "commitments/lineitems",
+        "commitment",
+        QueryCommitmentsRequest,
+        explorer_commitments.commitment_lines,
+    ),
+    _Question(
+        "PostQueryRemainingCommitments",
+        "commitments/remaining",
+        "commitment",
+        QueryCommitmentsRequest,
+        explorer_commitments.remaining_commitments,
+    ),
+    _Question(
+        "PostQueryObligations",
+        "commitments/obligations",
+        "commitment",
+        QueryCommitmentsRequest,
+        explorer_commitments.obligations,
+        "obligations",
+    ),
+)
+_LISTS: Final[tuple[tuple[str, str, str, Verb], ...]] = (
+    ("ListExploredBillAccounts", "bills/accounts", "bill", explorer_bills.billed_accounts),
+    ("ListExploredBillProducts", "bills/products", "bill", explorer_bills.billed_products),
+    (
+        "ListExploredCommitmentAccounts",
+        "commitments/accounts",
+        "commitment",
+        explorer_commitments.committed_accounts,
+    ),
+)
+
+
+def _asking(question: _Question) -> Handler:
+    async def ask(call: Call) -> Any:
+        query = read(question.body, await call.document())
+        return await ended_with_request(call, lambda stop: question.run(call, query, stop))
+
+    return ask
+
+
+def _downloading(question: _Question, format: FileFormat) -> Handler:
+    async def download(call: Call) -> Any:
+        query = read(question.body, await call.document())
+        name = question.file
+        assert name is not None
+
+        def write(stop: Stop) -> Any:
+            found = question.run(call, query, stop)
+            rows: Rows = found if isinstance(found, list) else found["values"]
+            return keep(call.stores, call.org_id, name, rows, format)
+
+        file = await ended_with_request(call, write)
+        return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
+
+    return download
+
+
+def _listing(verb: Verb) -> Handler:
+    async def list_(call: Call) -> Any:
+        limit = call.query.integer("limit", _NAMES_MAX, least=1, most=_NAMES_MAX)
+        return await call.run(verb, call.stores, call.org_id, limit)
+
+    return list_
+
+
+def _operation(id_: str, path: str, resource: str, handler: Handler, method: str) -> Operation:
+    path = f"{_EXPLORER}/{path}"
+    return Operation(id_, method, path, _QUERY, resource, handler, limit="explorer")
+
+
 OPERATIONS: Final = (
     Operation(
         "PostUsageDataQuery",
@@ -78,5 +248,22 @@ OPERATIONS: Final = (
         query_saved,
         item="",
         limit="query",
+    ),
+    *(_operation(each.id, each.path, each.resource, _asking(each), "POST") for each in _QUESTIONS),
+    *(
+        _operation(
+            f"{each.id}Download{format.name.title()}",
+            f"{each.path}/download/{format}",
+            each.resource,
+            _downloading(each, format),
+            "POST",
+        )
+        for each in _QUESTIONS
+        if each.file is not None
+        for format in FileFormat  # noqa: A001
+    ),
+    *(
+        _operation(id_, path, resource, _listing(verb), "GET")
+        for id_, path, resource, verb in _LISTS
     ),
 )

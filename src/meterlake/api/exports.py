@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
-from meterlake.api.billing.documents import member
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.server import downloads
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.visible import permit_sum
 from meterlake.model.configuration.exports import (
     ExportDestination,

@@ -3,8 +3,7 @@
 from typing import Any, Final
 
 from meterlake.api.entities import page
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.integrations import discovery
 from meterlake.pipeline.integrations.mapping_values import mapping_values

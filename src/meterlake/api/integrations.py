@@ -6,10 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from meterlake.api.billing.bills import RESOURCE as BILL_RESOURCE
-from meterlake.api.billing.documents import member
 from meterlake.api.entities import page, resource_ref
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.visible import RETRIEVE, permit_each, visible_rows
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import (

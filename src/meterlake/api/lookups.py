@@ -2,11 +2,9 @@
 
 from typing import Any, Final
 
-from meterlake.api.billing.documents import member
 from meterlake.api.entities import filters, page, resource_ref
-from meterlake.api.server.call import Call
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import base_url
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.catalog.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import BY_ENTITY

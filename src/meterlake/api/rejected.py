@@ -10,8 +10,7 @@ from meterlake.api.responses.rejected import (
     RejectedRowsRequeueRequest,
 )
 from meterlake.api.server import body
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.measurements.editable_row import members_of
 from meterlake.model.values.counted import counted

@@ -13,7 +13,6 @@ from meterlake.api import (
     backfills,
     events,
     explorer,
-    explorer_v1,
     exports,
     external_mappings,
     integrations,
@@ -22,32 +21,22 @@ from meterlake.api import (
     submit,
     uploads,
 )
-from meterlake.api.billing import (
-    balances,
-    bill_jobs,
-    bill_lines,
-    bills,
-    closings,
-    late_usage,
-    statements,
-)
+from meterlake.api.billing import balances, bill_lines, bills, closings, statements
 from meterlake.api.entities import standard_operations
 from meterlake.api.server import downloads
-from meterlake.api.server.operations import Operation
+from meterlake.api.server.call import Operation
 
 _NAMED: Final = (
     access.OPERATIONS,
     accounts.OPERATIONS,
     backfills.OPERATIONS,
     balances.OPERATIONS,
-    bill_jobs.OPERATIONS,
     bill_lines.OPERATIONS,
     bills.OPERATIONS,
     closings.OPERATIONS,
     downloads.OPERATIONS,
     events.OPERATIONS,
     explorer.OPERATIONS,
-    explorer_v1.OPERATIONS,
     exports.OPERATIONS,
     external_mappings.OPERATIONS,
     integrations.OPERATIONS,
@@ -55,7 +44,6 @@ _NAMED: Final = (
     rejected.OPERATIONS,
     submit.OPERATIONS,
     uploads.OPERATIONS,
-    late_usage.OPERATIONS,
     statements.OPERATIONS,
 )
 

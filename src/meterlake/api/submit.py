@@ -15,8 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from meterlake.api.server import body
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Operation
 from meterlake.model.errors import Forbidden, Invalid, Required, TooLarge, TooMany
 from meterlake.model.measurements.measurement import BATCH_MAX, UID_MAX
 from meterlake.model.values.ids import CODE_MAX, is_code

@@ -12,12 +12,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.api.billing.documents import member
 from meterlake.api.entities import page
 from meterlake.api.server import downloads
 from meterlake.api.server.answers import failure, message
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.ingest import receiving, uploads
 from meterlake.pipeline.ingest.receiving import Receiving

@@ -4,10 +4,9 @@ from typing import Final
 
 from starlette.responses import Response
 
-from meterlake.api.billing.documents import member, select_page
 from meterlake.api.entities import page
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Operation
+from meterlake.api.server.answers import select_page
+from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
 from meterlake.model.configuration.access import Invitation, UserChange
 from meterlake.model.configuration.permissions import ANYTHING
 from meterlake.model.rules.access import policy_document

@@ -3,10 +3,8 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from meterlake.api.billing.documents import member
 from meterlake.api.entities import page, retrieving, standard_operations
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
 from meterlake.model.customers.balances import Balance, EntityType
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.balances import balances

@@ -3,11 +3,9 @@
 from typing import Any, Final
 
 from meterlake.api.billing.bills import BILLS, PAGE_MAX, RESOURCE
-from meterlake.api.billing.documents import member
 from meterlake.api.entities import page
-from meterlake.api.server.call import Call
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import link
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.pipeline.billing import bill_lines, memos

@@ -1,4 +1,4 @@
-"""Bills over HTTP: lists, search, approval, lock, deletion, and files of many bills."""
+"""Bills over HTTP: their jobs, previews, lists, search, approval, lock, deletion, and files of many."""
 
 from collections.abc import Callable
 from datetime import date
@@ -7,11 +7,9 @@ from typing import Any, Final, Literal
 
 from starlette.responses import Response
 
-from meterlake.api.billing.documents import member
 from meterlake.api.entities import page, search_criteria
-from meterlake.api.server.call import Call
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import content_response, file_response, link
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.server.visible import RETRIEVE, permit_each
 from meterlake.model.bills.document import AppendixDetail, DocumentFormat
 from meterlake.model.bills.explanation import ROWS_SHOWN, ROWS_SHOWN_MAX
@@ -31,7 +29,9 @@ from meterlake.pipeline.billing.bill_csv import write_bills
 from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
 from meterlake.pipeline.billing.differences.ends import NOW, DiffChoice
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
+from meterlake.pipeline.billing.jobs import jobs
 from meterlake.pipeline.billing.open_points import describe_open_points
+from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.verification.verify import verify_bill
 from meterlake.pipeline.documents.bill import make_document
 from meterlake.stores.downloads import Download
@@ -47,6 +47,8 @@ _APPROVAL_FILTERS: Final = ("accountIds", "externalInvoiceDateStart", "externalI
 _DOCUMENT_FORMATS: Final = {each.value: each for each in DocumentFormat}
 _USAGE_DETAILS: Final = {each.value: each for each in AppendixDetail}
 _UPDATE: Final = "config:update"
+_JOB: Final = "bill job"
+_JOBS: Final = f"{ORGANIZATION}/billjobs"
 
 
 async def _list(call: Call) -> Any:
@@ -257,6 +259,51 @@ def _row(id: str, method: str, path: str, handler: Handler, action: str = RETRIE
     return Operation(id, method, path, action, RESOURCE, handler)
 
 
+async def create_job(call: Call) -> Any:
+    """Make the job of bills."""
+    document = await call.document()
+    return await call.run(jobs.create, call.stores, call.org_id, call.author, document)
+
+
+async def recalculate_job(call: Call) -> Any:
+    """Make the job that makes chosen bills again."""
+    document = await call.document()
+    return await call.run(jobs.recalculate, call.stores, call.org_id, call.author, document)
+
+
+async def list_jobs(call: Call) -> Any:
+    """One page of jobs."""
+    query, this = call.query, page(call, PAGE_MAX)
+    return await call.run(
+        jobs.list_jobs,
+        call.stores,
+        call.org_id,
+        this,
+        active=query.flag("active"),
+        status=query.text("status"),
+    )
+
+
+async def get_job(call: Call) -> Any:
+    """One job."""
+    return await call.run(jobs.get_job, call.stores, call.org_id, member(call, _JOB))
+
+
+async def cancel_job(call: Call) -> Any:
+    """Stop a job."""
+    return await call.run(jobs.cancel, call.stores, call.org_id, member(call, _JOB))
+
+
+async def preview_bill(call: Call) -> Any:
+    """What a bill would be."""
+    document = await call.document()
+    return await call.run(preview, call.stores, call.org_id, call.author, document)
+
+
+def _job(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:
+    return Operation(name, method, f"{_JOBS}{path}", f"config:{action}", "billjob", handler)
+
+
 OPERATIONS: Final = (
     _row("ListBills", "GET", BILLS, _list),
     _row("GetAllBillsForAccount", "GET", f"{BILLS}/accountid/{{accountId}}", _list_of_account),
@@ -275,4 +322,17 @@ OPERATIONS: Final = (
     _row("DeleteBill", "DELETE", f"{BILLS}/{{id}}", _changing(bills.delete_bill), "config:delete"),
     _row("DownloadBillsCsvUrl", "POST", f"{BILLS}/download/csv/url", _download_url),
     _row("DownloadBillsCsv", "POST", f"{BILLS}/download/csv", _download),
+    _job("ListBillJobs", "GET", "", "retrieve", list_jobs),
+    _job("CreateBillJob", "POST", "", "create", create_job),
+    _job("RecalculateBillJob", "POST", "/recalculate", "create", recalculate_job),
+    _job("GetBillJob", "GET", "/{id}", "retrieve", get_job),
+    _job("CancelBillJob", "POST", "/{id}/cancel", "update", cancel_job),
+    Operation(
+        "PreviewBill",
+        "POST",
+        f"{ORGANIZATION}/bills/preview",
+        "config:retrieve",
+        "bill",
+        preview_bill,
+    ),
 )

@@ -1,18 +1,22 @@
-"""Closings of months over HTTP: looked at, made ready for a review, approved, rejected, reopened."""
+"""Closings of months over HTTP: looked at, made ready for a review, approved, rejected, reopened.
+
+Also the usage that came after the bills of a month.
+"""
 
 from typing import Any, Final
 
 from meterlake.api.billing.bills import RESOURCE, permit_all
+from meterlake.api.entities import page
 from meterlake.api.responses.closings import (
     ClosingApproveRequest,
     ClosingReasonRequest,
     ClosingReviewRequest,
 )
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
-from meterlake.api.server.visible import RETRIEVE
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
+from meterlake.api.server.visible import RETRIEVE, visible_rows
 from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
+from meterlake.pipeline.billing.late_usage.lists import list_page
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.config.months import month_named
 from meterlake.pipeline.home.closing import OPERATIONS as WORDS
@@ -29,6 +33,7 @@ from meterlake.stores import Stores
 
 _CLOSING: Final = f"{ORGANIZATION}/closings/{{month}}"
 _UPDATE: Final = "config:update"
+PAGE_MAX: Final = 100
 
 
 async def _get(call: Call) -> Any:
@@ -102,10 +107,28 @@ def _decision(id_: str, verb: str, handler: Handler) -> Operation:
     return Operation(id_, "POST", f"{_CLOSING}/{verb}", _UPDATE, RESOURCE, handler)
 
 
+async def _list(call: Call) -> Any:
+    """One page, without the late usage of bills that whoever asks may not see."""
+    query = call.query
+    account_id, month = query.text("accountId"), query.text("period")
+    found = await call.run(
+        list_page,
+        call.stores,
+        call.org_id,
+        page(call, PAGE_MAX),
+        period=month,
+        account_id=None if account_id is None else account_id.lower(),
+        status=query.text("status"),
+    )
+    found["data"] = await visible_rows(call, RESOURCE, found["data"], "billId")
+    return found
+
+
 OPERATIONS: Final = (
     Operation("GetClosing", "GET", _CLOSING, RETRIEVE, RESOURCE, _get),
     _decision("ReviewClosing", "review", _review),
     _decision("ApproveClosing", "approve", _approve),
     _decision("RejectClosing", "reject", _reject),
     _decision("ReopenClosing", "reopen", _reopen),
+    Operation("ListLateUsage", "GET", f"{ORGANIZATION}/lateusage", RETRIEVE, RESOURCE, _list),
 )

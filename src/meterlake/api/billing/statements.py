@@ -5,11 +5,9 @@ from typing import Any, Final
 
 from meterlake.api.billing.bills import BILLS
 from meterlake.api.billing.bills import RESOURCE as BILL
-from meterlake.api.billing.documents import member
 from meterlake.api.entities import page
-from meterlake.api.server.call import Call
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import link
-from meterlake.api.server.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.server.visible import RETRIEVE, permit_each, visible_rows
 from meterlake.model.bills.statement_orders import StatementFormat, StatementOrder
 from meterlake.pipeline.config.entities import Document, envelope

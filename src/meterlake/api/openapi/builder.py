@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from meterlake.api.openapi import descriptions, parameters
+from meterlake.api.openapi import descriptions, schemas
 from meterlake.api.openapi.exemplify import with_examples
 from meterlake.api.openapi.schemas import (
     REF,
@@ -19,7 +19,7 @@ from meterlake.api.openapi.schemas import (
 )
 from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
 from meterlake.api.responses.computed import COMPUTED
-from meterlake.api.server.operations import ORGANIZATION, Operation
+from meterlake.api.server.call import ORGANIZATION, Operation
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import SINGLETON, Verb
 from meterlake.model.values import wire
@@ -157,8 +157,8 @@ def _operation(operation: Operation, shape: Shape | None) -> Schema:
     return found
 
 
-def _query_of(operation: Operation, shape: Shape) -> tuple[parameters.Parameter, ...]:
-    paging = parameters.paging(shape.page) if shape.page else ()
+def _query_of(operation: Operation, shape: Shape) -> tuple[schemas.Parameter, ...]:
+    paging = schemas.paging(shape.page) if shape.page else ()
     return (*paging, *shape.query, *MORE_QUERY.get(operation.id, ()))
 
 
@@ -215,7 +215,7 @@ def _shapes_of(resource: Resource) -> dict[tuple[str, str], Shape]:
     takes, gives = f"{resource.schema}Request", f"{resource.schema}Response"
     every = f"{ORGANIZATION}/{resource.path}"
     one = every if resource.singleton else f"{every}/{{id}}"
-    as_of = () if resource.singleton else (parameters.AS_OF,)
+    as_of = () if resource.singleton else (schemas.AS_OF,)
     found: dict[Verb, tuple[tuple[str, str], Shape]] = {
         "create": (("POST", every), Shape(takes=takes, gives=gives)),
         "retrieve": (("GET", one), Shape(gives=gives, query=as_of)),
@@ -223,11 +223,11 @@ def _shapes_of(resource: Resource) -> dict[tuple[str, str], Shape]:
         "delete": (("DELETE", one), Shape(gives=gives)),
         "list": (
             ("GET", every),
-            Shape(gives=_page_name(gives), query=parameters.of_list(resource)),
+            Shape(gives=_page_name(gives), query=schemas.of_list(resource)),
         ),
         "search": (
             ("GET", f"{every}/search"),
-            Shape(gives=_page_name(gives), query=parameters.of_search(resource)),
+            Shape(gives=_page_name(gives), query=schemas.of_search(resource)),
         ),
     }
     # A singleton is retrieved where others are listed.

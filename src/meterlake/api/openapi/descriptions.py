@@ -5,7 +5,7 @@ import re
 from typing import Any, Final
 
 from meterlake.api.openapi.texts import TEXTS
-from meterlake.api.server.operations import ORGANIZATION, Operation
+from meterlake.api.server.call import ORGANIZATION, Operation
 from meterlake.model.configuration.subjects import SUBJECTS, subject_of
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import Verb

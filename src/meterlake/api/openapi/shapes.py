@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from meterlake.api.openapi.parameters import (
+from meterlake.api.openapi.schemas import (
     ADDITIONAL,
     SEARCHED,
     Parameter,
@@ -18,19 +18,13 @@ from meterlake.api.openapi.parameters import (
 )
 from meterlake.api.responses import (
     backfills,
-    bill_jobs,
-    billing,
     bills,
     closings,
     explorer,
     exports,
     integrations,
-    late_usage,
-    lookups,
     people,
     rejected,
-    server,
-    statements,
     usage,
 )
 from meterlake.model.bills.bill import LineItemType
@@ -249,49 +243,47 @@ SHAPES: Final[dict[str, Shape]] = {
     # Accounts, contracts and what they are on.
     "ListAccountChildren": Shape(gives="AccountResponse", page=200),
     "EndDateBillingEntitiesForAccount": Shape(
-        takes=EndDateBillingEntities, gives=billing.EndDateBillingEntitiesResponse
+        takes=EndDateBillingEntities, gives=bills.EndDateBillingEntitiesResponse
     ),
     "EndDateBillingEntitiesForContract": Shape(
-        takes=EndDateBillingEntities, gives=billing.EndDateBillingEntitiesResponse
+        takes=EndDateBillingEntities, gives=bills.EndDateBillingEntitiesResponse
     ),
-    "ReplaceAccountPlan": Shape(
-        takes="AccountPlanRequest", gives=billing.ReplaceAccountPlanResponse
-    ),
+    "ReplaceAccountPlan": Shape(takes="AccountPlanRequest", gives=bills.ReplaceAccountPlanResponse),
     # Balances.
     "ListBalanceTransactions": Shape(
-        gives=billing.BalanceTransactionResponse,
+        gives=bills.BalanceTransactionResponse,
         page=200,
         query=(text("transactionTypeId"), text("entityType", *EntityType), text("entityId")),
     ),
     "PostBalanceTransaction": Shape(
-        takes=BalanceTransaction, gives=billing.BalanceTransactionResponse
+        takes=BalanceTransaction, gives=bills.BalanceTransactionResponse
     ),
-    "GetBalanceTransactionsSummary": Shape(gives=billing.BalanceTransactionsSummary),
+    "GetBalanceTransactionsSummary": Shape(gives=bills.BalanceTransactionsSummary),
     "PreviewScheduledCharge": Shape(
         takes="BalanceChargeScheduleRequest", gives="ChargeResponse", page=200
     ),
     "PreviewBalanceTransactionSchedule": Shape(
         takes="BalanceTransactionScheduleRequest",
-        gives=billing.BalanceTransactionResponse,
+        gives=bills.BalanceTransactionResponse,
         page=200,
     ),
     # Bills.
     "ListBillJobs": Shape(
-        gives=bill_jobs.BillJobResponse,
+        gives=bills.BillJobResponse,
         page=100,
-        query=(text("active", "TRUE", "FALSE"), text("status", *bill_jobs.BillJobStatus)),
+        query=(text("active", "TRUE", "FALSE"), text("status", *bills.BillJobStatus)),
     ),
     "CreateBillJob": Shape(
-        takes=BillJobRequest, gives=bill_jobs.BillJobResponse, errors=_TOO_MANY_JOBS
+        takes=BillJobRequest, gives=bills.BillJobResponse, errors=_TOO_MANY_JOBS
     ),
     "RecalculateBillJob": Shape(
-        takes=BillJobRecalculateRequest, gives=bill_jobs.BillJobResponse, errors=_TOO_MANY_JOBS
+        takes=BillJobRecalculateRequest, gives=bills.BillJobResponse, errors=_TOO_MANY_JOBS
     ),
-    "GetBillJob": Shape(gives=bill_jobs.BillJobResponse),
+    "GetBillJob": Shape(gives=bills.BillJobResponse),
     "PreviewBill": Shape(takes=BillJobRequest, gives=BillResponse, query=(flag("debug"),)),
-    "CancelBillJob": Shape(gives=bill_jobs.BillJobResponse),
+    "CancelBillJob": Shape(gives=bills.BillJobResponse),
     "ListLateUsage": Shape(
-        gives=late_usage.LateUsageResponse,
+        gives=closings.LateUsageResponse,
         page=100,
         query=(text("period"), text("accountId"), text("status", *LateUsageStatus)),
     ),
@@ -309,27 +301,27 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=closings.ClosingReasonRequest, gives=closings.ClosingReopenedResponse
     ),
     "ListStatementJobs": Shape(
-        gives=statements.StatementJobResponse,
+        gives=bills.StatementJobResponse,
         page=100,
         query=(
             text("active", "TRUE", "FALSE"),
-            text("status", *statements.StatementJobStatus),
+            text("status", *bills.StatementJobStatus),
             text("billId"),
         ),
     ),
     "CreateStatementJob": Shape(
         takes=StatementJobRequest,
-        gives=statements.StatementJobResponse,
+        gives=bills.StatementJobResponse,
         errors=_TOO_MANY_STATEMENTS,
     ),
     "CreateStatementJobBatch": Shape(
         takes=StatementsBatchJobRequest,
-        gives=statements.StatementJobResponse,
+        gives=bills.StatementJobResponse,
         several=True,
         errors=_TOO_MANY_STATEMENTS,
     ),
-    "GetStatementJob": Shape(gives=statements.StatementJobResponse),
-    "CancelStatementJob": Shape(gives=statements.StatementJobResponse),
+    "GetStatementJob": Shape(gives=bills.StatementJobResponse),
+    "CancelStatementJob": Shape(gives=bills.StatementJobResponse),
     "CreateBillCsvStatement": Shape(gives=bills.ObjectUrlResponse),
     "GetBillCsvStatement": Shape(gives=bills.ObjectUrlResponse),
     "GetBillJsonStatement": Shape(gives=bills.ObjectUrlResponse),
@@ -418,57 +410,55 @@ SHAPES: Final[dict[str, Shape]] = {
         sends_file=True,
         errors={"403": "The link was changed, or has ended.", "404": "The file is gone."},
     ),
-    "GetKeySet": Shape(gives=server.KeySetResponse),
-    "GetLiveness": Shape(gives=server.ServerStatusResponse),
-    "GetReadiness": Shape(gives=server.ServerStatusResponse),
+    "GetKeySet": Shape(gives=people.KeySetResponse),
+    "GetLiveness": Shape(gives=people.ServerStatusResponse),
+    "GetReadiness": Shape(gives=people.ServerStatusResponse),
     "GetMetrics": Shape(sends_file=True),
     # Lookup tables.
     "UpdateLookupTableRevisionStatus": Shape(
-        takes=lookups.LookupTableRevisionStatusRequest, gives="LookupTableRevisionResponse"
+        takes=usage.LookupTableRevisionStatusRequest, gives="LookupTableRevisionResponse"
     ),
     "GetLookupTableRevisionData": Shape(
-        gives=lookups.LookupTableRevisionDataResponse, query=_ROWS_QUERY
+        gives=usage.LookupTableRevisionDataResponse, query=_ROWS_QUERY
     ),
     "PutLookupTableRevisionData": Shape(
-        takes=lookups.LookupTableRevisionDataRequest,
-        gives=lookups.LookupTableRevisionDataResponse,
+        takes=usage.LookupTableRevisionDataRequest,
+        gives=usage.LookupTableRevisionDataResponse,
         query=(ADDITIONAL,),
     ),
-    "DeleteLookupTableRevisionData": Shape(gives=lookups.LookupTableRevisionDataDeleteResponse),
+    "DeleteLookupTableRevisionData": Shape(gives=usage.LookupTableRevisionDataDeleteResponse),
     "CopyLookupTableRevisionData": Shape(
-        takes=lookups.LookupTableRevisionCopyRequest,
-        gives=lookups.LookupTableRevisionCopyResponse,
+        takes=usage.LookupTableRevisionCopyRequest,
+        gives=usage.LookupTableRevisionCopyResponse,
         optional=True,
     ),
-    "GetLookupTableRevisionDataEntry": Shape(gives=lookups.LookupTableRevisionDataResponse),
+    "GetLookupTableRevisionDataEntry": Shape(gives=usage.LookupTableRevisionDataResponse),
     "PutLookupTableRevisionDataEntry": Shape(
-        takes=lookups.LookupTableRevisionDataItemUpsertRequest,
-        gives=lookups.LookupTableRevisionDataResponse,
+        takes=usage.LookupTableRevisionDataItemUpsertRequest,
+        gives=usage.LookupTableRevisionDataResponse,
         query=(ADDITIONAL,),
     ),
     "DeleteLookupTableRevisionDataEntry": Shape(
-        takes=lookups.LookupTableRevisionDataItemDeleteRequest,
-        gives=lookups.LookupTableRevisionDataResponse,
+        takes=usage.LookupTableRevisionDataItemDeleteRequest,
+        gives=usage.LookupTableRevisionDataResponse,
         optional=True,
     ),
     "GenerateLookupTableDataUploadUrl": Shape(
-        takes=LookupTableDataUploadRequest, gives=lookups.LookupTableDataUploadResponse
+        takes=LookupTableDataUploadRequest, gives=usage.LookupTableDataUploadResponse
     ),
     "TriggerLookupTableRevisionDataDownloadJob": Shape(
         takes=LookupTableDataDownloadJobRequest,
-        gives=lookups.LookupTableDataDownloadJobResponse,
+        gives=usage.LookupTableDataDownloadJobResponse,
     ),
     "GetLookupTableRevisionArchivedDataUrl": Shape(
-        takes=LookupTableDataArchivedRequest, gives=lookups.LookupTableDataArchivedResponse
+        takes=LookupTableDataArchivedRequest, gives=usage.LookupTableDataArchivedResponse
     ),
     "ListLookupTableRevisionDataJobs": Shape(
-        gives=lookups.LookupTableRevisionDataJobResponse, page=100
+        gives=usage.LookupTableRevisionDataJobResponse, page=100
     ),
-    "GetLookupTableRevisionDataJobResponse": Shape(
-        gives=lookups.LookupTableRevisionDataJobResponse
-    ),
+    "GetLookupTableRevisionDataJobResponse": Shape(gives=usage.LookupTableRevisionDataJobResponse),
     "DeleteLookupTableRevisionDataJobResponse": Shape(
-        gives=lookups.LookupTableRevisionDataJobResponse
+        gives=usage.LookupTableRevisionDataJobResponse
     ),
     # People and permissions.
     "ListOrgUsers": Shape(gives=people.OrgUserResponse, page=200, query=(texts("ids"),)),

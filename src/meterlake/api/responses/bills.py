@@ -1,18 +1,24 @@
-"""Answers about bills and their lines."""
+"""Answers about bills with their lines, jobs and statements, and about what accounts are on."""
 
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
+from meterlake.api.responses.envelope import response_of
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.differences import CauseKind
 from meterlake.model.bills.explanation import DerivationRule
+from meterlake.model.bills.jobs import BillJobBillingFrequency, BillJobType
 from meterlake.model.bills.members import LINE_MEMBERS, ShownIn
 from meterlake.model.bills.response import response_fields
+from meterlake.model.bills.statement_orders import StatementJobFilters, StatementStatus
 from meterlake.model.bills.verification import DifferenceSubject
+from meterlake.model.configuration.organization import CurrencyConversion
+from meterlake.model.customers.balances import EntityType
 from meterlake.model.values.entity import Value
 from meterlake.model.values.envelope import Envelope
-from meterlake.model.values.fields import Day, Id, Instant, Integer, Number, Text
+from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
 
 BillLineItemResponse = create_model(
     "BillLineItemResponse",
@@ -183,3 +189,123 @@ class BillExplanationResponse(Value):
     same: bool
     differences: tuple[BillDifferenceResponse, ...]
     tree: ExplainedNumberResponse
+
+
+class StatementJobStatus(StrEnum):
+    """Where a statement job stands."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+
+
+class StatementJobResponse(Envelope):
+    """The job of a statement, and links to the files that it made while its bill has them."""
+
+    statement_job_status: StatementJobStatus | None = None
+    bill_id: Id | None = None
+    org_id: Id | None = None
+    include_csv_format: Flag | None = None
+    filters: StatementJobFilters | None = None
+    presigned_json_statement_url: Text | None = None
+    json_statement_status: StatementStatus | None = None
+    presigned_csv_statement_url: Text | None = None
+    csv_statement_status: StatementStatus | None = None
+    error: Text | None = None
+
+
+class BillJobStatus(StrEnum):
+    """Where a bill job stands; one that failed is CANCELLED and has an `error`."""
+
+    PENDING = "PENDING"
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+    CANCELLED = "CANCELLED"
+
+
+class BillJobFailure(Value):
+    """An account that a job could not bill."""
+
+    account: Text
+    reason: Text
+
+
+class BillJobResponse(Envelope):
+    """The job of bills: what was asked for, how far it is, and which bills it made."""
+
+    last_date_in_billing_period: Day | None = None
+    billing_frequency: BillJobBillingFrequency | None = None
+    bill_frequency_interval: Integer | None = None
+    bill_date: Day | None = None
+    external_invoice_date: Day | None = None
+    due_date: Day | None = None
+    account_ids: tuple[Id, ...] | None = None
+    bill_ids: tuple[Id, ...] | None = None
+    target_currency: Text | None = None
+    currency_conversions: tuple[CurrencyConversion, ...] | None = None
+    timezone: Text | None = None
+    year_epoch: Day | None = None
+    month_epoch: Day | None = None
+    week_epoch: Day | None = None
+    day_epoch: Day | None = None
+    status: BillJobStatus | None = None
+    total: Integer | None = None
+    pending: Integer | None = None
+    type: BillJobType | None = None
+    error: Text | None = None
+    failures: tuple[BillJobFailure, ...] | None = None
+    failure_count: Integer | None = None
+    message: Text | None = None
+
+
+class EndDatedEntities(Value):
+    """Ids of entities by kind."""
+
+    contract: Annotated[tuple[Id, ...], Field(alias="CONTRACT")] = ()
+    accountplan: Annotated[tuple[Id, ...], Field(alias="ACCOUNTPLAN")] = ()
+    prepayment: Annotated[tuple[Id, ...], Field(alias="PREPAYMENT")] = ()
+    pricings: Annotated[tuple[Id, ...], Field(alias="PRICINGS")] = ()
+    counter_pricings: Annotated[tuple[Id, ...], Field(alias="COUNTER_PRICINGS")] = ()
+
+
+class EndDateBillingEntitiesResponse(Value):
+    """What was ended and what could not be."""
+
+    status_message: Text | None = None
+    updated_entities: EndDatedEntities | None = None
+    failed_entities: EndDatedEntities | None = None
+
+
+class ReplaceAccountPlanResponse(Value):
+    """The account plan that ended and the one that began."""
+
+    original_account_plan: Annotated[dict[str, Any], response_of("AccountPlanResponse")]
+    new_account_plan: Annotated[dict[str, Any], response_of("AccountPlanResponse")]
+
+
+class BalanceTransactionResponse(Envelope):
+    """One movement of a balance."""
+
+    description: Text | None = None
+    amount: Number | None = None
+    paid: Number | None = None
+    currency_paid: Text | None = None
+    entity_type: EntityType | None = None
+    entity_id: Id | None = None
+    transaction_type_id: Id | None = None
+    applied_date: Instant | None = None
+    transaction_date: Instant | None = None
+
+
+class BalanceTransactionsSummary(Value):
+    """What went in and out of a balance."""
+
+    total_credit_amount: Number | None = None
+    total_debit_amount: Number | None = None
+    initial_credit_amount: Number | None = None
+    expired_balance_amount: Number | None = None
+    rollover_consumed: Number | None = None
+    balance_consumed: Number | None = None

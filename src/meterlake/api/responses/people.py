@@ -1,7 +1,7 @@
-"""Tokens, people, and what they may do."""
+"""Tokens, people and what they may do; and answers about the server itself, without a token."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -134,3 +134,15 @@ class ResourceGroupItemResponse(Envelope):
 
     target_id: Text | None = None
     target_type: TargetType | None = None
+
+
+class ServerStatusResponse(Value):
+    """How the server is."""
+
+    status: Text
+
+
+class KeySetResponse(Value):
+    """The public keys that tokens are checked with, as RFC 7517 writes them."""
+
+    keys: tuple[dict[str, Any], ...]

@@ -1,4 +1,4 @@
-"""What goes out: JSON answers, and errors as `{"message": ...}`."""
+"""What goes out: JSON answers, pages of short lists, and errors as `{"message": ...}`."""
 
 import logging
 from typing import Any, Final
@@ -7,6 +7,8 @@ from starlette.responses import Response
 
 from meterlake.model.errors import Conflict, MeterlakeError, TooMany, TooSlow, Unavailable
 from meterlake.model.values import wire
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.stores.state.core.pages import Page, position_of, position_token
 
 _log: Final = logging.getLogger("meterlake.api")
 _NO_RETRY: Final = {"x-should-retry": "false"}
@@ -47,3 +49,14 @@ def message(status: int, text: str, headers: dict[str, str] | None = None) -> Wi
     # Texts of callers stand in sentences: what is no Unicode may not get out again.
     safe = text.encode("utf-8", "replace").decode()
     return WireResponse({"message": safe}, status, headers)
+
+
+def select_page(data: list[Document], page: Page) -> Document:
+    """A page of a short list that was read whole; its token is the place of the next one.
+
+    Raises:
+        Invalid: The token is none that such a page gave.
+    """
+    start = position_of(page.token)
+    end = start + page.size
+    return envelope(data[start:end], position_token(end) if end < len(data) else None)

@@ -1,10 +1,13 @@
-"""One authenticated request as its handler sees it."""
+"""What an operation of the API is, and one authenticated request as its handler sees it.
 
-from collections.abc import Callable, Mapping
+`routes.OPERATIONS` is the table of all operations.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -14,7 +17,8 @@ from meterlake.api.server.fair_threads import FairThreads
 from meterlake.api.server.page_tokens import NEXT_TOKEN, SEARCH, unmark_token
 from meterlake.model.configuration.access import Principal
 from meterlake.model.configuration.permissions import Permissions
-from meterlake.model.errors import Invalid
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import parse_instant
 from meterlake.stores import Stores
 
@@ -25,6 +29,9 @@ PAGE_DEFAULT: Final = 100
 # What fits 64 bits.
 _DIGITS_MAX: Final = 18
 _FLAGS: Final = {"true": True, "false": False}
+Limit = Literal["config", "ingest", "explorer", "query"]
+
+ORGANIZATION: Final = "/organizations/{orgId}"
 
 
 class QueryParameters:
@@ -206,3 +213,52 @@ class Call:
         if self.costly is not None:
             return await self.costly.run(self.org_id, function, *args, **kwargs)
         return await run_in_threadpool(function, *args, **kwargs)
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation.
+
+    Attributes:
+        id: Its name in the API's document.
+        method: The HTTP method.
+        path: Its whole path; `{orgId}` is the organization.
+        action: The action that a permission policy names: `config:update`.
+        resource: The type of resource that it acts on: `account`.
+        handler: Answers it; None if a later version will.
+        item: The path's member that names the item, for permissions on single items.
+        feature: `beta` or `preview` if the organization has to enable it first.
+        limit: Which limit of requests counts it.
+        detail: What it does not do yet: why there is no handler, or why the handler has always the
+            same answer.
+        or_action: Another action that opens it, too; the handler looks which of both is needed.
+        reads: An action that is needed besides, because the answer shows what that one lets read.
+    """
+
+    id: str
+    method: str
+    path: str
+    action: str
+    resource: str
+    handler: Handler | None = None
+    item: str = "id"
+    feature: Literal["beta", "preview"] | None = None
+    limit: Limit = "config"
+    detail: str = ""
+    or_action: str | None = None
+    reads: str | None = None
+
+
+def member(call: Call, kind: str, name: str = "id") -> str:
+    """An id in the path.
+
+    Raises:
+        NotFound: It is no id, so that nothing can have it.
+    """
+    found = call.path[name]
+    if not is_id(found):
+        raise NotFound(kind, found)
+    return found.lower()

@@ -11,8 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from meterlake.api.server.answers import failure
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import ORGANIZATION, Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Operation
 from meterlake.model.errors import MeterlakeError, NotFound, Required
 from meterlake.pipeline.ingest.reporting import failed_ingest_file
 from meterlake.stores import Stores

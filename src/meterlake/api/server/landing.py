@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.api.documentation import DOCUMENT, PAGE
-from meterlake.api.server.health import readiness
+from meterlake.api.server.observe import readiness
 from meterlake.api.server.pages import page
 from meterlake.model.values.version import code_version
 from meterlake.settings import Settings

@@ -1,11 +1,17 @@
-"""What is seen of every request: an id, one line of log, counts and times. Never bodies or secrets."""
+"""Whether the server can answer, and what is seen of every request.
 
+That is an id, one line of log, counts and times. Never bodies or secrets.
+"""
+
+import asyncio
 import logging
 import os
 import time
 from functools import cache
 from typing import Any, Final
 
+import anyio.to_thread
+from anyio import CapacityLimiter
 from prometheus_client import CONTENT_TYPE_LATEST as CONTENT_TYPE
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -13,8 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from meterlake.model.errors import MeterlakeError
 from meterlake.model.values import wire
-from meterlake.stores import downloads
+from meterlake.stores import Stores, downloads
 from meterlake.stores.files import incoming
 
 REGISTRY: Final = CollectorRegistry()
@@ -45,6 +52,7 @@ _ID_MAX: Final = 100
 # What follows in such a path is all that its sender needs.
 _SIGNED: Final = (f"{downloads.PATH}/", f"{incoming.PATH}/")
 _log: Final = logging.getLogger("meterlake.access")
+_ANSWER_S: Final = 5
 
 
 class Observed:
@@ -131,3 +139,22 @@ async def metrics(_: Request) -> Response:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return Response(generate_latest(registry), media_type=CONTENT_TYPE)
+
+
+async def readiness(request: Request) -> tuple[int, str]:
+    """200 and `ready`, or 503 and why not."""
+    state = request.app.state
+    asked: asyncio.Task[None] | None = getattr(state, "probe", None)
+    if asked is None or asked.done():
+        # All who ask meanwhile share the answer: a State that hangs is not asked again and again.
+        state.probe = asked = asyncio.create_task(_ask(state.services.stores))
+    try:
+        await asyncio.wait_for(asyncio.shield(asked), timeout=_ANSWER_S)
+    except (MeterlakeError, TimeoutError) as error:
+        return 503, f"not ready: {error or 'the State database does not answer'}"
+    return 200, "ready"
+
+
+async def _ask(stores: Stores) -> None:
+    # On a thread of its own: those that all requests share may be taken.
+    await anyio.to_thread.run_sync(stores.state.organizations, limiter=CapacityLimiter(1))

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import Operation
+from meterlake.api.server.call import Call, Operation
 from meterlake.model.errors import Forbidden
 from meterlake.pipeline.access.access import visible
 

@@ -8,9 +8,8 @@ from pydantic import ValidationError
 
 from meterlake.api.openapi.builder import query_names
 from meterlake.api.openapi.shapes import SHAPES
-from meterlake.api.responses.told_body import ToldBody
-from meterlake.api.server.call import Call
-from meterlake.api.server.operations import Operation
+from meterlake.api.responses.envelope import ToldBody
+from meterlake.api.server.call import Call, Operation
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.resources import RESOURCES
 from meterlake.model.resources.unused import without_effect
