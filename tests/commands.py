@@ -13,7 +13,7 @@ import httpx
 from meterlake.settings import Settings, as_environment
 from meterlake.stores.processes import free_port
 
-WAIT_S = 60
+WAIT_S = 180
 # A log that nobody reads until the end must fit, or whoever writes to it waits for ever.
 _LOG_BYTES = 2**20
 _COMMAND = "from meterlake.cli import main; main()"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
 
 from tests.laws import CI
@@ -59,6 +60,11 @@ sys.dont_write_bytecode = False
 # are none.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+
+# Clients of tests that say nothing else have patience with a busy machine.
+_PATIENCE_S: Final = 180
+for _each in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, _each, _PATIENCE_S)
 
 # What signs in to buckets and catalogs finds who it is, and the same in whatever order tests run.
 os.environ |= {

@@ -27,7 +27,7 @@ from meterlake.stores.state.integrations.tries import RunTry, tries_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WEBHOOKS = BY_NAME["webhooks"]
-TIMEOUT_S = 2.0
+TIMEOUT_S = 60.0
 
 
 def webhook_document(url: str, **changes: Any) -> Document:
@@ -73,7 +73,7 @@ def add_runs(stores: Stores, org_id: str, contents: Sequence[RunContent]) -> lis
 
 
 def client_of(stores: Stores, timeout: float = TIMEOUT_S) -> HttpClient:
-    """A client that has less patience than the real one."""
+    """A client that has more patience with a busy machine than the real one."""
     return HttpClient(address_policy(stores.settings), timeout=timeout)
 
 

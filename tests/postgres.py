@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-START_S = 20
+START_S = 180
 OPTIONS = {
     "fsync": "off",
     "full_page_writes": "off",

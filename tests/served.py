@@ -23,7 +23,7 @@ from meterlake.stores.processes import free_port
 from tests.homes import settings
 from tests.organizations import prepare_home
 
-START_S = 30
+START_S = 180
 
 
 @dataclass(frozen=True)

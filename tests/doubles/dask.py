@@ -12,7 +12,7 @@ from pathlib import Path
 from meterlake.stores.processes import free_port
 
 ROOT = Path(__file__).parents[2]
-_COME_S = 60
+_COME_S = 180
 
 
 class DaskCluster:

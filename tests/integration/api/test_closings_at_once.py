@@ -23,7 +23,7 @@ from tests.integration.api.billing.test_closings import (
 from tests.organizations import Clock
 from tests.served import served
 
-GIVE_UP_S = 60
+GIVE_UP_S = 180
 
 
 @pytest.fixture

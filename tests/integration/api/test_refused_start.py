@@ -9,7 +9,7 @@ from meterlake.settings import Settings
 from meterlake.stores.processes import free_port
 from tests.commands import command_environment
 
-WAIT_S = 60
+WAIT_S = 180
 STARTUP_FAILED = 3
 
 

@@ -22,7 +22,7 @@ from tests.served import served
 
 ROWS = json.dumps([wire_row("a"), wire_row("b", gb="no number"), wire_row("a")]).encode()
 TYPE = "text/json"
-WAIT_S = 20
+WAIT_S = 180
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tests.homes import settings
 from tests.prefect_access import SignedIn
 from tests.unit.model.values.test_log_lines import FORM
 
-WAIT_S = 60
+WAIT_S = 180
 COMMAND = "from meterlake.cli import main; main()"
 
 

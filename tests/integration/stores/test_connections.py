@@ -24,7 +24,7 @@ from tests.homes import settings
 from tests.organizations import new_organization
 from tests.postgres import Server
 
-WAIT_S = 60
+WAIT_S = 180
 SECONDS = 3
 
 

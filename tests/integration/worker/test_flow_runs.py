@@ -24,7 +24,7 @@ from meterlake.worker.runners import FAILED
 from tests.homes import HEADER, a_home, csv_row, settings
 from tests.rounds import go_round
 
-WAIT_S = 60
+WAIT_S = 180
 # A stand-in for `flows.runner`: it does what each job says, and notes who did it.
 PROGRAM = """
 import importlib.util, json, os, queue, sys, time

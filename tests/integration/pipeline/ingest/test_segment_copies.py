@@ -14,7 +14,7 @@ from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
 from tests.databases import NUMBERS
 from tests.homes import a_home, open_home, wire_row
 
-WAIT_S = 20
+WAIT_S = 180
 LOST_S = 60
 # The steps that are its own.
 OWN = ("segments.copied", "segments.ended", "segments.taken_over", "segments.copy_removed")

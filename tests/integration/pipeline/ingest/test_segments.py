@@ -16,7 +16,7 @@ from meterlake.worker.rounds import SEGMENTS
 from tests.homes import a_home, wire_row
 from tests.rounds import go_round
 
-WAIT_S = 20
+WAIT_S = 180
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from meterlake.stores.files.segments import (
 from tests.homes import settings
 
 ORG = "org"
-WAIT_S = 10
+WAIT_S = 180
 NOW = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
 

@@ -16,7 +16,7 @@ from meterlake.stores.objects.base import Refused
 from meterlake.stores.objects.gcs import GcsObjects
 from meterlake.stores.objects.local import LocalObjects
 
-WAIT_S = 20
+WAIT_S = 180
 
 
 class Slow(LocalObjects):
