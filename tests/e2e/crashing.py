@@ -84,7 +84,7 @@ def zygote() -> Iterator[Zygote]:
         yield Zygote(process)
         assert process.stdin
         process.stdin.close()
-        process.wait(30)
+        process.wait(180)
 
 
 def _serve() -> None:

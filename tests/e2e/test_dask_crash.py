@@ -159,7 +159,7 @@ def test_a_worker_that_is_killed_costs_time_only(opened, tmp_path, work, has_beg
         kill_when(home, has_begun, cluster.workers[0])
         working.result(300)
 
-        assert cluster.workers[0].wait(10) == -9
+        assert cluster.workers[0].wait(180) == -9
         assert come_to(home, work) == expected
 
 

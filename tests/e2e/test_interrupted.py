@@ -24,7 +24,7 @@ def submit(home, *uids):
         b'"measure":{"gb":1.5},"where":{"region":"eu"}}' % uid.encode()
         for uid in uids
     ]
-    home.stores.segments.append(home.org_id, texts).result(30)
+    home.stores.segments.append(home.org_id, texts).result(180)
 
 
 @pytest.mark.long

@@ -42,7 +42,7 @@ with open_home(Path(sys.argv[1]), sys.argv[2]) as home:
         getattr(backfill, verb)(home.stores, home.org_id, "b", "ann")
     else:
         text = b'{"meter":"egress","account":"acme","ts":"2026-09-03T10:00:00Z"}'
-        home.stores.segments.append(home.org_id, [text]).result(30)
+        home.stores.segments.append(home.org_id, [text]).result(180)
     os.write(1, b"acknowledged\\n")
     os._exit(0)
 """

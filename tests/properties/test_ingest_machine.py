@@ -114,7 +114,7 @@ class IngestMachine(RuleBasedStateMachine):
         """Submit a batch, and hear that it is safe."""
         rows = self._sendable(rows)
         texts = [json.dumps(_wire(row)).encode() for row in rows]
-        self.home.stores.segments.append(self.org_id, texts).result(30)
+        self.home.stores.segments.append(self.org_id, texts).result(180)
         self._acknowledge(rows, of=self.sent)
 
     @rule(rows=rows_of_a_delivery)

@@ -94,7 +94,7 @@ def test_a_scheduler_that_is_not_there_is_refused_in_bounded_time(
 
     assert (code, rows, error["code"]) == (1, [], "RunnerUnavailable")
     assert f"the Dask scheduler {NOBODY} is unavailable: it cannot be reached" in error["message"]
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 120
     assert stored_bills(home) == []
 
 

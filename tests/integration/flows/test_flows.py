@@ -93,7 +93,7 @@ def logged(run: Any, words: str) -> list[str]:
     from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 
     mine = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run.id]))
-    for _ in range(100):
+    for _ in range(1200):
         with get_client(sync_client=True) as client:
             found = [each.message for each in client.read_logs(log_filter=mine, limit=200)]
         if matching := [line for line in found if words in line]:
@@ -422,7 +422,7 @@ def tags_of_tasks(run: Any) -> dict[str, set[str]]:
 
     mine = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
     found: dict[str, set[str]] = {}
-    for _ in range(100):
+    for _ in range(1200):
         with get_client(sync_client=True) as client:
             tasks = client.read_task_runs(flow_run_filter=mine)
         found = {each.name: set(each.tags) for each in tasks}

@@ -213,7 +213,7 @@ def tasks_of(run: Any, count: int) -> dict[str, str]:
 
     mine = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
     found: dict[str, str] = {}
-    for _ in range(200):
+    for _ in range(1200):
         with get_client(sync_client=True) as client:
             tasks = client.read_task_runs(flow_run_filter=mine)
         found = {each.name: each.state.message or "" for each in tasks if each.state.is_final()}

@@ -197,13 +197,13 @@ def test_processes_end_with_the_one_that_started_them(stores, tmp_path, number):
         wait_until(begun)
         time.sleep(0.2)
         parent.send_signal(number)
-        assert parent.wait(30) != 0
+        assert parent.wait(120) != 0
     expect_end(int(begun.read_text()))
 
 
 def expect_end(pid):
-    """A process ends within seconds."""
-    for _ in range(100):
+    """A process ends soon."""
+    for _ in range(1200):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -223,7 +223,7 @@ def test_a_scheduler_that_is_not_there_is_refused_in_bounded_time(stores, monkey
     begun = time.monotonic()
     with pytest.raises(Unavailable, match=r"dask://127\.0\.0\.1:9 is unavailable: it cannot be"):
         run_tasks(stores, FanOutRunner.parse("dask://127.0.0.1:9"), describing(1))
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 120
 
 
 def test_what_dask_says_of_lost_connections_is_not_logged():

@@ -81,12 +81,12 @@ def test_only_the_connection_that_broke_is_given_up(home):
     def read_long() -> tuple[int]:
         with lake.reader() as reader:
             begun.set()
-            assert broken.wait(20)
+            assert broken.wait(180)
             return reader.execute("SELECT count(*) FROM lake.uid_index").fetchone()
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(read_long)
-        assert begun.wait(20)
+        assert begun.wait(180)
         former = lake._reader
         with pytest.raises(Unavailable):
             break_instance(lake)

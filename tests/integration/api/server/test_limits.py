@@ -162,7 +162,7 @@ def test_processes_share_a_bucket_exactly(tmp_path):
     ]
     for worker in workers:
         worker.start()
-    let_through = [answers.get(timeout=60) for _ in workers]
+    let_through = [answers.get(timeout=180) for _ in workers]
     for worker in workers:
         worker.join()
 

@@ -191,7 +191,7 @@ WRITER = """
 def live(home):
     for name in ("a", "b"):
         line = json.dumps(wire_row(name)).encode()
-        home.stores.segments.append(home.org_id, [line]).result(20)
+        home.stores.segments.append(home.org_id, [line]).result(180)
         print(name, flush=True)
 """
 # Takes over what the writer left, and ingests it.

@@ -26,13 +26,13 @@ class Work:
         gate = threading.Event()
         self.begun.append(name)
         self.gates.append(gate)
-        assert gate.wait(30)
+        assert gate.wait(180)
         return name
 
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the others go on until something holds."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while not condition():  # noqa: ASYNC110 - of what threads did
             await asyncio.sleep(0.001)
 

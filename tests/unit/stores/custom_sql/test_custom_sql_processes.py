@@ -155,7 +155,7 @@ def test_who_dies_between_two_accounts_is_an_error_of_the_next_one_only(small):
 def test_a_process_ends_with_who_started_it():
     with Process("check", "64MB") as process:
         process._socket.close()
-        assert process._child.wait(30) == 0
+        assert process._child.wait(180) == 0
 
 
 def test_two_run_at_once_and_do_not_meet():

@@ -310,7 +310,7 @@ def submit(home):
     log = os.open(home / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     segments = opened(home, segment_bytes=40)
     for number in range(6):
-        segments.append(ORG, [b'{"uid":"%d"}' % number] * 2).result(10)
+        segments.append(ORG, [b'{"uid":"%d"}' % number] * 2).result(180)
         os.write(log, b"%d\\n" % number)
     segments.close()
 

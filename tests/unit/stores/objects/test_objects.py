@@ -343,7 +343,7 @@ def test_a_silent_network_is_unavailable_in_bounded_time(new_place, kind, monkey
         with pytest.raises(Unavailable):
             place.through(network).put_bytes("k", b"x")
 
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 120
 
 
 @pytest.mark.usefixtures("s3_credentials")

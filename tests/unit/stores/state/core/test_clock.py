@@ -44,7 +44,7 @@ def until_compared(server, clock):
         pass
     server.count += 60
     clock()
-    assert server.asked.acquire(timeout=10)
+    assert server.asked.acquire(timeout=180)
     with clock._comparing:
         return clock()
 
@@ -118,7 +118,7 @@ def test_a_machine_whose_clock_is_wrong_has_the_time_of_the_server(postgresql, s
 
     machine, state = map(float, told)
     now = datetime.now(UTC).timestamp()
-    assert machine - state == pytest.approx(seconds, abs=5)
+    assert machine - state == pytest.approx(seconds, abs=60)
     assert state == pytest.approx(now, abs=60)
 
 
