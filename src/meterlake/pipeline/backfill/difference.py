@@ -14,7 +14,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.money import plain
 from meterlake.model.values.period import Month, aware, format_instant, naive
-from meterlake.pipeline.backfill.impact import MeterChange, affected_months, affected_runs
+from meterlake.pipeline.backfill.impact import affected_months, affected_runs
 from meterlake.pipeline.backfill.period_usage import before_and_after
 from meterlake.pipeline.backfill.priced import World, account_code, affected_bills
 from meterlake.pipeline.usage.meter_rollup import MeterSource
@@ -23,7 +23,7 @@ from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores import Stores
 from meterlake.stores.lake import quantities
-from meterlake.stores.lake.backfill_rows import rows_at
+from meterlake.stores.lake.backfill.changes import MeterChange
 from meterlake.stores.lake.tables import columns_at
 
 # What State keeps of a difference; the numbers of all entries are kept beside them.
@@ -96,14 +96,8 @@ def changed_sources(world: World, changes: Sequence[MeterChange]) -> dict[str, M
     with world.lake.reader() as connection:
         for each in changes:
             columns = columns_at(connection, meter_table(each.meter_id), world.snapshot)
-            parts = []
-            if columns:
-                left = f" ANTI JOIN {each.gone} AS g USING ({_PLACE})" if each.gone else ""
-                parts.append(f"SELECT o.* FROM {rows_at(each.meter_id, world.snapshot)} AS o{left}")
-            if each.came:
-                parts.append(f"SELECT * FROM {each.came}")
-            if parts:
-                sql = f"({' UNION ALL BY NAME '.join(parts)})"
+            sql = each.rows_after(world.snapshot, has_table=bool(columns))
+            if sql is not None:
                 found[each.meter_id] = MeterSource(sql, columns | set(each.columns))
     return found
 

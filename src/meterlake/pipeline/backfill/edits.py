@@ -8,8 +8,8 @@ from meterlake.model.errors import Conflict
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.work.backfill import Action
 from meterlake.pipeline.backfill.job import BackfillJob
-from meterlake.stores.lake.backfill_rows import RowSelection, fingerprint
-from meterlake.stores.lake.backfill_steps import BackfillStep, Next, last_step, write_step
+from meterlake.stores.lake.backfill.rows import RowSelection, fingerprint
+from meterlake.stores.lake.backfill.steps import BackfillStep, Next, last_step, write_step
 from meterlake.stores.lake.tables import newest_snapshot
 
 Body = Callable[[duckdb.DuckDBPyConnection, Next], None]

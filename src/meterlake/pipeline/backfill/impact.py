@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import duckdb
 
@@ -15,38 +14,24 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.recurring_period import RECURRING, NamedPeriod, PeriodSpec
 from meterlake.model.errors import Invalid
 from meterlake.model.values.entity import Configuration
-from meterlake.model.values.period import Month, Period, local_date, naive, zone
+from meterlake.model.values.period import Month, Period, local_date, zone
 from meterlake.pipeline.backfill.priced import World
 from meterlake.pipeline.backfill.runs import known_runs, longest, months_between, order
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
 from meterlake.stages.usage.cycles import Cycles
+from meterlake.stores.lake.backfill.changes import (
+    MeterChange,
+    accounts_before,
+    accounts_within,
+    changed_rows,
+    starts_of,
+)
 
 _A_DAY: Final = timedelta(days=1)
 _A_MONTH: Final = timedelta(days=31)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_STARTS: Final = "SELECT DISTINCT date_trunc('{part}', ts)::TIMESTAMP FROM ({rows}) ORDER BY 1"
-_ACCOUNTS: Final = """
-    SELECT DISTINCT account_id FROM ({rows}) WHERE ts >= $start AND ts < $end ORDER BY 1"""
-# A value holds until the next one, however long ago it was measured.
-_HOLDING: Final = "SELECT DISTINCT account_id FROM ({rows}) WHERE ts < $end ORDER BY 1"
 
 Accounts = Mapping[Month, Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class MeterChange:
-    """What changes of one meter.
-
-    Attributes:
-        gone: SQL of the keys of the rows that go.
-        came: SQL of the rows that come, in columns of the meter's table.
-        columns: Their columns.
-    """
-
-    meter_id: str
-    gone: str | None = None
-    came: str | None = None
-    columns: Sequence[str] = ()
 
 
 class AffectedRun(NamedTuple):
@@ -63,14 +48,14 @@ class AffectedRun(NamedTuple):
 
 def affected_months(world: World, changes: Sequence[MeterChange]) -> Accounts:
     """The calendar months with measurements that go or come, and the accounts in each."""
-    timezone, rows = _timezone(world.configuration), _rows(changes)
+    timezone, rows = _timezone(world.configuration), changed_rows(changes)
     found: dict[Month, Sequence[str]] = {}
     if rows is None:
         return found
     with world.lake.reader() as connection:
-        starts = _starts(connection, rows, "month")
+        starts = starts_of(connection, rows, "month")
         for month in sorted({month for start in starts for month in _local(start, timezone)}):
-            accounts = _accounts(connection, _ACCOUNTS, rows, month.period(timezone))
+            accounts = accounts_within(connection, rows, month.period(timezone))
             if accounts:
                 found[month] = accounts
     return found
@@ -82,7 +67,8 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
     These are months, what there are plans for, and what was aggregated before. Of values that are
     carried on there are months up to the current one, and of other runs those that there are.
     """
-    rows, time_weighted = _rows(changes), _rows(_time_weighted_changes(world, changes))
+    rows = changed_rows(changes)
+    time_weighted = changed_rows(_time_weighted_changes(world, changes))
     if rows is None:
         return
     with world.stores.state.reading(world.org_id) as reader:
@@ -103,8 +89,9 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
             if cycles.reach <= cycles.period.start:
                 continue
             reach = Period(cycles.period.start, cycles.reach)
-            found = _accounts(connection, _ACCOUNTS, rows, reach)
-            found += _accounts(connection, _HOLDING, time_weighted, reach) if time_weighted else []
+            found = accounts_within(connection, rows, reach)
+            if time_weighted is not None:
+                found += accounts_before(connection, time_weighted, reach.end)
             if found:
                 yield AffectedRun(run, with_parents(configuration, found))
 
@@ -132,34 +119,6 @@ def _time_weighted_changes(world: World, changes: Sequence[MeterChange]) -> list
     return [each for each in changes if each.meter_id in meters]
 
 
-def _rows(changes: Sequence[MeterChange]) -> str | None:
-    affected = [
-        f"SELECT account_id, ts FROM {sql}{where}"
-        for each in changes
-        for sql, where in (
-            (each.gone, f" WHERE meter_id = '{each.meter_id}'"),
-            (each.came, ""),
-        )
-        if sql
-    ]
-    return " UNION ALL ".join(affected) or None
-
-
-def _starts(connection: duckdb.DuckDBPyConnection, rows: str, part: str) -> list[datetime]:
-    query = _STARTS.replace("{part}", part).replace("{rows}", rows)
-    return [row[0] for row in connection.execute(query).fetchall()]
-
-
-def _accounts(
-    connection: duckdb.DuckDBPyConnection, query: str, rows: str, period: Period
-) -> list[str]:
-    bounds: dict[str, Any] = {"end": naive(period.end)}
-    if "$start" in query:
-        bounds["start"] = naive(period.start)
-    found = connection.execute(query.replace("{rows}", rows), bounds).fetchall()
-    return [row[0] for row in found]
-
-
 def _local(start: datetime, timezone: tzinfo) -> Iterator[Month]:
     """The months of a time zone that share instants with a month of UTC."""
     first = start.replace(tzinfo=UTC)
@@ -183,7 +142,7 @@ def _days(world: World, start: datetime) -> Iterator[date]:
 
 
 def _days_of(world: World, connection: duckdb.DuckDBPyConnection, rows: str) -> list[date]:
-    return [day for start in _starts(connection, rows, "day") for day in _days(world, start)]
+    return [day for start in starts_of(connection, rows, "day") for day in _days(world, start)]
 
 
 def _back(configuration: Configuration) -> Mapping[BillingFrequency, int]:

@@ -10,36 +10,10 @@ import polars as pl
 
 from meterlake.model.errors import Invalid
 from meterlake.model.measurements.receipt import SAMPLE_MAX, Receipt
-from meterlake.model.values.sql import quote
-from meterlake.pipeline.backfill.job import Folder
 from meterlake.pipeline.ingest.commit import Commit
-from meterlake.stores.lake.backfill_rows import RowSelection, copy, keys, stage_keys
-from meterlake.stores.lake.connection import parquet
+from meterlake.stores.lake.backfill import replacing
+from meterlake.stores.lake.backfill.rows import RowSelection
 
-_OUTSIDE: Final = "SELECT m.row, m.ts, m.account_id FROM {rows} AS m WHERE NOT ({where}) LIMIT 1"
-# As at a commit: what the lake will know of a uid decides, else its first row in the files.
-_DROPPED: Final = """
-    WITH staged AS ({staged}), known AS (
-        SELECT u.uid, any_value(u.content_hash) AS known_hash
-        FROM (FROM lake.uid_index AT (VERSION => {snapshot})) AS u
-        SEMI JOIN staged AS s ON s.uid = u.uid
-        ANTI JOIN {gone} AS g ON g.source = u.source AND g.row = u.row AND g.part = u.part
-        GROUP BY u.uid
-    ), judged AS (
-        SELECT s.number, s.row, s.part, s.uid, s.content_hash, k.known_hash,
-            first_value(s.content_hash) OVER same AS first_hash, row_number() OVER same AS nth
-        FROM staged AS s LEFT JOIN known AS k ON k.uid = s.uid
-        WINDOW same AS (PARTITION BY s.uid ORDER BY s.number, s.row, s.part)
-    )
-    SELECT number, row, part, uid, content_hash = coalesce(known_hash, first_hash) AS repeat
-    FROM judged WHERE known_hash IS NOT NULL OR nth > 1"""
-_NO_ROWS: Final = """
-    SELECT NULL::INTEGER AS number, NULL::VARCHAR AS uid, NULL::UBIGINT AS content_hash,
-        NULL::BIGINT AS row, NULL::SMALLINT AS part WHERE false"""
-# The bytes of a file say what is in a row, so its place says which measurement it is.
-_ROWS: Final = """
-    SELECT count(*), coalesce(sum(hash(uid, row::BIGINT, part::SMALLINT)::HUGEINT), 0)::VARCHAR
-    FROM ({rows})"""
 _COUNTS: Final = ("received", "accepted", "repeats", "rejected")
 
 
@@ -120,8 +94,7 @@ def check_inside(
                 file.name,
                 f"it has measurements of meter {meter.code!r}, which is not replaced; take them out, or name the meter, too",
             )
-        query = _OUTSIDE.format(rows=parquet(paths, by_name=True), where=selection.where)
-        found = connection.execute(query, dict(selection.parameters)).fetchone()
+        found = replacing.first_outside(connection, paths, selection)
         if found is not None:
             rule = (
                 "it must have only measurements of the window and the accounts that are replaced;"
@@ -141,17 +114,9 @@ def foresee(
         gone: The keys of the measurements that go before.
         snapshot: The snapshot that is changed.
     """
-    staged = [_NO_ROWS]
-    staged += [
-        f"SELECT {each.number} AS number, uid, content_hash, row, part FROM {parquet(paths, by_name=True)}"
-        for each in files
-        if (paths := each.paths("uid_index"))
-    ]
-    query = _DROPPED.format(
-        staged=" UNION ALL ".join(staged), snapshot=int(snapshot), gone=keys(gone)
-    )
     target = gone.with_name("dropped.parquet")
-    copy(connection, query, target)
+    uids = [(each.number, each.paths("uid_index")) for each in files]
+    replacing.stage_dropped(connection, uids, gone, snapshot, target)
     dropped = pl.read_parquet(target)
     counts, rejected = [], []
     for each in files:
@@ -200,15 +165,13 @@ def meters_of(files: list[Incoming]) -> set[str]:
 
 def rows_of(files: list[Incoming], meter_id: str, dropped: Path) -> str | None:
     """The measurements of a meter that files bring, as a source of SQL."""
-    left = f"read_parquet({quote(dropped)}, hive_partitioning => false)"
-    each = [
-        f"SELECT f.* FROM {parquet(paths, by_name=True)} AS f ANTI JOIN"
-        f" (SELECT row, part FROM {left} WHERE number = {file.number}) USING (row, part)"
+    rows = [
+        (file.number, file.paths(table))
         for file in files
         for table, meter in file.what.meters.items()
-        if meter.id == meter_id and (paths := file.paths(table))
+        if meter.id == meter_id
     ]
-    return f"({' UNION ALL BY NAME '.join(each)})" if each else None
+    return replacing.rows_without(rows, dropped)
 
 
 def columns_of(files: list[Incoming], meter_id: str) -> list[str]:
@@ -232,25 +195,17 @@ def rows_foreseen(
         files: The files.
         dropped: The places that will not be stored.
     """
-    left = f"read_parquet({quote(dropped)}, hive_partitioning => false)"
-    found = []
-    for file in files:
-        rows = _NO_ROWS
-        if paths := file.paths("uid_index"):
-            rows = (
-                f"SELECT f.uid, f.row, f.part FROM {parquet(paths, by_name=True)} AS f ANTI JOIN"
-                f" (SELECT row, part FROM {left} WHERE number = {file.number}) USING (row, part)"
-            )
-        found.append(_rows(connection, rows))
-    return found
+    return [
+        replacing.fingerprint_without(connection, (file.number, file.paths("uid_index")), dropped)
+        for file in files
+    ]
 
 
 def rows_stored(
     connection: duckdb.DuckDBPyConnection, files: Sequence[Incoming]
 ) -> list[list[Any]]:
     """The same of all that a transaction has of the sources that the files are."""
-    query = "SELECT u.uid, u.row, u.part FROM lake.uid_index AS u WHERE u.source = $identity"
-    return [_rows(connection, query, {"identity": file.identity}) for file in files]
+    return [replacing.fingerprint_stored(connection, file.identity) for file in files]
 
 
 def rows_more(after: Sequence[Sequence[Any]], before: Sequence[Sequence[Any]]) -> list[list[Any]]:
@@ -259,42 +214,3 @@ def rows_more(after: Sequence[Sequence[Any]], before: Sequence[Sequence[Any]]) -
         [new - old, str(int(new_sum) - int(old_sum))]
         for (new, new_sum), (old, old_sum) in zip(after, before, strict=True)
     ]
-
-
-def _rows(
-    connection: duckdb.DuckDBPyConnection, rows: str, parameters: dict[str, Any] | None = None
-) -> list[Any]:
-    found = connection.execute(_ROWS.format(rows=rows), parameters).fetchone()
-    assert found is not None
-    return list(found)
-
-
-def stage_came(
-    connection: duckdb.DuckDBPyConnection,
-    identities: Sequence[str],
-    before: int,
-    after: int,
-    folder: Folder,
-) -> None:
-    """Write the keys of the measurements of sources that came between two snapshots.
-
-    Args:
-        connection: Of the lake.
-        identities: The sources.
-        before: The snapshot that the change was staged from.
-        after: The snapshot that the change made.
-        folder: Has the keys of what went; gets the keys of what came.
-    """
-    mine = "SELECT unnest(CAST($identities AS VARCHAR[]))"
-    older = (
-        f"SELECT u.source, u.row, u.part FROM (FROM lake.uid_index AT (VERSION => {int(before)}))"
-        f" AS u ANTI JOIN {keys(folder.gone)} AS g"
-        " ON g.source = u.source AND g.row = u.row AND g.part = u.part"
-        f" WHERE u.source IN ({mine})"
-    )
-    where = (
-        f"m.source IN ({mine})"
-        f" AND (m.source, m.row, m.part) NOT IN (SELECT (source, row, part) FROM ({older}))"
-    )
-    selection = RowSelection(where, {"identities": list(identities)})
-    stage_keys(connection, selection, after, folder.came)

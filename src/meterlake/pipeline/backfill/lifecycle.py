@@ -26,12 +26,12 @@ from meterlake.model.work.backfill import (
 from meterlake.pipeline.backfill import copies, reaggregate, rederive, retract
 from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
-from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.job import BackfillJob, lock_backfill
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder, write_durably
-from meterlake.stores.lake.backfill_steps import Next
+from meterlake.stores.lake.backfill.changes import MeterChange
+from meterlake.stores.lake.backfill.steps import Next
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest.backfills import Backfills
 

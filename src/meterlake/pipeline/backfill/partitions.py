@@ -21,15 +21,15 @@ import polars as pl
 from meterlake.model.measurements.measurement import MeterFields, meter_table
 from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
-from meterlake.model.values.sql import quote
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.ingest.account_codes import account_codes
 from meterlake.pipeline.ingest.derivations import Derivations
 from meterlake.stages.ingest.derive import ACCOUNT_CODE, Derivation, Derived, derive
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.files.durable import disk, make_folder, write_durably
-from meterlake.stores.lake.backfill_rows import KEYS, NO_KEYS, RowSelection, meters_at, rows_at
-from meterlake.stores.lake.connection import open_cursor, parquet, translate_errors
+from meterlake.stores.lake.backfill.recalculated import changed_rows, months_of, select_month
+from meterlake.stores.lake.backfill.rows import RowSelection, meters_at
+from meterlake.stores.lake.connection import open_cursor, translate_errors
 from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
 
 _ERROR_SCHEMA: Final = {
@@ -41,11 +41,6 @@ _ERROR_SCHEMA: Final = {
     "field": pl.String,
     "detail": pl.String,
 }
-_NO_ERRORS: Final = (
-    "(SELECT NULL::VARCHAR AS source, NULL::BIGINT AS row, NULL::SMALLINT AS part,"
-    " NULL::VARCHAR AS uid, NULL::VARCHAR AS meter, NULL::VARCHAR AS field,"
-    " NULL::VARCHAR AS detail WHERE false)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +140,9 @@ class _Work:
     def frames(
         self, cursor: duckdb.DuckDBPyConnection, meter_id: str, month: datetime
     ) -> Iterator[pl.DataFrame]:
-        query = (
-            f"SELECT m.* FROM {rows_at(meter_id, self.job.backfill.snapshot)} AS m"
-            f" WHERE {self.selection.where}"
-            " AND m.ts >= $month AND m.ts < $month + INTERVAL 1 MONTH"
-        )
+        snapshot = self.job.backfill.snapshot
         with translate_errors():
-            cursor.execute(query, {**self.selection.parameters, "month": month})
+            select_month(cursor, self.selection, meter_id, snapshot, month)
             for batch in cursor.to_arrow_reader(ROW_GROUP_ROWS):
                 frame = pl.from_arrow(batch)
                 assert isinstance(frame, pl.DataFrame)
@@ -275,7 +266,7 @@ def calculate(found: Recalculation, spread: Spread | None = None) -> list[Recalc
         parts = [
             (id_, month)
             for id_ in work.meters
-            for month in _months(connection, job, found.selection, id_)
+            for month in months_of(connection, found.selection, id_, job.backfill.snapshot)
         ]
         return _calculate_all(work, connection, parts) if spread is None else spread(parts)
 
@@ -324,38 +315,10 @@ def _clear_other(job: BackfillJob, key: str) -> None:
             temporary.write_text(key)
 
 
-def _months(
-    connection: duckdb.DuckDBPyConnection, job: BackfillJob, selection: RowSelection, meter_id: str
-) -> list[datetime]:
-    rows = connection.execute(
-        "SELECT DISTINCT CAST(date_trunc('month', m.ts) AS TIMESTAMP)"
-        f" FROM {rows_at(meter_id, job.backfill.snapshot)} AS m WHERE {selection.where} ORDER BY 1",
-        dict(selection.parameters),
-    ).fetchall()
-    return [row[0] for row in rows]
-
-
-def errors_of(found: list[RecalculatedMonth]) -> str:
-    """All calculation errors that there are now, as a source of SQL."""
-    paths = [path for each in found for path in each.errors]
-    return parquet(paths) if paths else _NO_ERRORS
-
-
-def seen_of(job: BackfillJob, selection: RowSelection, found: list[RecalculatedMonth]) -> str:
-    """The places of all measurements that were looked at, as a source of SQL."""
-    each = [
-        f"SELECT source, row, part FROM {rows_at(id_, job.backfill.snapshot)} AS m"
-        f" WHERE {selection.where}"
-        for id_ in sorted({part.meter_id for part in found})
-    ]
-    return f"({' UNION ALL '.join(each)})" if each else _NO_ERRORS
-
-
 def rows_of(found: list[RecalculatedMonth], meter_id: str) -> str:
     """The changed measurements of a meter, as a query."""
     paths = [path for each in found if each.meter_id == meter_id for path in each.rows]
-    # A derived field may be new in some files only.
-    return f"SELECT * FROM {parquet(paths, by_name=True)}"
+    return changed_rows(paths)
 
 
 def changed_columns(found: list[RecalculatedMonth]) -> dict[str, list[str]]:
@@ -367,16 +330,6 @@ def changed_columns(found: list[RecalculatedMonth]) -> dict[str, list[str]]:
             known = columns.setdefault(each.meter_id, [])
             known += [name for name in names if name not in known]
     return columns
-
-
-def changed_keys(found: list[RecalculatedMonth]) -> str:
-    """The keys of all changed measurements, as a query."""
-    each = [
-        f"SELECT {quote(part.meter_id)} AS meter_id, {KEYS} FROM {parquet(list(part.rows))}"
-        for part in found
-        if part.rows
-    ]
-    return " UNION ALL ".join([NO_KEYS, *each])
 
 
 def register(

@@ -49,8 +49,8 @@ from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, runner_of
 from meterlake.stores.files.durable import make_folder, sync, write_durably
 from meterlake.stores.lake import quantities
-from meterlake.stores.lake.backfill_rows import fingerprint, keys
-from meterlake.stores.lake.backfill_steps import Next
+from meterlake.stores.lake.backfill.rows import fingerprint, keys
+from meterlake.stores.lake.backfill.steps import Next
 from meterlake.stores.lake.tables import newest_snapshot
 
 

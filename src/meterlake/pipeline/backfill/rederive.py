@@ -3,27 +3,27 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import duckdb
 
 from meterlake.model.errors import Conflict
 from meterlake.model.measurements.measurement import CALCULATION_ERROR, MeterFields
 from meterlake.model.values.failpoint import mark_step
-from meterlake.model.values.period import naive
 from meterlake.model.values.sql import identifier
 from meterlake.model.work.runner import FanOutRunner
 from meterlake.pipeline.backfill import partitions
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
-from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.job import BackfillJob, Folder
 from meterlake.pipeline.backfill.month_tasks import open_job, read_notes
 from meterlake.pipeline.backfill.partitions import Part, RecalculatedMonth, Recalculation
 from meterlake.pipeline.ingest.derivations import Derivations, read_meters
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, runner_of
-from meterlake.stores.lake.backfill_rows import (
+from meterlake.stores.lake.backfill.changes import MeterChange
+from meterlake.stores.lake.backfill.recalculated import changed_keys, stage_errors
+from meterlake.stores.lake.backfill.rows import (
     RowSelection,
     bring_back,
     bring_back_errors,
@@ -33,51 +33,16 @@ from meterlake.stores.lake.backfill_rows import (
     delete_measurements,
     fingerprint,
     keys,
+    rows_within,
 )
-from meterlake.stores.lake.backfill_steps import Next, forget_corrections, note_corrected
-
-# Rows whose calculation errors differ from those that they have now.
-_WRONG: Final = """
-    WITH stored AS (
-        SELECT e.identity AS source, e.row, e.part, e.field, e.detail
-        FROM (FROM lake.calculation_error AT (VERSION => {snapshot})) AS e
-        SEMI JOIN {seen} AS s ON s.source = e.identity AND s.row = e.row AND s.part = e.part
-    ), found AS (SELECT source, row, part, field, detail FROM {found})
-    SELECT DISTINCT source, row, part FROM (
-        (FROM stored EXCEPT ALL FROM found) UNION ALL (FROM found EXCEPT ALL FROM stored)
-    )"""
-# Their errors as rows of the lake. An error that is new belongs to the attempt that had one
-# already, else to the first one that the source was read with.
-_ERRORS: Final = """
-    SELECT f.source AS identity, coalesce(o.attempt, a.attempt)::INTEGER AS attempt, a.name, f.row,
-        f.part, f.meter, f.uid, 'CalculationError' AS reason, f.field, f.detail,
-        coalesce(o.original, '') AS original, o.measurement
-    FROM {found} AS f
-    SEMI JOIN {wrong} AS w ON w.source = f.source AND w.row = f.row AND w.part = f.part
-    JOIN (
-        SELECT identity, min(attempt) AS attempt, min_by(name, attempt) AS name
-        FROM (FROM lake.source AT (VERSION => {snapshot})) WHERE status = 'done' GROUP BY identity
-    ) AS a ON a.identity = f.source
-    LEFT JOIN (
-        SELECT identity, row, part, max(attempt) AS attempt, any_value(original) AS original,
-            any_value(measurement) AS measurement
-        FROM (FROM lake.calculation_error AT (VERSION => {snapshot})) GROUP BY identity, row, part
-    ) AS o ON o.identity = f.source AND o.row = f.row AND o.part = f.part"""
+from meterlake.stores.lake.backfill.steps import Next, forget_corrections, note_corrected
 
 
 def selection(job: BackfillJob) -> RowSelection:
     """The measurements of the window."""
     spec = job.backfill.spec
     assert spec.window is not None
-    where = "m.ts >= $start AND m.ts < $end"
-    parameters: dict[str, Any] = {
-        "start": naive(spec.window.start),
-        "end": naive(spec.window.end),
-    }
-    if spec.accounts:
-        where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
-        parameters["accounts"] = list(spec.accounts)
-    return RowSelection(where, parameters, spec.meters)
+    return rows_within(spec.window.start, spec.window.end, spec.accounts, spec.meters)
 
 
 def stage(job: BackfillJob) -> dict[str, Any]:
@@ -89,7 +54,8 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     found = partitions.calculate(work, spread)
     with job.lake.reader() as connection:
         _stage_errors(connection, job, found)
-        rows = copy(connection, partitions.changed_keys(found), folder.gone)
+        changed = ((each.meter_id, each.rows) for each in found)
+        rows = copy(connection, changed_keys(changed), folder.gone)
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
     mark_step("backfill.keys_staged")
     changes = _changes(job, found)
@@ -177,16 +143,14 @@ def _versions(
 def _stage_errors(
     connection: duckdb.DuckDBPyConnection, job: BackfillJob, found: list[RecalculatedMonth]
 ) -> None:
-    folder, snapshot = job.folder, int(job.backfill.snapshot)
-    names = {
-        "snapshot": snapshot,
-        "found": partitions.errors_of(found),
-        "seen": partitions.seen_of(job, selection(job), found),
-        "wrong": keys(folder.wrong),
-    }
-    parameters = dict(selection(job).parameters) if found else None
-    copy(connection, _WRONG.format(**names), folder.wrong, parameters)
-    copy(connection, _ERRORS.format(**names), folder.errors)
+    stage_errors(
+        connection,
+        selection(job),
+        job.backfill.snapshot,
+        {each.meter_id for each in found},
+        [path for each in found for path in each.errors],
+        (job.folder.wrong, job.folder.errors),
+    )
 
 
 def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:

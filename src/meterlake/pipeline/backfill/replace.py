@@ -22,7 +22,6 @@ from meterlake.model.work.backfill import Action
 from meterlake.pipeline.backfill import incoming
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched, edit
-from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.incoming import Incoming
 from meterlake.pipeline.backfill.job import BackfillJob, Folder
 from meterlake.pipeline.backfill.rederive import selection
@@ -34,7 +33,9 @@ from meterlake.pipeline.ingest.reporting import report_source
 from meterlake.pipeline.ingest.run import prepare
 from meterlake.pipeline.jobs.progress import OfFiles
 from meterlake.stores.files.durable import disk, make_folder, sync
-from meterlake.stores.lake.backfill_rows import (
+from meterlake.stores.lake.backfill.changes import MeterChange
+from meterlake.stores.lake.backfill.replacing import stage_came
+from meterlake.stores.lake.backfill.rows import (
     affected_by,
     bring_back,
     bring_back_errors,
@@ -47,7 +48,8 @@ from meterlake.stores.lake.backfill_rows import (
     stage_keys,
     taken_uids,
 )
-from meterlake.stores.lake.backfill_steps import Next, forget_corrections, note_corrected
+from meterlake.stores.lake.backfill.sources import sources_of_deliveries
+from meterlake.stores.lake.backfill.steps import Next, forget_corrections, note_corrected
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.lake.withdrawals import note_emptied, note_retracted, note_withdrawn
 
@@ -303,8 +305,9 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
     """
     folder, applied = job.folder, job.backfill.applied
     assert applied is not None
-    identities = _identities(job, connection)
-    incoming.stage_came(connection, identities, job.backfill.snapshot, applied, folder)
+    snapshots = job.backfill.snapshot, applied
+    sources = sources_of_deliveries(connection, _deliveries(job))
+    stage_came(connection, sources, snapshots, folder.gone, folder.came)
     brought = by_keys(folder.came, selection(job))
     if fingerprint(connection, brought, applied, None) != fingerprint(
         connection, brought, applied, applied
@@ -325,15 +328,6 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
     mark_step("backfill.brought_back")
     bring_back_errors(connection, folder.gone, job.backfill.snapshot)
     forget_corrections(connection, job.backfill.id, step.number - 1)
-
-
-def _identities(job: BackfillJob, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """The sources that it brought."""
-    rows = connection.execute(
-        "SELECT DISTINCT identity FROM lake.source WHERE regexp_full_match(delivery, $deliveries)",
-        {"deliveries": _deliveries(job)},
-    ).fetchall()
-    return [row[0] for row in rows]
 
 
 def _deliveries(job: BackfillJob) -> str:

@@ -11,13 +11,14 @@ from meterlake.model.errors import Conflict, MeterlakeError, NotFound
 from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
-from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.job import BackfillJob
-from meterlake.stores.lake.backfill_rows import (
+from meterlake.stores.lake.backfill.changes import MeterChange
+from meterlake.stores.lake.backfill.rows import (
     RowSelection,
     affected_by,
     bring_back,
     bring_back_errors,
+    count_by_account,
     delete_errors,
     delete_measurements,
     delete_uids,
@@ -26,8 +27,10 @@ from meterlake.stores.lake.backfill_rows import (
     retracted_rows,
     stage_keys,
     taken_uids,
+    uids_of,
 )
-from meterlake.stores.lake.backfill_steps import Next, forget_corrections, note_corrected
+from meterlake.stores.lake.backfill.sources import first_name
+from meterlake.stores.lake.backfill.steps import Next, forget_corrections, note_corrected
 from meterlake.stores.lake.rejected import count_waiting
 from meterlake.stores.lake.withdrawals import (
     note_retracted,
@@ -86,8 +89,7 @@ def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> Meterla
         marks = [mark for each in found for mark in each]
         what = f"all measurements of source {_source(connection, spec.source)}"
         return _again(what, marks) if marks else NotFound("measurement of source", spec.source)
-    there = connection.execute(f"SELECT uid FROM {keys(job.folder.gone)}").fetchall()
-    missing = sorted(set(spec.uids).difference(row[0] for row in there))
+    missing = sorted(set(spec.uids).difference(uids_of(connection, job.folder.gone)))
     withdrawn = retracted_uids(connection, missing)
     if not withdrawn:
         return NotFound("measurement with uid", missing[0])
@@ -98,9 +100,7 @@ def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> Meterla
 
 
 def _source(connection: duckdb.DuckDBPyConnection, identity: str) -> str:
-    query = "SELECT min_by(name, attempt) FROM lake.source WHERE identity = ?"
-    row = connection.execute(query, [identity]).fetchone()
-    return f"{row[0] if row else None!r} ({identity[:12]})"
+    return f"{first_name(connection, identity)!r} ({identity[:12]})"
 
 
 def _again(what: str, marks: Sequence[Mapping[str, Any]]) -> Conflict:
@@ -171,8 +171,7 @@ def refuse_deleted_accounts(job: BackfillJob, connection: duckdb.DuckDBPyConnect
     Raises:
         Conflict: There are some.
     """
-    query = f"SELECT account_id, count(*) FROM {keys(job.folder.gone)} GROUP BY 1 ORDER BY 1"
-    rows = connection.execute(query).fetchall()
+    rows = count_by_account(connection, job.folder.gone)
     known = set(account_ids(job.stores.state, job.backfill.org_id).values())
     with job.stores.state.reading(job.backfill.org_id) as reader:
         for account_id, count in rows:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
 from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
@@ -10,21 +10,15 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.recurring_period import RECURRING, NamedPeriod, PeriodSpec
 from meterlake.model.values.entity import Configuration
-from meterlake.model.values.period import Period, local_date, naive, zone
+from meterlake.model.values.period import Period, local_date, zone
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.usage.period_usage import assembler
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.assemble import UsageAssembler
-from meterlake.stores.lake.backfill_rows import RowSelection
+from meterlake.stores.lake.backfill.rows import RowSelection, rows_within
 from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.quantity_reads import runs_that_reach, runs_with_quantities
 
-_KNOWN: Final = """
-    SELECT coalesce(frequency, 'MONTHLY'), coalesce(period, month),
-        coalesce(bool_or(period_start < $end AND period_end > $start), false)
-    FROM lake.quantity GROUP BY 1, 2 ORDER BY 1, 2"""
-_RUNS: Final = """
-    SELECT DISTINCT coalesce(frequency, 'MONTHLY'), coalesce(period, month)
-    FROM lake.quantity ORDER BY 1, 2"""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _A_MONTH: Final = timedelta(days=31)
 # How many days a period has at least.
@@ -95,7 +89,7 @@ def _period_spec(run: NamedPeriod) -> PeriodSpec:
 def known_runs(lake: Lake, organization: OrganizationConfig) -> list[NamedPeriod]:
     """All runs that there are."""
     with lake.reader() as connection:
-        rows = connection.execute(_RUNS).fetchall()
+        rows = runs_with_quantities(connection)
     return [
         PeriodSpec.named(BillingFrequency(frequency), name).of(organization)
         for frequency, name in rows
@@ -106,9 +100,8 @@ def _known_runs(
     lake: Lake, organization: OrganizationConfig, window: Period
 ) -> Iterator[tuple[NamedPeriod, bool]]:
     """All runs that there are, and whether quantities of theirs are of periods in the window."""
-    parameters = {"start": naive(window.start), "end": naive(window.end)}
     with lake.reader() as connection:
-        rows = connection.execute(_KNOWN, parameters).fetchall()
+        rows = runs_that_reach(connection, window)
     for frequency, name, reaches in rows:
         yield PeriodSpec.named(BillingFrequency(frequency), name).of(organization), reaches
 
@@ -169,12 +162,4 @@ def selections(found: Bounds, accounts: Sequence[str] = ()) -> Iterator[RowSelec
     """
     for start, end in dict.fromkeys(found.values()):
         meters = tuple(sorted(id_ for id_, each in found.items() if each == (start, end)))
-        parameters: dict[str, Any] = {"end": naive(end)}
-        where = "m.ts < $end"
-        if start is not None:
-            where += " AND m.ts >= $start"
-            parameters["start"] = naive(start)
-        if accounts:
-            where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
-            parameters["accounts"] = list(accounts)
-        yield RowSelection(where, parameters, meters)
+        yield rows_within(start, end, accounts, meters)

@@ -17,6 +17,7 @@ from meterlake.model.values.period import Period, midnight, parse_instant, zone
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.stores import Stores
+from meterlake.stores.lake.backfill.sources import sources_named
 
 _SHOWN_MAX: Final = 5
 K = TypeVar("K", Meter, Account)
@@ -129,17 +130,13 @@ def _window(
 
 def _source(stores: Stores, org_id: str, text: str) -> str:
     with stores.lake(org_id).reader() as connection:
-        rows = connection.execute(
-            "SELECT DISTINCT identity FROM lake.source"
-            " WHERE name = $text OR len($text) >= 4 AND starts_with(identity, $text) ORDER BY 1",
-            {"text": text},
-        ).fetchall()
+        rows = sources_named(connection, text)
     if not rows:
         raise NotFound("source", text)
     if len(rows) > 1:
-        listed = ", ".join(row[0][:12] for row in rows[:_SHOWN_MAX])
+        listed = ", ".join(each[:12] for each in rows[:_SHOWN_MAX])
         raise Conflict(
             f"{len(rows)} sources are called {text!r}: say which one by the beginning of its"
             f" identity: {listed}"
         )
-    return str(rows[0][0])
+    return rows[0]

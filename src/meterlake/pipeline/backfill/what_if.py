@@ -9,12 +9,13 @@ from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import Backfill
 from meterlake.pipeline.backfill.difference import changed_sources
-from meterlake.pipeline.backfill.impact import MeterChange, affected_months, with_parents
+from meterlake.pipeline.backfill.impact import affected_months, with_parents
 from meterlake.pipeline.backfill.lifecycle import open_staged
 from meterlake.pipeline.backfill.priced import World
 from meterlake.pipeline.billing.what_if import WhatIf, WhatIfChoice, compare_history
 from meterlake.stages.bill import months_billed_with
 from meterlake.stores import Stores
+from meterlake.stores.lake.backfill.changes import MeterChange
 
 
 class BackfillChoice(NamedTuple):

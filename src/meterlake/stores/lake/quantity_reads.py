@@ -5,6 +5,7 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model.values import wire
+from meterlake.model.values.period import Period, naive
 from meterlake.model.values.sql import identifier
 from meterlake.stores.lake.connection import translate_errors
 
@@ -18,6 +19,26 @@ _ROWS: Final = f"""
     LEFT JOIN lake.quantity_statement s ON s.run_id = q.run_id AND s.id = q.statement_id
     WHERE q.account_id = $account AND q.aggregation_id = $aggregation
     ORDER BY q.period_start, q.segment"""
+_REACHING: Final = """
+    SELECT coalesce(frequency, 'MONTHLY'), coalesce(period, month),
+        coalesce(bool_or(period_start < $end AND period_end > $start), false)
+    FROM lake.quantity GROUP BY 1, 2 ORDER BY 1, 2"""
+_WITH_QUANTITIES: Final = """
+    SELECT DISTINCT coalesce(frequency, 'MONTHLY'), coalesce(period, month)
+    FROM lake.quantity ORDER BY 1, 2"""
+
+
+def runs_with_quantities(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    """Frequency and name of the periods that were aggregated."""
+    return connection.execute(_WITH_QUANTITIES).fetchall()
+
+
+def runs_that_reach(
+    connection: duckdb.DuckDBPyConnection, window: Period
+) -> list[tuple[str, str, bool]]:
+    """The same, and whether they have quantities of periods that share time with a window."""
+    bounds = {"start": naive(window.start), "end": naive(window.end)}
+    return connection.execute(_REACHING, bounds).fetchall()
 
 
 def find_quantities(

@@ -13,8 +13,8 @@ import duckdb
 from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.values.sql import identifier
 from meterlake.model.work.backfill import RETRACTION, STEP, WITHDRAWN_SOURCE
-from meterlake.stores.lake.backfill_rows import affected_by, keys
-from meterlake.stores.lake.backfill_steps import Next
+from meterlake.stores.lake.backfill.rows import affected_by, keys
+from meterlake.stores.lake.backfill.steps import Next
 
 # Of attempts with the instant at which a measurement came: the first that did not reject its row
 # since it was last withdrawn.

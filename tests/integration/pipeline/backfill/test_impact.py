@@ -10,8 +10,9 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.backfill.impact import MeterChange, affected_months
+from meterlake.pipeline.backfill.impact import affected_months
 from meterlake.pipeline.backfill.priced import World
+from meterlake.stores.lake.backfill.changes import MeterChange
 from tests.homes import HEADER, configure, csv_row
 from tests.integration.pipeline.backfill.test_retract import SUM
 

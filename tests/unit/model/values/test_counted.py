@@ -35,7 +35,7 @@ OTHERWISE = {
     ("stages/report/movers_picture.py", "movers.less"): "they pay",
     ("stages/report/movers_picture.py", "shown"): "as many as fit",
     ("stores/files/zip_file.py", "len(files)"): "not one",
-    ("stores/lake/backfill_rows.py", "meters"): "a lake that somebody changed by hand",
+    ("stores/lake/backfill/rows.py", "meters"): "a lake that somebody changed by hand",
     ("stores/lake/moves/catalog_rows.py", "theirs.rows"): "a catalog that is damaged",
     ("stores/lake/moves/file_copies.py", "found"): "a file that is damaged",
 }

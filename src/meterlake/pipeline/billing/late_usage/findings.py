@@ -32,8 +32,8 @@ from meterlake.model.work.backfill import Action, BackfillSpec
 from meterlake.pipeline.usage.late import billed_run
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
 from meterlake.stores import Stores
-from meterlake.stores.lake.backfill_rows import retracted_rows, rows_by_account
-from meterlake.stores.lake.backfill_steps import DoneStep, steps_since
+from meterlake.stores.lake.backfill.rows import retracted_rows, rows_by_account
+from meterlake.stores.lake.backfill.steps import DoneStep, steps_since
 from meterlake.stores.lake.late import Closed, late, late_by_source, source_names
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.families import read_families

@@ -23,7 +23,7 @@ from meterlake.model.measurements.measurement import (
 )
 from meterlake.model.values.sql import identifier, quote
 from meterlake.model.work.backfill import RETRACTION, STEP, Action
-from meterlake.stores.lake.backfill_rows import keys as key_file
+from meterlake.stores.lake.backfill.rows import keys as key_file
 from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.quantity_reads import as_it_was, snapshot_is_kept
 from meterlake.stores.lake.tables import columns_at, newest_snapshot, table_names

@@ -4,7 +4,7 @@ Which rows those are is kept in a small Parquet file of keys, so that what was s
 and what is undone are the same rows. A key is the place of a measurement: source, row and part.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ import duckdb
 
 from meterlake.model.errors import Conflict
 from meterlake.model.measurements.measurement import CALCULATION_ERROR, meter_table
+from meterlake.model.values.period import naive
 from meterlake.model.values.sql import identifier, quote
 from meterlake.model.work.backfill import BackfillSpec
 from meterlake.stores.files.durable import disk, sync
@@ -49,6 +50,30 @@ def retracted_rows(spec: BackfillSpec) -> RowSelection:
         return RowSelection("m.source = $source", {"source": spec.source})
     uids = {"uids": list(spec.uids)}
     return RowSelection("m.uid IN (SELECT unnest(CAST($uids AS VARCHAR[])))", uids)
+
+
+def rows_within(
+    start: datetime | None,
+    end: datetime,
+    accounts: Sequence[str] = (),
+    meters: tuple[str, ...] = (),
+) -> RowSelection:
+    """The measurements of a time.
+
+    Args:
+        start: The first instant; from ever on if None.
+        end: The instant after the last one.
+        accounts: Whose measurements; all if empty.
+        meters: The ids of their meters; all if empty.
+    """
+    where, parameters = "m.ts < $end", dict[str, Any](end=naive(end))
+    if start is not None:
+        where = f"m.ts >= $start AND {where}"
+        parameters["start"] = naive(start)
+    if accounts:
+        where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
+        parameters["accounts"] = list(accounts)
+    return RowSelection(where, parameters, meters)
 
 
 class AffectedRows(NamedTuple):
@@ -119,6 +144,18 @@ def affected_by(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Affec
     """What a file of keys holds, meter by meter."""
     query = f"SELECT meter_id, count(*), min(ts), max(ts) FROM {keys(path)} GROUP BY 1 ORDER BY 1"
     return [AffectedRows(*row) for row in connection.execute(query).fetchall()]
+
+
+def uids_of(connection: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
+    """The uids in a file of keys."""
+    rows = connection.execute(f"SELECT uid FROM {keys(path)}").fetchall()
+    return [row[0] for row in rows]
+
+
+def count_by_account(connection: duckdb.DuckDBPyConnection, path: Path) -> list[tuple[str, int]]:
+    """How many keys a file has of each account."""
+    query = f"SELECT account_id, count(*) FROM {keys(path)} GROUP BY 1 ORDER BY 1"
+    return [(row[0], row[1]) for row in connection.execute(query).fetchall()]
 
 
 class AccountRows(NamedTuple):

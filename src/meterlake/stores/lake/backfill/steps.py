@@ -20,7 +20,7 @@ from meterlake.model.work.backfill import (
     Backfill,
     Mode,
 )
-from meterlake.stores.lake.backfill_rows import keys
+from meterlake.stores.lake.backfill.rows import keys
 from meterlake.stores.lake.lake import Lake
 
 _PLACE: Final = "(identity, row, part) IN (SELECT (source, row, part) FROM {keys})"

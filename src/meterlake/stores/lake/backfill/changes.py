@@ -1,0 +1,81 @@
+"""What a backfill changes of the measurements of meters, as SQL: whose, when, and what is left."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+import duckdb
+
+from meterlake.model.values.period import Period, naive
+from meterlake.stores.lake.backfill.rows import rows_at
+
+_STARTS: Final = "SELECT DISTINCT date_trunc('{part}', ts)::TIMESTAMP FROM ({rows}) ORDER BY 1"
+_ACCOUNTS: Final = """
+    SELECT DISTINCT account_id FROM ({rows}) WHERE ts >= $start AND ts < $end ORDER BY 1"""
+# A value holds until the next one, however long ago it was measured.
+_HOLDING: Final = "SELECT DISTINCT account_id FROM ({rows}) WHERE ts < $end ORDER BY 1"
+
+
+@dataclass(frozen=True, slots=True)
+class MeterChange:
+    """What changes of one meter.
+
+    Attributes:
+        gone: SQL of the keys of the rows that go.
+        came: SQL of the rows that come, in columns of the meter's table.
+        columns: Their columns.
+    """
+
+    meter_id: str
+    gone: str | None = None
+    came: str | None = None
+    columns: Sequence[str] = ()
+
+    def rows_after(self, snapshot: int, *, has_table: bool) -> str | None:
+        """The measurements of the meter as they will be, as a source of SQL; None without any.
+
+        Args:
+            snapshot: The snapshot that is changed.
+            has_table: Whether that has measurements of the meter.
+        """
+        parts = []
+        if has_table:
+            left = f" ANTI JOIN {self.gone} AS g USING (source, row, part)" if self.gone else ""
+            parts.append(f"SELECT o.* FROM {rows_at(self.meter_id, snapshot)} AS o{left}")
+        if self.came:
+            parts.append(f"SELECT * FROM {self.came}")
+        return f"({' UNION ALL BY NAME '.join(parts)})" if parts else None
+
+
+def changed_rows(changes: Iterable[MeterChange]) -> str | None:
+    """The account and the instant of all measurements that go or come, as a query; None without any."""
+    affected = []
+    for each in changes:
+        if each.gone:
+            where = f"WHERE meter_id = '{each.meter_id}'"
+            affected.append(f"SELECT account_id, ts FROM {each.gone} {where}")
+        if each.came:
+            affected.append(f"SELECT account_id, ts FROM {each.came}")
+    return " UNION ALL ".join(affected) or None
+
+
+def starts_of(
+    connection: duckdb.DuckDBPyConnection, rows: str, part: Literal["day", "month"]
+) -> list[datetime]:
+    """The beginnings of the days or months in UTC that have any of the rows of a query."""
+    query = _STARTS.replace("{part}", part).replace("{rows}", rows)
+    return [row[0] for row in connection.execute(query).fetchall()]
+
+
+def accounts_within(connection: duckdb.DuckDBPyConnection, rows: str, time: Period) -> list[str]:
+    """The accounts that have rows of a query within a time."""
+    bounds = {"start": naive(time.start), "end": naive(time.end)}
+    found = connection.execute(_ACCOUNTS.replace("{rows}", rows), bounds).fetchall()
+    return [row[0] for row in found]
+
+
+def accounts_before(connection: duckdb.DuckDBPyConnection, rows: str, end: datetime) -> list[str]:
+    """The accounts that have rows of a query before an instant: their values may hold until then."""
+    query = _HOLDING.replace("{rows}", rows)
+    return [row[0] for row in connection.execute(query, {"end": naive(end)}).fetchall()]
