@@ -16,16 +16,17 @@ from meterlake.model.measurements.measurement import LAKE_TABLES as DECLARED
 from meterlake.model.values.sql import identifier
 from meterlake.model.values.version import code_version
 from meterlake.pipeline.publish import tables as published_schema
-from meterlake.pipeline.publish.months import (
-    CREATE,
-    KNOWN,
-    SCHEMA,
-    make_months,
-    meter_queries,
-    months_to_publish,
-)
+from meterlake.pipeline.publish.months import make_months, meter_queries, months_to_publish
+from meterlake.stages.publish import statements
 from meterlake.stages.publish.meters import PublishedMeter
-from meterlake.stages.publish.months import Made, fingerprint
+from meterlake.stages.publish.months import (
+    CREATE_MADE,
+    KNOWN,
+    REMEMBER_ACCOUNTS,
+    SCHEMA,
+    Made,
+    fingerprint,
+)
 from meterlake.stages.publish.tables import DICTIONARY, LAKE_TABLES, Table
 from meterlake.stages.publish.views import LIVE
 from meterlake.stores.lake.parts import month_parts
@@ -33,21 +34,12 @@ from meterlake.stores.lake.parts import month_parts
 _CONTENTS: Final = f"{SCHEMA}.contents"
 _BEGIN: Final = (
     f"CREATE SCHEMA {SCHEMA}",
-    CREATE,
+    CREATE_MADE,
     f"CREATE TABLE {_CONTENTS} (name VARCHAR, digest VARCHAR)",
     f"CREATE SCHEMA {LIVE}",
 )
 # What the file consists of, in `contents`.
 _SHAPE: Final = "(shape)"
-_LEFT: Final = f"""
-    SELECT 'VIEW', schema_name, view_name FROM duckdb_views()
-    WHERE database_name = 'published' AND schema_name IN ('main', '{LIVE}') AND NOT internal
-    UNION ALL
-    SELECT 'TABLE', schema_name, table_name FROM duckdb_tables()
-    WHERE database_name = 'published' AND schema_name = 'main'
-    UNION ALL
-    SELECT 'MACRO TABLE', schema_name, function_name FROM duckdb_functions()
-    WHERE database_name = 'published' AND NOT internal"""
 
 
 class PublishedContent(NamedTuple):
@@ -92,7 +84,7 @@ def fill_file(
     created = before.get(_SHAPE) != shape
     if created:
         _clear(connection, again=again)
-        published_schema.run(connection, published_schema.state_statements())
+        published_schema.run(connection, statements.state_statements())
         before = {}
     now = _fill_state(connection, content.state, before)
     months = months_to_publish(
@@ -114,7 +106,7 @@ def _before(connection: duckdb.DuckDBPyConnection, *, again: bool) -> dict[str, 
     if not again:
         connection.execute(f"CREATE TEMP TABLE {KNOWN} (id VARCHAR, code VARCHAR)")
         return {}
-    connection.execute(f"CREATE TEMP TABLE {KNOWN} AS SELECT id, code FROM account")
+    connection.execute(REMEMBER_ACCOUNTS)
     return dict(connection.execute(f"FROM {_CONTENTS}").fetchall())
 
 
@@ -123,7 +115,7 @@ def _clear(connection: duckdb.DuckDBPyConnection, *, again: bool) -> None:
     if not again:
         published_schema.run(connection, _BEGIN)
         return
-    for kind, schema, name in connection.execute(_LEFT).fetchall():
+    for kind, schema, name in connection.execute(statements.LEFT_OVER).fetchall():
         connection.execute(f"DROP {kind} {schema}.{identifier(name)}")
 
 
@@ -162,7 +154,7 @@ def _fill_of_lake(
     parts = month_parts(connection, snapshot, DECLARED, None, content.schema)
     listed = [f"{table} {part}" for (table, _), found in parts.items() for part in found]
     # One digest for all: they read each other's tables, and the codes of configuration.
-    codes = [state[name] for name in sorted(published_schema.NEEDED)]
+    codes = [state[name] for name in sorted(statements.NEEDED)]
     digest = fingerprint(code_version(), [*listed, *codes])[:32]
     for name, query in published_schema.lake_views():
         if created:
@@ -187,8 +179,8 @@ def _create_meters(
             published_schema.run(
                 connection,
                 [
-                    published_schema.view_statement(each.name, query),
-                    *published_schema.meter_comments(each),
+                    statements.view_statement(each.name, query),
+                    *statements.meter_comments(each),
                 ],
             )
     return now
@@ -199,10 +191,10 @@ def _create_views(
     content: PublishedContent,
     present: Mapping[str, Collection[str]],
 ) -> None:
-    views = published_schema.views_of(content.meters, content.timezone)
-    statements = [published_schema.view_statement(each.name, each.query) for each in views]
-    comments = published_schema.comments(content.meters, content.timezone, "TABLE")
-    published_schema.run(connection, [*statements, *comments])
+    views = statements.views_of(content.meters, content.timezone)
+    made = [statements.view_statement(each.name, each.query) for each in views]
+    comments = statements.comments(content.meters, content.timezone, "TABLE")
+    published_schema.run(connection, [*made, *comments])
     published_schema.fill_dictionary(connection)
     published_schema.run(connection, _live(content, present))
 
@@ -210,25 +202,25 @@ def _create_views(
 def _live(content: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """The same names in a schema of their own, as views on a lake that the reader attaches."""
     for name, query in published_schema.lake_views():
-        yield published_schema.view_statement(name, query, LIVE)
+        yield statements.view_statement(name, query, LIVE)
     for each in content.meters:
         query = each.query(present.get(each.stored, ()))
-        yield published_schema.view_statement(each.name, query, LIVE)
+        yield statements.view_statement(each.name, query, LIVE)
     # A view reads for ever what its names meant when it was created.
     yield f"SET search_path = 'published.{LIVE},published.main'"
-    for view in published_schema.views_of(content.meters, content.timezone):
-        yield published_schema.view_statement(view.name, view.query, LIVE)
+    for view in statements.views_of(content.meters, content.timezone):
+        yield statements.view_statement(view.name, view.query, LIVE)
     yield "USE published"
-    yield from published_schema.live_comments(content.meters, content.timezone)
+    yield from statements.live_comments(content.meters, content.timezone)
 
 
 def _shape(content: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """Every statement that the file is made by, but for those that only fill it."""
     yield code_version()
-    yield from published_schema.state_statements()
-    views = published_schema.views_of(content.meters, content.timezone)
+    yield from statements.state_statements()
+    views = statements.views_of(content.meters, content.timezone)
     yield from (f"{each.name} {each.query}" for each in views)
-    yield from published_schema.comments(content.meters, content.timezone, "TABLE")
+    yield from statements.comments(content.meters, content.timezone, "TABLE")
     yield from _live(content, present)
 
 

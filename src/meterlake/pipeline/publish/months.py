@@ -1,41 +1,32 @@
 """The measurements of a published file: one table per meter and month, kept while it is true."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 import duckdb
 
-from meterlake.model.values.sql import identifier
 from meterlake.model.values.version import code_version
 from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import (
+    COUNT_RENAMED,
+    FIND_RENAMED,
+    MADE,
+    MADE_MONTHS,
     Made,
+    any_renamed,
     bounds,
     fingerprint,
     month_of_path,
     month_table,
+    months_in_lake,
+    place_of,
     plan,
 )
 from meterlake.stores.lake.parts import month_parts
 
-SCHEMA: Final = "months"
-_MADE: Final = f"{SCHEMA}.made"
-CREATE: Final = (
-    f"CREATE TABLE {_MADE} (meter_id VARCHAR, month VARCHAR, fingerprint VARCHAR,"
-    " publication VARCHAR, rows BIGINT)"
-)
-_MONTHS: Final = "SELECT DISTINCT strftime(ts, '%Y-%m') FROM lake.{table}"
-# Accounts of the last file, and those of them that have another code now. Names of temporary tables
-# come before all others: no meter's code ends with a space.
-KNOWN: Final = '"known "'
-_CHANGED: Final = '"renamed "'
-# Months with measurements of accounts whose code is another one than it was.
-_RENAMED: Final = f"SELECT 1 FROM {{table}} SEMI JOIN {_CHANGED} ON id = account_id LIMIT 1"
-
 
 def made_before(connection: duckdb.DuckDBPyConnection) -> list[Made]:
     """The months of the last file, if it has any."""
-    rows = connection.execute(f"SELECT * FROM {_MADE} ORDER BY meter_id, month").fetchall()
+    rows = connection.execute(MADE_MONTHS).fetchall()
     return [Made(*row) for row in rows]
 
 
@@ -56,8 +47,7 @@ def months_to_publish(
         # Files that do not tell their months count for all of them.
         anywhere = months.pop(None, [])
         if anywhere:
-            query = _MONTHS.format(table=identifier(table))
-            for (month,) in connection.execute(query).fetchall():
+            for (month,) in connection.execute(months_in_lake(table)).fetchall():
                 months.setdefault(month, [])
         for month, made in months.items():
             assert month is not None
@@ -72,17 +62,14 @@ def renamed_months(
 
     The last accounts are the table `KNOWN`, those of now `account`.
     """
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {_CHANGED} AS SELECT id FROM {KNOWN} k"
-        " WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.id = k.id AND a.code = k.code)"
-    )
-    row = connection.execute(f"SELECT count(*) FROM {_CHANGED}").fetchone()
+    connection.execute(FIND_RENAMED)
+    row = connection.execute(COUNT_RENAMED).fetchone()
     if row == (0,):
         return []
     return [
         (each.meter_id, each.month)
         for each in last
-        if connection.execute(_RENAMED.format(table=_place(each.table))).fetchone()
+        if connection.execute(any_renamed(place_of(each.table))).fetchone()
     ]
 
 
@@ -102,14 +89,14 @@ def make_months(
     known = {each.meter.id: each for each in meters}
     now = plan(last, fingerprints, renamed_months(connection, last))
     for gone in now.dropped:
-        connection.execute(f"DROP TABLE {_place(gone.table)}")
+        connection.execute(f"DROP TABLE {place_of(gone.table)}")
     made = [*now.kept]
     for (meter_id, month), value in now.make.items():
         rows = _make(connection, known[meter_id], month, present)
         made.append(Made(meter_id, month, value, publication, rows))
-    connection.execute(f"DELETE FROM {_MADE}")
+    connection.execute(f"DELETE FROM {MADE}")
     if made:
-        connection.executemany(f"INSERT INTO {_MADE} VALUES (?, ?, ?, ?, ?)", made)
+        connection.executemany(f"INSERT INTO {MADE} VALUES (?, ?, ?, ?, ?)", made)
     return sorted(made)
 
 
@@ -122,7 +109,7 @@ def _make(
     start, end = bounds(month)
     condition = f"m.ts >= TIMESTAMP '{start}' AND m.ts < TIMESTAMP '{end}'"
     query = meter.query(present[meter.stored], condition)
-    target = _place(month_table(meter.meter.id, month))
+    target = place_of(month_table(meter.meter.id, month))
     row = connection.execute(f"CREATE TABLE {target} AS {query}").fetchone()
     assert row is not None
     return int(row[0])
@@ -133,10 +120,6 @@ def meter_queries(
 ) -> list[tuple[PublishedMeter, str]]:
     """The query of every meter over its months."""
     return [
-        (each, each.union([_place(one.table) for one in made if one.meter_id == each.meter.id]))
+        (each, each.union([place_of(one.table) for one in made if one.meter_id == each.meter.id]))
         for each in meters
     ]
-
-
-def _place(table: str) -> str:
-    return f"{SCHEMA}.{identifier(table)}"

@@ -19,6 +19,7 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.sql import identifier, quote
 from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import Made
+from meterlake.stages.publish.statements import DIGEST, PUBLICATION
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES
 from meterlake.stages.publish.views import STATE_TABLES, folder_name
 from meterlake.stores.files.durable import disk, make_folder, sync
@@ -43,7 +44,7 @@ def publish_parquet(
         meters: The meters of the file.
         made: Their months.
     """
-    row = connection.execute("SELECT publication FROM about").fetchone()
+    row = connection.execute(PUBLICATION).fetchone()
     assert row is not None
     versions = link.parent / VERSIONS
     target = versions / row[0]
@@ -63,7 +64,7 @@ def publish_parquet(
 
 def _place(connection: duckdb.DuckDBPyConnection, name: str) -> Path:
     """The file of a table, named by what the table was made from."""
-    row = connection.execute("SELECT digest FROM months.contents WHERE name = ?", [name]).fetchone()
+    row = connection.execute(DIGEST, [name]).fetchone()
     assert row is not None, name
     return Path(name, f"{row[0]}.parquet")
 

@@ -25,16 +25,14 @@ from meterlake.model.values import wire
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import exact
 from meterlake.model.values.period import Month, zone
-from meterlake.model.values.sql import identifier, local_time
+from meterlake.model.values.sql import identifier
 from meterlake.pipeline.publish.views import create_views
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import PublishedMeter, column_name, measured_meters
-from meterlake.stages.report import charts
+from meterlake.stages.report import charts, queries
 from meterlake.stages.report.content import (
-    ACCOUNTS_MAX,
     FIELDS_MAX,
     METERS_MAX,
-    POINTS_MAX,
     ROWS_MAX,
     BilledMonth,
     Day,
@@ -46,7 +44,7 @@ from meterlake.stages.report.content import (
     Usage,
     step_of,
 )
-from meterlake.stages.report.rollups import LATEST, LATEST_OF_ALL, rollup_of
+from meterlake.stages.report.rollups import LATEST, rollup_of
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.lake.rejected import count_open
@@ -55,33 +53,6 @@ from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.totals import read_month_totals
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
-_PLACE: Final = "ts >= $start AND ts < $end"
-_LATEST: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM {table}"
-_STEPS: Final = """
-    SELECT {step}, count(*){sums}
-    FROM {table} WHERE {place} GROUP BY 1 ORDER BY 1 DESC LIMIT {most}"""
-# By the whole number below the sum, then by what is above it: as exact as the sum.
-_STEP: Final = "strftime(date_trunc('{step}', {local}), '%Y-%m-%d')"
-_TOP: Final = """
-    SELECT account, whole, part FROM (
-        SELECT account, {amount} FROM {table} WHERE {place} GROUP BY account
-    ) AS t(account, whole, part)
-    ORDER BY whole + CAST(floor(part) AS DECIMAL(38, 0)) DESC NULLS LAST,
-        part - floor(part) DESC, account LIMIT {most}"""
-_REJECTED: Final = """
-    SELECT reason, count(*) FROM rejected GROUP BY reason ORDER BY 2 DESC, 1 LIMIT {most}"""
-_DAYS: Final = """
-    SELECT strftime(day, '%Y-%m-%d'), accepted, repeats, rejected FROM ingest_health
-    WHERE day >= $start AND day < $end ORDER BY day DESC LIMIT {most}"""
-_TOTALS: Final = """
-    SELECT q.month, q.aggregation, any_value(q.unit), count(DISTINCT q.account_id),
-        coalesce(any_value(a.aggregation) IN ('SUM', 'COUNT'), false),
-        sum(trunc(q.quantity)), sum(q.quantity - trunc(q.quantity)),
-        sum(trunc(q.units)), sum(q.units - trunc(q.units)), any_value(q.aggregation_id)
-    FROM quantity_current q LEFT JOIN aggregation a ON a.id = q.aggregation_id
-    WHERE q.month IS NOT NULL AND q.aggregation IS NOT NULL
-        AND q.pooled IS DISTINCT FROM 'child' {which}
-    GROUP BY q.month, q.aggregation ORDER BY q.month DESC, q.aggregation LIMIT {most}"""
 _EVER: Final = (datetime(1, 1, 1), datetime(9999, 12, 31))  # noqa: DTZ001 - the lake's are naive
 
 # Which kinds of aggregations each field has, by meter id and code.
@@ -156,9 +127,7 @@ def _gather(
         meters = list(measured_meters(reader.all(Meter)))
         kinds = _kinds(reader.all(Aggregation))
         quantity_units = _quantity_units(reader, meters)
-    known = [
-        (each, _one(connection, _LATEST.format(table=identifier(each.name)))) for each in meters
-    ]
+    known = [(each, _one(connection, queries.freshness(each.name))) for each in meters]
     span = _span(month, zone(timezone), [row for _, row in known])
     # The meters with most measurements; the others only say how fresh they are.
     largest = sorted(known, key=lambda item: (-item[1][0], item[0].name))[:METERS_MAX]
@@ -192,7 +161,7 @@ def _rejected(
 ) -> list[tuple[str, int]]:
     """The rows that wait to be mended, by reason; of a month those that a review of it counts."""
     if month is None:
-        return connection.execute(_REJECTED.format(most=ROWS_MAX)).fetchall()
+        return connection.execute(queries.REJECTED).fetchall()
     began = month.period(tz).start
     counts = count_open(connection, month.first, month.after - timedelta(days=1), began)
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:ROWS_MAX]
@@ -239,22 +208,20 @@ def _usage(
         ", NULL, NULL" if rollup is LATEST else f", {amount}"
         for amount, rollup in zip(amounts, rollups, strict=True)
     )
-    table = identifier(meter.name)
-    step = _STEP.format(step=span.step, local=local_time("ts", span.zone))
-    query = _STEPS.format(step=step, sums=sums, table=table, place=_PLACE, most=POINTS_MAX)
+    step = queries.step_of_rows(span.step, span.zone)
+    query = queries.steps(meter.name, step, sums)
     rows = connection.execute(query, span.bounds).fetchall()[::-1]
     series = [Series("measurements", None, [row[1] for row in rows])]
     for i, (each, rollup) in enumerate(zip(fields, rollups, strict=True)):
         values = [_whole(row[2 + 2 * i], row[3 + 2 * i]) for row in rows]
         if rollup is LATEST:
-            column = identifier(column_name(each))
-            query = LATEST_OF_ALL.format(step=step, field=column, table=table, place=_PLACE)
+            query = queries.latest_of_all(meter.name, step, column_name(each))
             known = {row[0]: row[1:] for row in connection.execute(query, span.bounds).fetchall()}
             values = _carried(known, [row[0] for row in rows])
         series.append(Series(names[i] + rollup.of, each.unit, values))
     ranked_by = charts.with_unit(names[0], fields[0].unit) if fields else "measurements"
     amount = amounts[0] if fields else "count(*), 0"
-    top = _TOP.format(amount=amount, table=table, place=_PLACE, most=ACCOUNTS_MAX)
+    top = queries.largest_accounts(meter.name, amount)
     accounts = [
         (account, total)
         for account, whole, part in connection.execute(top, span.bounds).fetchall()
@@ -293,18 +260,13 @@ def _accounts(
 ) -> int:
     if not meters:
         return 0
-    selects = " UNION ALL ".join(
-        f"SELECT DISTINCT account_id FROM {identifier(each.name)} WHERE {_PLACE}" for each in meters
-    )
-    return int(
-        _one(connection, f"SELECT count(DISTINCT account_id) FROM ({selects})", span.bounds)[0]
-    )
+    query = queries.count_accounts([each.name for each in meters])
+    return int(_one(connection, query, span.bounds)[0])
 
 
 def _days(connection: duckdb.DuckDBPyConnection, span: Span | None) -> list[Day]:
     start, end = (span.start, span.end) if span else _EVER
-    query = _DAYS.format(most=POINTS_MAX)
-    rows = connection.execute(query, {"start": start, "end": end}).fetchall()
+    rows = connection.execute(queries.DAYS, {"start": start, "end": end}).fetchall()
     return [Day(*row) for row in reversed(rows)]
 
 
@@ -322,8 +284,7 @@ def _totals(
     month: Month | None,
     quantity_units: Mapping[str, str | None],
 ) -> Iterator[Total]:
-    which = "" if month is None else f"AND q.month = '{month}'"
-    for row in connection.execute(_TOTALS.format(which=which, most=ROWS_MAX)).fetchall():
+    for row in connection.execute(queries.totals(month)).fetchall():
         month_name, aggregation, unit, accounts, adds_up, *parts, aggregation_id = row
         total, units = (
             Decimal(_whole(*each) or 0) if adds_up else None for each in (parts[:2], parts[2:])

@@ -21,11 +21,12 @@ from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import zone
-from meterlake.model.values.sql import identifier, quote
+from meterlake.model.values.sql import quote
 from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.contents import PublishedContent, fill_file
 from meterlake.pipeline.publish.documents import Findings, about_document, documents_of
 from meterlake.pipeline.publish.parquet import publish_parquet
+from meterlake.stages.publish import statements
 from meterlake.stages.publish.companion_files import dbt_sources, live_script
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.months import Made
@@ -171,10 +172,7 @@ def _write_beside(target: _Target, sources: str, live: str) -> None:
 
 def _columns(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[str, str | None, str]]:
     """Name, column (None for the table or view itself) and meaning of everything in the file."""
-    return connection.execute(
-        "SELECT name, column_name, meaning FROM dictionary WHERE type <> 'macro'"
-        " ORDER BY name, column_name NULLS FIRST"
-    ).fetchall()
+    return connection.execute(statements.MEANINGS).fetchall()
 
 
 def _identity(path: Path) -> dict[str, int]:
@@ -277,9 +275,8 @@ def _rows(connection: duckdb.DuckDBPyConnection, built: _Built) -> dict[str, int
     names = {each.meter.id: each.name for each in built.meters}
     for month in built.made:
         counts[names[month.meter_id]] += month.rows
-    tables = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'"
-    for (name,) in connection.execute(tables).fetchall():
-        row = connection.execute(f"SELECT count(*) FROM {identifier(name)}").fetchone()
+    for (name,) in connection.execute(statements.TABLE_NAMES).fetchall():
+        row = connection.execute(statements.count_rows(name)).fetchone()
         assert row is not None
         if row != (0,) or name in _ALWAYS:
             counts[name] = int(row[0])

@@ -4,45 +4,28 @@ The one is filled with tables, the other one with views on the lake; what is not
 tables in both.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime, tzinfo
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from meterlake.model.values import wire
 from meterlake.model.values.money import to_lake
 from meterlake.model.values.period import parse_instant
-from meterlake.model.values.sql import identifier, quote
 from meterlake.stages.publish import tables
-from meterlake.stages.publish.entities import ENTITY_TABLES
-from meterlake.stages.publish.meters import PublishedMeter
-from meterlake.stages.publish.tables import (
-    ABOUT_TABLE,
-    BILL_TABLES,
-    DICTIONARY,
-    LAKE_TABLES,
-    REJECTED,
-    LakeTable,
-    Table,
-    value_at,
+from meterlake.stages.publish.statements import (
+    DICTIONARY_ROWS,
+    LAKE_COLUMNS,
+    insert_all,
+    insert_texts,
 )
-from meterlake.stages.publish.views import (
-    FIXED_VIEWS,
-    LIVE,
-    STATE_TABLES,
-    View,
-    comment,
-    usage_views,
-)
+from meterlake.stages.publish.tables import LAKE_TABLES, REJECTED, LakeTable, Table, value_at
 from meterlake.stores.lake.rejected import ITEMS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# What views read beside the lake.
-NEEDED: Final = frozenset({"account", "meter", "aggregation", "compound_aggregation"})
 
 
 def rows_of(table: Table, documents: Sequence[Mapping[str, Any]]) -> "pa.Table":
@@ -68,18 +51,12 @@ def rows_of(table: Table, documents: Sequence[Mapping[str, Any]]) -> "pa.Table":
     return pa.table(columns)
 
 
-def create_statement(table: Table) -> str:
-    """The statement that creates a declared table."""
-    listed = ", ".join(f"{identifier(column.name)} {column.type}" for column in table.columns)
-    return f"CREATE TABLE {identifier(table.name)} ({listed})"
-
-
 def fill(connection: duckdb.DuckDBPyConnection, table: Table, rows: "pa.Table") -> None:
     """Put rows into a table that is empty."""
     if not rows.num_rows:
         return
     connection.register("documents", rows)
-    connection.execute(f"INSERT INTO {identifier(table.name)} SELECT * FROM documents")
+    connection.execute(insert_all(table, "documents"))
     connection.unregister("documents")
 
 
@@ -104,14 +81,7 @@ def insert(
     """Insert rows of texts, which become what the columns are."""
     if not rows:
         return
-    listed = ", ".join(map(identifier, columns))
-    cells = ", ".join(f"cells[{number}]" for number in range(1, len(columns) + 1))
-    # As a literal: for a bound parameter, DuckDB imports pandas where it is installed.
-    document = quote(wire.dumps(rows).decode())
-    connection.execute(
-        f"INSERT INTO {identifier(table)} ({listed}) SELECT {cells} FROM"
-        f""" (SELECT unnest(from_json({document}, '[["VARCHAR"]]')) AS cells)"""
-    )
+    connection.execute(insert_texts(table, columns, wire.dumps(rows).decode()))
 
 
 def _text(value: Any) -> str | None:
@@ -142,21 +112,6 @@ def _convert(value: Any, kind: str) -> Any:
             return value
 
 
-def state_statements(needs: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
-    """What creates everything that is filled from State, and the macros on it.
-
-    Args:
-        needs: Whether a table or a macro is needed, by its name. What views read always is.
-    """
-    for each in ENTITY_TABLES:
-        if each.current.name in NEEDED or needs(each.current.name):
-            yield create_statement(each.current)
-        if needs(each.history.name) or needs(each.macro):
-            yield create_statement(each.history)
-            yield each.macro_statement
-    yield from map(create_statement, (*BILL_TABLES, ABOUT_TABLE, DICTIONARY))
-
-
 def lake_views() -> Iterator[tuple[str, str]]:
     """Name and query of what is read from the lake beside measurements.
 
@@ -170,72 +125,12 @@ def lake_query(table: LakeTable) -> str:
     return f"{ITEMS} {table.query}" if table is REJECTED else table.query
 
 
-def views_of(meters: Sequence[PublishedMeter], timezone: tzinfo) -> tuple[View, ...]:
-    """The views beside those of the meters; days are those of the organization's time zone."""
-    return (*FIXED_VIEWS, *usage_views([each.usage for each in meters], timezone))
-
-
-def view_statement(name: str, query: str, schema: str = "main") -> str:
-    """The statement that creates a view, in place of an older one."""
-    return f"CREATE OR REPLACE VIEW {schema}.{identifier(name)} AS {query}"
-
-
 def lake_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
     """The columns of every table of the attached lake."""
     found: dict[str, set[str]] = {}
-    for table, column in connection.execute(
-        "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'lake'"
-    ).fetchall():
+    for table, column in connection.execute(LAKE_COLUMNS).fetchall():
         found.setdefault(table, set()).add(column)
     return found
-
-
-def comments(
-    meters: Sequence[PublishedMeter], timezone: tzinfo, lake_kind: Literal["TABLE", "VIEW"]
-) -> Iterator[str]:
-    """The statements that say of everything what it means.
-
-    Args:
-        meters: The meters.
-        timezone: The organization's time zone.
-        lake_kind: What the tables of the lake are here.
-    """
-    for table in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY):
-        docs = {column.name: column.doc for column in table.columns}
-        yield from comment_statements("TABLE", table.name, table.doc, docs)
-    for lake_table in LAKE_TABLES:
-        yield from comment_statements(
-            lake_kind, lake_table.name, lake_table.doc, lake_table.columns
-        )
-    for each in meters:
-        yield from meter_comments(each)
-    for view in views_of(meters, timezone):
-        yield from comment_statements("VIEW", view.name, view.doc, view.columns)
-    for entity in ENTITY_TABLES:
-        yield comment("MACRO TABLE", [entity.macro], entity.macro_doc)
-
-
-def live_comments(meters: Sequence[PublishedMeter], timezone: tzinfo) -> Iterator[str]:
-    """The same of the views in the schema for a lake that its reader attaches."""
-    for table in LAKE_TABLES:
-        yield from comment_statements("VIEW", table.name, table.doc, table.columns, LIVE)
-    for meter in meters:
-        yield from comment_statements("VIEW", meter.name, meter.doc, meter.docs, LIVE)
-    for view in views_of(meters, timezone):
-        yield from comment_statements("VIEW", view.name, view.doc, view.columns, LIVE)
-
-
-def meter_comments(meter: PublishedMeter) -> Iterator[str]:
-    """The statements that say what the view of a meter is."""
-    yield from comment_statements("VIEW", meter.name, meter.doc, meter.docs)
-
-
-def comment_statements(
-    kind: str, name: str, doc: str, columns: Mapping[str, str], schema: str = "main"
-) -> Iterator[str]:
-    """The statements that say what a table or a view and its columns are."""
-    yield comment(kind, [schema, name], doc)
-    yield from (comment("COLUMN", [schema, name, column], doc) for column, doc in columns.items())
 
 
 def run(connection: duckdb.DuckDBPyConnection, statements: Iterable[str]) -> None:
@@ -245,22 +140,4 @@ def run(connection: duckdb.DuckDBPyConnection, statements: Iterable[str]) -> Non
 
 def fill_dictionary(connection: duckdb.DuckDBPyConnection) -> None:
     """Write down the comments as rows."""
-    connection.execute(_DICTIONARY_ROWS)
-
-
-_DICTIONARY_ROWS: Final = """
-    INSERT INTO dictionary
-    SELECT table_name, NULL, 'table', comment FROM duckdb_tables()
-    WHERE database_name = current_database() AND schema_name = 'main'
-    UNION ALL
-    SELECT view_name, NULL, 'view', comment FROM duckdb_views()
-    WHERE database_name = current_database() AND schema_name = 'main' AND NOT internal
-    UNION ALL
-    SELECT function_name, NULL, 'macro', comment FROM duckdb_functions()
-    WHERE database_name = current_database() AND NOT internal
-    UNION ALL
-    SELECT table_name, column_name, data_type, comment FROM (
-        SELECT * FROM duckdb_columns()
-        WHERE database_name = current_database() AND schema_name = 'main' AND NOT internal
-        ORDER BY table_name, column_index
-    )"""
+    connection.execute(DICTIONARY_ROWS)

@@ -15,6 +15,7 @@ from meterlake.pipeline.publish.documents import (
     about_document,
     documents_of,
 )
+from meterlake.stages.publish import statements
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.tables import ABOUT_TABLE
 from meterlake.stores import Stores
@@ -43,24 +44,21 @@ def create_views(
         needs: Whether something is needed, by its name: of State, nothing else is there. Views
             read ids and codes of accounts; the other columns of `account` are there if asked for.
     """
-    published_schema.run(connection, published_schema.state_statements(needs))
+    published_schema.run(connection, statements.state_statements(needs))
     meters, timezone = _fill(connection, stores, org_id, needs)
     present = published_schema.lake_columns(connection)
-    statements = [
-        published_schema.view_statement(name, query)
-        for name, query in published_schema.lake_views()
-    ]
-    statements += [
-        published_schema.view_statement(each.name, each.query(present.get(each.stored, ())))
+    made = [statements.view_statement(name, query) for name, query in published_schema.lake_views()]
+    made += [
+        statements.view_statement(each.name, each.query(present.get(each.stored, ())))
         for each in meters
     ]
-    statements += [
-        published_schema.view_statement(each.name, each.query)
-        for each in published_schema.views_of(meters, timezone)
+    made += [
+        statements.view_statement(each.name, each.query)
+        for each in statements.views_of(meters, timezone)
     ]
-    published_schema.run(connection, statements)
+    published_schema.run(connection, made)
     if needs(COMMENT):
-        published_schema.run(connection, published_schema.comments(meters, timezone, "VIEW"))
+        published_schema.run(connection, statements.comments(meters, timezone, "VIEW"))
         published_schema.fill_dictionary(connection)
 
 
@@ -73,7 +71,7 @@ def _fill(
         timezone = configuration.single(OrganizationConfig).entity.timezone
         meters = list(measured_meters(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
-        needed = published_schema.NEEDED if needs(ACCOUNT) else published_schema.NEEDED - {ACCOUNT}
+        needed = statements.NEEDED if needs(ACCOUNT) else statements.NEEDED - {ACCOUNT}
         for table, documents in documents_of(
             reader,
             configuration,

@@ -9,7 +9,27 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from meterlake.model.values.sql import identifier
+
 _FOLDERS: Final = re.compile(r"(?:^|/)year=(\d+)/month=(\d+)/")
+SCHEMA: Final = "months"
+# The months that a file has, as rows of `Made`.
+MADE: Final = f"{SCHEMA}.made"
+CREATE_MADE: Final = (
+    f"CREATE TABLE {MADE} (meter_id VARCHAR, month VARCHAR, fingerprint VARCHAR,"
+    " publication VARCHAR, rows BIGINT)"
+)
+MADE_MONTHS: Final = f"SELECT * FROM {MADE} ORDER BY meter_id, month"
+# Accounts of the last file, and those of them that have another code now. Names of temporary tables
+# come before all others: no meter's code ends with a space.
+KNOWN: Final = '"known "'
+REMEMBER_ACCOUNTS: Final = f"CREATE TEMP TABLE {KNOWN} AS SELECT id, code FROM account"
+_RENAMED: Final = '"renamed "'
+FIND_RENAMED: Final = (
+    f"CREATE OR REPLACE TEMP TABLE {_RENAMED} AS SELECT id FROM {KNOWN} k"
+    " WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.id = k.id AND a.code = k.code)"
+)
+COUNT_RENAMED: Final = f"SELECT count(*) FROM {_RENAMED}"
 
 
 class Made(NamedTuple):
@@ -38,6 +58,21 @@ class Made(NamedTuple):
 def month_table(meter_id: str, month: str) -> str:
     """The name of the table of a month of a meter."""
     return f"{meter_id} {month}"
+
+
+def place_of(table: str) -> str:
+    """Where a file has the table of a month."""
+    return f"{SCHEMA}.{identifier(table)}"
+
+
+def months_in_lake(table: str) -> str:
+    """The query of the months, in UTC, that a meter's table in the lake has."""
+    return f"SELECT DISTINCT strftime(ts, '%Y-%m') FROM lake.{identifier(table)}"
+
+
+def any_renamed(place: str) -> str:
+    """The query that finds a row of an account whose code is another one than it was."""
+    return f"SELECT 1 FROM {place} SEMI JOIN {_RENAMED} ON id = account_id LIMIT 1"
 
 
 def month_of_path(path: str) -> str | None:

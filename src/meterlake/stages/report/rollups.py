@@ -22,21 +22,6 @@ class ReportRollup(NamedTuple):
 
 
 _ONE: Final = "trunc({0}), {0} - trunc({0})"
-# What all accounts have at the end of each step: the value of one of them would say nothing.
-# An account keeps its latest value in steps without one. Each change is added from its step on,
-# whole numbers and what is above them apart.
-LATEST_OF_ALL: Final = """
-    WITH latest AS (
-        SELECT {step} AS step, account_id, arg_max({field}, (ts, uid)) AS value
-        FROM {table} WHERE {place} AND {field} IS NOT NULL GROUP BY ALL
-    ), change AS (
-        SELECT step,
-            trunc(value) - coalesce(lag(trunc(value)) OVER own, 0) AS whole,
-            value - trunc(value) - coalesce(lag(value - trunc(value)) OVER own, 0) AS part
-        FROM latest WINDOW own AS (PARTITION BY account_id ORDER BY step)
-    )
-    SELECT step, sum(sum(whole)) OVER (ORDER BY step), sum(sum(part)) OVER (ORDER BY step)
-    FROM change GROUP BY step ORDER BY step"""
 SUM: Final = ReportRollup("", "", "sum(trunc({0})), sum({0} - trunc({0}))")
 LATEST: Final = ReportRollup(
     "latest", " of all accounts", _ONE.replace("{0}", "arg_max({0}, (ts, uid))")
