@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import boto3
 import pytest
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import URL, create_engine, make_url
 
 from meterlake.settings import Settings
 from meterlake.stores import home_settings
@@ -250,8 +250,13 @@ def adopt_files(catalog: str, prefix: str) -> None:
 @pytest.fixture
 def empty_database(tmp_path):
     """The URL of a database without tables."""
+    return new_empty_database(tmp_path)
+
+
+def new_empty_database(folder: Path) -> URL:
+    """The URL of a database without tables: of a file in a folder, unless State is on a server."""
     if not _SERVERS:
-        return sqlite_url(tmp_path / "state.sqlite")
+        return sqlite_url(folder / "state.sqlite")
     name = f"empty_{next(NUMBERS)}"
     administrate(_SERVERS[0], f"CREATE DATABASE {name}")
     return parse_url(_SERVERS[0]).set(database=name)

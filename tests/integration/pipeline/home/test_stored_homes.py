@@ -20,7 +20,7 @@ from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from meterlake.stores.state.core.engine import HEAD, sqlite_url
 from tests.homes import settings
-from tests.migrations import changing, rows
+from tests.migrations import changing, lost_rows, rows, rows_of_tables
 from tests.served import Served, running
 
 ROOT = Path(__file__).parents[4]
@@ -73,14 +73,16 @@ def test_a_home_of_a_newer_version_is_refused(stored, capsys):
 
 @pytest.mark.long
 def test_a_home_of_an_earlier_version_is_migrated_and_has_what_it_had(stored, capsys):
-    before = revision_of(stored)
-    assert before < HEAD
+    assert revision_of(stored) < HEAD
+    state = sqlite_url(stored / "state.sqlite")
+    before = rows_of_tables(state)
     with open_stores(settings(stored)) as stores:
         [organization] = stores.state.organizations()
         assert organization.code == "halvorsen-cloud"
         all_ = SEATS + LLM_TOKENS
         assert counted(stores, organization.id) == [(all_, all_, REJECTED)]
     assert revision_of(stored) == HEAD
+    assert lost_rows(before, rows_of_tables(state)) == {}
     assert run(["check", "reconciliation", "--home", str(stored)]) == 0
     assert f"{all_} measurements in the lake" in capsys.readouterr().out
 

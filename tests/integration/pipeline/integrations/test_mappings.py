@@ -1,7 +1,6 @@
 """What an entity is called in another system: once, found without a look at all mappings."""
 
 import time
-from importlib import import_module
 
 import pytest
 from sqlalchemy import delete, select
@@ -15,6 +14,7 @@ from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.integrations.connectors.billed import read_bill
 from meterlake.pipeline.integrations.connectors.connector import Outgoing
 from meterlake.stages.config.propose import Document
+from meterlake.stores.state.core.migrations.earlier import mapped_id
 from meterlake.stores.state.core.stored_configuration import field_equals
 from meterlake.stores.state.core.tables import ENTITY_REFERENCE
 from tests.deliveries import client_of
@@ -144,8 +144,6 @@ def test_one_of_many_mappings_is_found_without_the_others(home, count):
 
 def test_mappings_of_before_are_found_too(home):
     map_it(home)
-    name = "meterlake.stores.state.core.migrations.versions.v0028_mapped_ids"
-    migration = import_module(name)
     with home.stores.state.transaction(home.org_id, "test") as transaction:
         reference = ENTITY_REFERENCE.c
         is_key = reference.target_kind == "="
@@ -155,5 +153,5 @@ def test_mappings_of_before_are_found_too(home):
         ]
         transaction.connection.execute(delete(ENTITY_REFERENCE).where(is_key))
         [record] = transaction.all(ExternalMapping)
-        again = migration._row(home.org_id, record.id, '{"m3terId": "a-1"}')
+        again = mapped_id(home.org_id, record.id, '{"m3terId": "a-1"}')
     assert [again] == kept

@@ -423,7 +423,12 @@ def _upgrade(connection: Connection, found: str | None) -> None:
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found is not None and found not in known:
-        raise Invalid(
-            "state", found, f"it must be a revision that this version knows, at most {HEAD}"
-        )
+        # Of no use to a new database.
+        from meterlake.stores.state.core.migrations import earlier  # noqa: PLC0415
+
+        if found not in earlier.REVISIONS:
+            raise Invalid(
+                "state", found, f"it must be a revision that this version knows, at most {HEAD}"
+            )
+        earlier.upgrade(connection, found)
     command.upgrade(config, "head")

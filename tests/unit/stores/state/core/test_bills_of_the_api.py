@@ -2,8 +2,8 @@
 
 import pytest
 
-from meterlake.stores.state.core.migrations.versions import v0015_bills_of_the_api
-from tests.migrations import changing, insert, migrate, rows, upgrade
+from meterlake.stores.state import State
+from tests.migrations import changing, insert, rows, upgrade
 
 BEFORE = "0014"
 MADE, CHANGED = "2026-10-01T00:00:00.000000Z", "2026-10-02T00:00:00.000000Z"
@@ -35,29 +35,8 @@ def stored(empty_database):
 
 
 def test_bills_say_who_changed_them_last(stored):
-    migrate(stored, v0015_bills_of_the_api.upgrade)
+    State.at(stored).close()
 
     expected = [columns for _, _, _, columns in BILLS]
     assert rows(stored, f"SELECT {COLUMNS} FROM bill ORDER BY bill_date") == expected
     assert rows(stored, "SELECT * FROM invoice_sequence") == []
-
-
-def test_the_way_back_takes_lines_of_people_from_bills(stored):
-    migrate(stored, v0015_bills_of_the_api.upgrade)
-    with changing(stored) as connection:
-        insert(connection, "invoice_sequence", org="o", last=7)
-        memo = {"id": "m", "org": "o", "bill_id": "pending", "kind": "CREDIT", "position": 1}
-        texts = {"key": "MEMO/m", "body": "{}", "line": "{}", "version": 1}
-        insert(connection, "bill_memo", **memo, **texts, **AUDIT)
-        line = {"bill_id": "pending", "sequence": 2, "key": "MEMO/m", "body": "{}", "pins": "{}"}
-        insert(connection, "bill_line", **line)
-    before = "SELECT id, status, locked, total, modified FROM bill ORDER BY id"
-    bills = rows(stored, before)
-
-    migrate(stored, v0015_bills_of_the_api.downgrade)
-
-    assert rows(stored, before) == bills
-    kept = sorted(rows(stored, "SELECT bill_id, key FROM bill_line"))
-    assert kept == [(id_, "USAGE/a") for id_, *_ in sorted(BILLS)]
-    migrate(stored, v0015_bills_of_the_api.upgrade)
-    assert rows(stored, "SELECT * FROM bill_memo") == []

@@ -58,9 +58,12 @@ def test_a_database_of_a_newer_version_is_refused(database):
 def test_a_migration_that_fails_leaves_nothing(tmp_path, monkeypatch):
     broken = tmp_path / "100% broken"
     shutil.copytree(Path(engine.__file__).parent / "migrations", broken)
-    revision = broken / "versions" / "v0001_first.py"
+    [revision] = (broken / "versions").glob("v*.py")
     revision.write_text(
-        revision.read_text().replace("    _create_bills()", "    raise ZeroDivisionError")
+        revision.read_text().replace(
+            "    TABLES.create_all(connection)\n",
+            "    TABLES.create_all(connection)\n    raise ZeroDivisionError\n",
+        )
     )
     monkeypatch.setattr(engine, "_MIGRATIONS", broken)
     url = engine.sqlite_url(tmp_path / "state.sqlite")

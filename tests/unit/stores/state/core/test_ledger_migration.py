@@ -3,13 +3,11 @@
 from decimal import Decimal
 
 import pytest
-from sqlalchemy import text
 
 from meterlake.model.bills.ledger import account_sums
 from meterlake.stores.state import State
 from meterlake.stores.state.billing.credits import balances, ledger
-from meterlake.stores.state.core.migrations.versions import v0016_ledger
-from tests.migrations import changing, insert, migrating, upgrade
+from tests.migrations import changing, insert, upgrade
 
 NOON, LATER = "2026-10-01T12:00:00.000000Z", "2026-10-01T13:00:00.000000Z"
 TYPE = "0d6f3a52-6f0c-4b38-8b45-0c6c8c6f0001"
@@ -25,7 +23,7 @@ TRANSACTIONS = [
 @pytest.fixture
 def stored(empty_database):
     with changing(empty_database) as connection:
-        upgrade(connection, v0016_ledger.down_revision)
+        upgrade(connection, "0015")
         fill(connection)
     return empty_database
 
@@ -59,11 +57,6 @@ def fill(connection):
         )
 
 
-def dump(connection):
-    query = text("SELECT * FROM balance_transaction ORDER BY balance_id, sequence")
-    return [dict(row._mapping) for row in connection.execute(query)]
-
-
 @pytest.mark.long
 def test_transactions_become_postings(stored):
     with State.at(stored) as state, state.reading("o") as reader:
@@ -84,31 +77,3 @@ def test_transactions_become_postings(stored):
     assert (wire["entityType"], wire["appliedDate"]) == ("USER", first.posting.created)
     # One that was applied when it was booked had no date of its own.
     assert (first.posting.applied, second.posting.applied.month) == (None, 9)
-
-
-def test_going_back_restores_every_transaction(stored):
-    with changing(stored) as connection:
-        before = dump(connection)
-    State.at(stored).close()
-
-    with migrating(stored) as connection:
-        v0016_ledger.downgrade()
-        after = dump(connection)
-
-    assert after == before
-
-
-def test_going_back_makes_transactions_of_what_bills_drew(stored):
-    State.at(stored).close()
-    row = "'c', 'o', 'balance:b1', 'revenue:', '3', 'EUR', 'consumption', 'b1', 'bill'"
-    with migrating(stored) as connection:
-        names = "id, org, from_account, to_account, amount, currency, kind, source_id, bill_id"
-        values = f"{row}, '{LATER}', 'job'"
-        connection.execute(
-            text(f"INSERT INTO posting ({names}, created, created_by) VALUES ({values})")
-        )
-        v0016_ledger.downgrade()
-        drawn = dump(connection)[2]
-
-    assert (drawn["sequence"], drawn["amount"], drawn["entity_type"]) == (3, "-3", "BILL")
-    assert (drawn["entity_id"], drawn["applied"]) == ("bill", LATER)

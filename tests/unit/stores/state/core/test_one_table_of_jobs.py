@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
 from meterlake.model.catalog.lookups import LookupTableDataJobStatus
 from meterlake.model.errors import StaleVersion
@@ -11,16 +10,14 @@ from meterlake.model.measurements.uploads import UploadStatus
 from meterlake.pipeline.ingest.uploads import upload_document
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state import JobStatus, State, lookups
-from meterlake.stores.state.core.migrations.versions import v0014_one_table_of_jobs
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest import uploads
 from meterlake.stores.state.ingest.inboxes import Afterwards, ClaimStatus, Inbox, Inboxes
-from tests.migrations import changing, insert, migrating, upgrade
+from tests.migrations import changing, insert, upgrade
 
 BEFORE = "0013"
 NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
 URL, LOST_URL = "s3://bucket/in", "s3://bucket/lost"
-TABLES = ("job", "upload", "lookup_job", "inbox", "inbox_claim")
 
 
 def at(minute):
@@ -107,17 +104,6 @@ def inbox(url):
     from meterlake.model.values.ids import derived_id
 
     return Inbox(derived_id("inbox", "o", url), "o", url, Afterwards.MOVE, NOON)
-
-
-def dump(connection, **left_out):
-    """All rows by table, as texts, but some columns."""
-    return {
-        table: sorted(
-            sorted((n, str(v)) for n, v in row._mapping.items() if n != left_out.get(table))
-            for row in connection.execute(text(f"SELECT * FROM {table}"))
-        )
-        for table in TABLES
-    }
 
 
 @pytest.fixture
@@ -222,17 +208,3 @@ def test_jobs_that_were_there_are_the_ones_that_people_see(migrated_state, clock
 
     clock.advance(minutes=5)
     assert migrated_state.jobs.take("e", 8).attempt == 2
-
-
-def test_nothing_is_lost_on_the_way_there_and_back(stored):
-    # What the job of a file says of itself was how it began; the truth was the file's.
-    # Whose an inbox is, and how many died at a job, later revisions say.
-    own = {"lookup_job": "status", "inbox": "author", "job": "deaths"}
-    with changing(stored) as connection:
-        before = dump(connection, **own)
-    State.at(stored).close()
-    with migrating(stored) as connection:
-        v0014_one_table_of_jobs.downgrade()
-        after = dump(connection, **own)
-
-    assert after == before

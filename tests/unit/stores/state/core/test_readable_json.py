@@ -4,11 +4,7 @@ from sqlalchemy import Text, cast, literal, select, union_all
 
 from meterlake.stores.state import State
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.migrations.versions import (
-    v0039_readable_json,
-    v0041_readable_member,
-)
-from tests.migrations import changing, migrate
+from tests.migrations import changing, upgrade
 
 TEXTS = ["{broken", "", "[1]", "7", '{"code": "a"}', '{"code": 1.50}', '{"code": "\\u0000"}', "{}"]
 
@@ -31,10 +27,8 @@ def test_members_are_read_beside_a_text_that_is_no_json(database):
 
 
 def test_a_home_of_the_revision_before_reads_them_too(empty_database):
+    with changing(empty_database) as connection:
+        upgrade(connection, "0038")
     State.at(empty_database).close()
-    for revision in (v0041_readable_member, v0039_readable_json):
-        migrate(empty_database, revision.downgrade)
-    for revision in (v0039_readable_json, v0041_readable_member):
-        migrate(empty_database, revision.upgrade)
 
     assert read(empty_database)[4] == "a"

@@ -3,16 +3,15 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound
+from meterlake.stores.state import State
 from meterlake.stores.state.billing.billed_periods import oldest_bills
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.bills import PutOutcome
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
-from meterlake.stores.state.core.migrations.versions import v0012_bill_snapshots
+from tests.migrations import changing, insert, upgrade
 
 KEY = BillKey("2054cfc5-18df-47ce-926c-5817033073b4", date(2026, 11, 1), "MONTHLY", 1)
 LINES = (
@@ -70,23 +69,31 @@ def test_who_reads_sees_bills_of_one_moment_and_holds_nobody_up(state, org, writ
     assert (changed.content.total, len(changed.content.lines)) == (Decimal("15.1"), 1)
 
 
-def test_the_oldest_snapshot_of_a_period_is_known_of_bills_of_older_versions_too(state, org, write):
+def test_the_oldest_snapshot_of_a_period_is_known(state, org, write):
     write(bills.put, CONTENT)
     other = replace(KEY, account_id="5d9d4a3e-0000-4000-8000-000000000000")
     write(bills.put, replace(CONTENT, key=other, pins={"snapshot": 10}))
-    oldest = [("2026-10", "MONTHLY", 7)]
     with state.reading(org) as reader:
-        assert oldest_bills(reader, 8) == oldest
+        assert oldest_bills(reader, 8) == [("2026-10", "MONTHLY", 7)]
         assert oldest_bills(reader, 7) == []
-    with (
-        state.writing_home() as connection,
-        Operations.context(MigrationContext.configure(connection)),
-    ):
-        v0012_bill_snapshots.downgrade()
-        v0012_bill_snapshots.upgrade()
 
-    with state.reading(org) as reader:
-        assert oldest_bills(reader, 8) == oldest
+
+def test_the_oldest_snapshot_of_a_period_is_known_of_bills_of_older_versions_too(empty_database):
+    made = "2026-11-01T00:00:00.000000Z"
+    bill = {"org": "o", "bill_date": "2026-11-01", "frequency": "MONTHLY", "interval": 1}
+    bill |= {"period": "2026-10", "version": 1, "status": "PENDING", "locked": False, "body": "{}"}
+    bill |= {"currency": "USD", "total": "1", "created": made, "created_by": "me"}
+    with changing(empty_database) as connection:
+        upgrade(connection, "0011")
+        insert(connection, "organization", id="o", code="o", name="O", created=made)
+        for snapshot in (7, 10):
+            pins = f'{{"snapshot":{snapshot}}}'
+            own = {"id": f"b{snapshot}", "account_id": f"a{snapshot}", "pins": pins}
+            insert(connection, "bill", **bill, **own, modified=made, modified_by="me")
+
+    with State.at(empty_database) as state, state.reading("o") as reader:
+        assert oldest_bills(reader, 8) == [("2026-10", "MONTHLY", 7)]
+        assert oldest_bills(reader, 7) == []
 
 
 def test_the_same_bill_again_changes_nothing(write, clock):

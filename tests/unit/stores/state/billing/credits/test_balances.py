@@ -1,11 +1,7 @@
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import text
 
 from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.customers.accounts import Account
@@ -22,8 +18,8 @@ from meterlake.stores.state.billing.credits.balances import (
     of_balance,
     refuse_booked_balance,
 )
-from meterlake.stores.state.core import engine
 from meterlake.stores.state.core.pages import Page
+from tests.migrations import changing, insert, upgrade
 
 CAUSE = Cause(EntityType.BILL, "a bill")
 
@@ -95,19 +91,13 @@ def test_the_end_of_a_balance_is_a_bound(state, org, balance, second, found):
     assert [each.id for each in unlinked] == [balance]
 
 
-def test_an_organization_of_an_older_home_gets_its_bill_configuration(tmp_path):
-    url = engine.sqlite_url(tmp_path / "state.sqlite")
-    database = engine.Database(url)
-    with database.writing() as connection:
-        config = Config()
-        config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
-        row = "('1', 'old', 'Old', '2026-01-01T00:00:00.000000Z')"
-        connection.execute(text(f"INSERT INTO organization (id, code, name, created) VALUES {row}"))
-    database.close()
+def test_an_organization_of_an_older_home_gets_its_bill_configuration(empty_database):
+    with changing(empty_database) as connection:
+        upgrade(connection, "0002")
+        made = "2026-01-01T00:00:00.000000Z"
+        insert(connection, "organization", id="1", code="old", name="Old", created=made)
 
-    with State.at(url) as state, state.reading("1") as reader:
+    with State.at(empty_database) as state, state.reading("1") as reader:
         [found] = reader.all(BillConfig)
         [past] = reader.history(BillConfig, found.id)
 
