@@ -13,7 +13,7 @@ from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Forbidden
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Entity
-from meterlake.pipeline.config import account_plans, end_dating, entities, lists
+from meterlake.pipeline.config import end_dating, entities, lists
 
 _CHILDREN_PAGE: Final = 200
 _ORDERS: Final = {"ASC": True, "DESC": False}
@@ -56,9 +56,7 @@ async def _account_plans(call: Call) -> Any:
     resource = BY_ENTITY[AccountPlan]
     criteria = filters(call, resource)
     here = page(call, resource.page_max)
-    return await call.run(
-        account_plans.list_account_plans, call.stores, call.org_id, criteria, here
-    )
+    return await call.run(lists.list_account_plans, call.stores, call.org_id, criteria, here)
 
 
 def _by_product(kind: type[Entity]) -> Handler:
@@ -119,7 +117,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "POST",
         "accountplans/{id}/replace",
         AccountPlan,
-        _with_document(AccountPlan, account_plans.replace_account_plan),
+        _with_document(AccountPlan, end_dating.replace_account_plan),
     ),
     _row("ListAccountPlans", "GET", "accountplans", AccountPlan, _account_plans),
     _row("ListPlans", "GET", "plans", Plan, _by_product(Plan)),

@@ -6,7 +6,7 @@ from meterlake.api.responses.integrations import EvaluateCalculationRequest
 from meterlake.api.server.call import ORGANIZATION, PAGE_DEFAULT, Call, Handler, Operation
 from meterlake.model.errors import Forbidden
 from meterlake.model.values.problems import read
-from meterlake.pipeline.events import evaluate, events
+from meterlake.pipeline.events import events
 from meterlake.stores.state.core.pages import Page
 
 _PAGE_MAX: Final = 100
@@ -59,7 +59,7 @@ async def evaluate_calculation(call: Call) -> Any:
     if request.event_name is None and request.event_id is not None:
         _permit_event(call, request.event_id)
     return await call.run(
-        evaluate.evaluate_calculation,
+        events.evaluate_calculation,
         call.stores,
         call.org_id,
         request.calculation,

@@ -26,10 +26,9 @@ from meterlake.model.usage.explorer import (
 from meterlake.model.values.entity import Value
 from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer import bills as explorer_bills
-from meterlake.pipeline.explorer import commitments as explorer_commitments
 from meterlake.pipeline.explorer import usage as explorer_usage
+from meterlake.pipeline.explorer.answers import FileFormat, keep
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
-from meterlake.pipeline.explorer.files import FileFormat, keep
 from meterlake.stores import Stores
 
 T = TypeVar("T")
@@ -152,7 +151,7 @@ _QUESTIONS: Final = (
         "commitments",
         "commitment",
         QueryCommitmentsRequest,
-        explorer_commitments.commitments,
+        explorer_bills.commitments,
         "commitments",
     ),
     _Question(
@@ -160,21 +159,21 @@ _QUESTIONS: Final = (
         "commitments/lineitems",
         "commitment",
         QueryCommitmentsRequest,
-        explorer_commitments.commitment_lines,
+        explorer_bills.commitment_lines,
     ),
     _Question(
         "PostQueryRemainingCommitments",
         "commitments/remaining",
         "commitment",
         QueryCommitmentsRequest,
-        explorer_commitments.remaining_commitments,
+        explorer_bills.remaining_commitments,
     ),
     _Question(
         "PostQueryObligations",
         "commitments/obligations",
         "commitment",
         QueryCommitmentsRequest,
-        explorer_commitments.obligations,
+        explorer_bills.obligations,
         "obligations",
     ),
 )
@@ -185,7 +184,7 @@ _LISTS: Final[tuple[tuple[str, str, str, Verb], ...]] = (
         "ListExploredCommitmentAccounts",
         "commitments/accounts",
         "commitment",
-        explorer_commitments.committed_accounts,
+        explorer_bills.committed_accounts,
     ),
 )
 

@@ -17,7 +17,6 @@ from meterlake.model.values.counted import counted
 from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.ingest import rejected_rows
-from meterlake.pipeline.rejected import dismiss as dismissal
 from meterlake.pipeline.rejected import receipts
 from meterlake.pipeline.rejected import requeue as rejected
 from meterlake.pipeline.rejected.rejected_files import Edit, edit_of
@@ -103,7 +102,7 @@ async def dismiss(call: Call) -> Any:
     request = read(RejectedRowsDismissRequest, await _document(call))
     choice = _choice(request)
     done = await call.run(
-        dismissal.dismiss, call.stores, call.org_id, choice, request.because, call.author
+        rejected.dismiss, call.stores, call.org_id, choice, request.because, call.author
     )
     return done.to_wire()
 
@@ -111,13 +110,13 @@ async def dismiss(call: Call) -> Any:
 async def reopen(call: Call) -> Any:
     """Take dismissed rows up again."""
     choice = _choice(read(RejectedRowsReopenRequest, await _document(call)))
-    done = await call.run(dismissal.reopen, call.stores, call.org_id, choice, call.author)
+    done = await call.run(rejected.reopen, call.stores, call.org_id, choice, call.author)
     return done.to_wire()
 
 
-def _choice(request: RejectedRowsReopenRequest) -> dismissal.RowChoice:
+def _choice(request: RejectedRowsReopenRequest) -> rejected.RowChoice:
     meant = request.model_dump(exclude={"rows", "because"}, exclude_none=True)
-    return dismissal.RowChoice(request.rows or (), RejectedFilter(**meant))
+    return rejected.RowChoice(request.rows or (), RejectedFilter(**meant))
 
 
 def _edits(request: RejectedRowsRequeueRequest) -> Iterator[Edit]:

@@ -43,7 +43,7 @@ def try_(
     """
     from meterlake.model.customers.accounts import Account
     from meterlake.model.values.period import Month
-    from meterlake.pipeline.usage.custom_sql import trial
+    from meterlake.pipeline.usage.meter_rollup import trial
 
     with options.open() as (stores, organization):
         usage = trial(stores, organization.id, code, Month.parse(month), sql)

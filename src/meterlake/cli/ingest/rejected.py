@@ -12,7 +12,7 @@ from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.rejected.dismiss import Decided, RowChoice
+    from meterlake.pipeline.rejected.requeue import Decided, RowChoice
     from meterlake.stores import Stores
     from meterlake.stores.lake.rejected import RejectedFilter, Status
 
@@ -292,7 +292,7 @@ def dismiss(
         because: Your reason. You must give it, and the rows keep it.
     """
     from meterlake.model.errors import Required
-    from meterlake.pipeline.rejected.dismiss import dismiss
+    from meterlake.pipeline.rejected.requeue import dismiss
 
     if because is None or not because.strip():
         rule = 'say why nobody waits for the rows, such as --because "a file of a trial"'
@@ -312,7 +312,7 @@ def reopen(*ids: Ids, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) 
     Args:
         ids: The ids of rows; or you give a filter.
     """
-    from meterlake.pipeline.rejected.dismiss import reopen
+    from meterlake.pipeline.rejected.requeue import reopen
 
     _decide(reopen, ids, which, options, ("reopened", "dismissed"))
 
@@ -325,7 +325,7 @@ def _decide(
     words: tuple[str, str],
 ) -> None:
     """Decide about rows, and say how many became what, and how many were not what they had to be."""
-    from meterlake.pipeline.rejected.dismiss import RowChoice
+    from meterlake.pipeline.rejected.requeue import RowChoice
 
     became, needed = words
     choice = RowChoice(ids, which.filters())

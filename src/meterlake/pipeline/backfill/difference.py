@@ -17,8 +17,8 @@ from meterlake.model.values.period import Month, aware, format_instant, naive
 from meterlake.pipeline.backfill.impact import affected_months, affected_runs
 from meterlake.pipeline.backfill.period_usage import before_and_after
 from meterlake.pipeline.backfill.priced import World, account_code, affected_bills
+from meterlake.pipeline.usage.aggregate import segment_text
 from meterlake.pipeline.usage.meter_rollup import MeterSource
-from meterlake.pipeline.usage.quantity_rows import segment_text
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores import Stores

@@ -13,7 +13,7 @@ from meterlake.model.usage.quantity import COMPOUND, SIMPLE
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import Period, aware
-from meterlake.pipeline.usage.quantity_rows import frames
+from meterlake.pipeline.usage.aggregate import frames
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.lake.quantities import SCHEMA, STATEMENT_SCHEMA
 

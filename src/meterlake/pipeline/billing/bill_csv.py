@@ -10,7 +10,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.values.period import format_instant
 from meterlake.pipeline.billing.bill_documents import bill_response
-from meterlake.pipeline.explorer.files import FileFormat, keep_file
+from meterlake.pipeline.explorer.answers import FileFormat, keep_file
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.export.bill_csv import csv_header, csv_rows
 from meterlake.stores import Stores

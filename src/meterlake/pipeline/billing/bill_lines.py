@@ -7,7 +7,7 @@ from meterlake.model.values import wire
 from meterlake.pipeline.billing.bill_documents import line_response
 from meterlake.pipeline.billing.line_usage import line_usage
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.pipeline.explorer.files import FileFormat, keep_file
+from meterlake.pipeline.explorer.answers import FileFormat, keep_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader

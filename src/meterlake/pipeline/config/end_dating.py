@@ -1,4 +1,4 @@
-"""Ending together what an account or a contract has: plans, prepayments, prices, contracts.
+"""Ending together what an account or a contract has, and replacing an account plan by another one.
 
 What ends by days (contracts, prepayments) ends with the day in which the instant falls in the
 organization's time zone; the end is exclusive, so that it never ends later than asked for.
@@ -21,10 +21,18 @@ from meterlake.model.customers.accounts import (
 from meterlake.model.customers.commitments import Commitment
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Conflict, Invalid
+from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import format_instant, local_date, zone
 from meterlake.model.values.problems import read
-from meterlake.pipeline.config.entities import Document, single, update_in
+from meterlake.pipeline.config.entities import (
+    Document,
+    create_in,
+    entity_document,
+    parse,
+    single,
+    update_in,
+)
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -201,3 +209,43 @@ def _end(ending: _Ending, found: _Found) -> Document:
             for record in found.get(kind, ()):
                 ending.end(kind, record)
     return ending.answer()
+
+
+def replace_account_plan(
+    stores: Stores, org_id: str, author: str, id: str, document: Document
+) -> Document:
+    """End an account plan at the start of another one, and create that one; both or none.
+
+    The document is that of the new account plan, which is for the same account.
+
+    Raises:
+        NotFound: There is no such account plan.
+        Invalid: A rule is broken, or the new one does not start while the old one is active.
+    """
+    resource = BY_ENTITY[AccountPlan]
+    new: AccountPlan = parse(resource, document, {})
+    with stores.state.transaction(org_id, author) as transaction:
+        before = transaction.get(AccountPlan, id)
+        _refuse_misfit(before.entity, new)
+        original: Record[AccountPlan] = before
+        if before.entity.end_date != new.start_date:
+            ended = before.entity.model_copy(update={"end_date": new.start_date})
+            original = update_in(transaction, stores, before, before.version, ended)
+        created = create_in(transaction, stores, new)
+        return {
+            "originalAccountPlan": entity_document(original, transaction),
+            "newAccountPlan": entity_document(created, transaction),
+        }
+
+
+def _refuse_misfit(old: AccountPlan, new: AccountPlan) -> None:
+    if new.account_id != old.account_id:
+        raise Invalid(
+            "accountId", new.account_id, "it must be the account of the replaced account plan"
+        )
+    late = old.end_date is not None and new.start_date > old.end_date
+    if new.start_date <= old.start_date or late:
+        end = format_instant(old.end_date) if old.end_date else "ever"
+        start = format_instant(old.start_date)
+        rule = f"the replaced account plan must be active then: after {start}, until {end}"
+        raise Invalid("startDate", format_instant(new.start_date), rule)

@@ -9,28 +9,86 @@ from typing import Any, Final
 
 from meterlake.model.configuration.exports import ExportSchedule
 from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
-from meterlake.model.configuration.notifications import ScheduledEventConfiguration
+from meterlake.model.configuration.notifications import (
+    NotificationConfiguration,
+    ScheduledEventConfiguration,
+)
 from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.configuration.picklists import CreditReason, DebitReason, TransactionType
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.commitments import Commitment
+from meterlake.model.errors import Invalid, StillReferenced
+from meterlake.model.rules.dependents import display_name
+from meterlake.model.rules.integrations import credentials_id
 from meterlake.model.values.entity import Entity, Record
-from meterlake.pipeline.config.bill_config import refuse_pending
-from meterlake.pipeline.config.credential_changes import (
-    forget_refusals_of_integration,
-    forget_refusals_of_webhook,
-)
-from meterlake.pipeline.config.notifications import refuse_notified_event
 from meterlake.pipeline.config.schedule_jobs import submit_first
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing.bills.bills import refuse_billed
+from meterlake.stores.state.billing.bills.bills import pending_until, refuse_billed
 from meterlake.stores.state.billing.credits.balances import (
     refuse_booked_balance,
     refuse_booked_type,
     refuse_drawn_commitment,
 )
 from meterlake.stores.state.billing.memos.memos import refuse_reason_of_memo
+from meterlake.stores.state.integrations.refusals import forget_refusals
+
+
+def refuse_notified_event(reader: Reader, id: str) -> None:
+    """Refuse to delete a scheduled event that a notification names.
+
+    Raises:
+        StillReferenced: One does, and no other scheduled event has the name.
+    """
+    events = list(reader.all(ScheduledEventConfiguration))
+    name = next(each.entity.name for each in events if each.id == id)
+    if any(each.entity.name == name and each.id != id for each in events):
+        return
+    for record in reader.all(NotificationConfiguration):
+        if record.entity.event_name == name:
+            raise StillReferenced("ScheduledEventConfiguration", id, display_name(record))
+
+
+def forget_refusals_of_integration(
+    transaction: Transaction, id: str, before: IntegrationConfig, after: IntegrationConfig
+) -> None:
+    """Forget that credentials were refused which an integration, or one that shares them, has not."""
+    if _sign_in(before) == _sign_in(after):
+        return
+    shared = {credentials_id(id), after.integration_credentials_id} - {None}
+    sharing = [
+        each.id
+        for each in transaction.all(IntegrationConfig)
+        if each.entity.integration_credentials_id in shared
+    ]
+    forget_refusals(transaction.connection, transaction.org_id, [id, *sharing])
+
+
+def forget_refusals_of_webhook(
+    transaction: Transaction, id: str, before: WebhookDestination, after: WebhookDestination
+) -> None:
+    """Forget that a webhook refused a key or an address that it has no more."""
+    if (before.credentials, before.url) != (after.credentials, after.url):
+        forget_refusals(transaction.connection, transaction.org_id, [id])
+
+
+def _sign_in(config: IntegrationConfig) -> tuple[Any, ...]:
+    """What the other system decides by: who calls, and where."""
+    shared = config.integration_credentials_id
+    return config.credentials, shared, config.destination_id, config.secret_receivers()
+
+
+def refuse_pending(transaction: Transaction, config: BillConfig) -> None:
+    """Refuse a lock date while a bill that it would close waits for approval.
+
+    Raises:
+        Invalid: There is such a bill.
+    """
+    day = config.bill_lock_date
+    pending = None if day is None else pending_until(transaction, day)
+    if day is not None and pending is not None:
+        rule = f"it must be a day before the last one of every PENDING bill; bill {pending!r} ends on or before it"
+        raise Invalid("billLockDate", day.isoformat(), rule)
 
 
 def _do_nothing(*_: object) -> None:

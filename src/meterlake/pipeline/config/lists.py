@@ -1,16 +1,25 @@
 """Lists whose filters look further than at the fields of the listed entities."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from meterlake.model.catalog.catalog import Aggregation, Meter
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.catalog.pricing import Plan, PlanTemplate
-from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.resources import BY_ENTITY, Filter, Resource
 from meterlake.model.resources.listing import Comparator, FilterValues, Search, Term
+from meterlake.model.resources.resource import IDS
+from meterlake.model.scopes.products import products_of_account_plan
 from meterlake.model.values.entity import Entity
-from meterlake.pipeline.config.entities import Document, entity_document, envelope, list_page
+from meterlake.model.values.period import format_instant
+from meterlake.pipeline.config.entities import (
+    Document,
+    entity_document,
+    envelope,
+    list_page,
+)
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.listing import list_entities, search_entities
@@ -24,6 +33,11 @@ _BY_PRODUCT: Final[dict[type[Entity], tuple[str, type[Any]]]] = {
     Aggregation: ("meterId", Meter),
 }
 _COMPARATORS: Final[dict[str, Comparator]] = {"=": ":", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_ACTIVE: Final = Filter("active", kind="instant", active=("startDate", "endDate"))
+# With one of these, the list holds what is active now; with `includeall` all, with `date` what is
+# active then.
+_ACTIVE_ONLY: Final = frozenset({"account", "plan", "contract"})
+_OTHER_TIME: Final = frozenset({"includeall", "date"})
 
 
 def list_children(stores: Stores, org_id: str, account_id: str, page: Page) -> Document:
@@ -77,3 +91,48 @@ def list_adjustments(
         records, more = search_entities(reader, BY_ENTITY[CounterAdjustment], query)
         token = position_token(start + len(records)) if more else None
         return envelope([entity_document(record, reader) for record in records], token)
+
+
+def list_account_plans(
+    stores: Stores, org_id: str, criteria: Sequence[FilterValues], page: Page
+) -> Document:
+    """One page of account plans, the newest first.
+
+    The filters `account`, `plan` and `contract` find what is active now, unless there is
+    `includeall` or a `date`; `product` and `contract` find no plan groups.
+    """
+    with stores.state.reading(org_id) as reader:
+        narrowed = _narrow_filters(reader, criteria, stores.now())
+        records, token = list_entities(reader, BY_ENTITY[AccountPlan], narrowed, page)
+        return envelope([entity_document(record, reader) for record in records], token)
+
+
+def _narrow_filters(
+    reader: Reader, criteria: Sequence[FilterValues], now: datetime
+) -> list[FilterValues]:
+    values = {each.filter.name: each.values[0] for each in criteria if each.values}
+    if values.get("includeall") is False:
+        del values["includeall"]
+    found = [each for each in criteria if each.filter.name not in {"includeall", "product"}]
+    if values.keys() & _ACTIVE_ONLY and not values.keys() & _OTHER_TIME:
+        found.append(FilterValues(_ACTIVE, (format_instant(now),)))
+    if "contract" in values:
+        found.append(FilterValues(IDS, _without_groups(reader, "contract_id", values["contract"])))
+    if "product" in values:
+        found.append(FilterValues(IDS, _of_product(reader, values["account"], values["product"])))
+    return found
+
+
+def _without_groups(reader: Reader, field: str, value: object) -> tuple[str, ...]:
+    records = StoredConfiguration(reader).where(AccountPlan, field, value)
+    return tuple(record.id for record in records if record.entity.plan_id is not None)
+
+
+def _of_product(reader: Reader, account_id: object, product_id: object) -> tuple[str, ...]:
+    configuration = StoredConfiguration(reader)
+    return tuple(
+        record.id
+        for record in configuration.where(AccountPlan, "account_id", account_id)
+        if record.entity.plan_id is not None
+        and product_id in products_of_account_plan(record.entity, configuration)
+    )

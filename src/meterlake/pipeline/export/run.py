@@ -50,9 +50,8 @@ from meterlake.pipeline.export.partition_tasks import export_folder, spread_file
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled
-from meterlake.pipeline.jobs.cancel import cancel_job
 from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec, WhenUnavailable
-from meterlake.pipeline.jobs.run_job import JobRun, run_here, run_job, run_taken_here
+from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_job, run_taken_here
 from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import runner_of

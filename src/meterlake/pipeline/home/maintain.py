@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from meterlake.pipeline.backfill.job import FOLDER, LOCKS
-from meterlake.pipeline.events.retention import forget_events
 from meterlake.stores import Stores
 from meterlake.stores.lake.maintenance import (
     compact,
@@ -16,14 +15,33 @@ from meterlake.stores.lake.maintenance import (
 )
 from meterlake.stores.lake.uid_shards import empty_former
 from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
+from meterlake.stores.state.events.retention import remove_events
 from meterlake.stores.state.ingest.backfills import Backfills
 
+AUTHOR: Final = "maintenance"
+# Events of one transaction: other writers of State wait for as long as it takes.
+_BATCH: Final = 1000
 # No query and no ingest of one file takes a day. DuckLake compares whole days only (in a SQLite
 # catalog `2026-10-01 23:00` is text, and less than `2026-10-01T01:00`): two make sure of one.
 _REPLACED_KEPT: Final = timedelta(days=2)
 _STAGING_KEPT: Final = timedelta(hours=24)
 # An export that failed can be continued from what it staged.
 _EXPORTS_KEPT: Final = timedelta(days=7)
+
+
+def forget_events(stores: Stores, org_id: str) -> int:
+    """Remove the events that are older than the setting says; how many that were.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    before = stores.now() - timedelta(days=stores.settings.event_days)
+    count, removed = 0, _BATCH
+    while removed == _BATCH:
+        with stores.state.transaction(org_id, AUTHOR) as transaction:
+            removed = remove_events(transaction, before, _BATCH)
+        count += removed
+    return count
 
 
 @dataclass(frozen=True, slots=True)

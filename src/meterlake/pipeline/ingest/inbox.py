@@ -34,7 +34,7 @@ from meterlake.pipeline.ingest.mappings import claiming, folder_mappings
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.progress import Progress, untold
-from meterlake.pipeline.jobs.runner import Runner
+from meterlake.pipeline.jobs.waiting import Runner
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder
 from meterlake.stores.files.locks import hold_lock

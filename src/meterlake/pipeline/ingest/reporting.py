@@ -22,8 +22,7 @@ from meterlake.model.resources.events import VALIDATION_FAILURE, Event, data
 from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import format_instant
-from meterlake.pipeline.events.incidents import AUTHOR
-from meterlake.pipeline.events.upload_alerts import raise_alert
+from meterlake.pipeline.events.incidents import AUTHOR, raise_alert
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import disk

@@ -21,8 +21,7 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.problems import read
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.pipeline.events.incidents import AUTHOR
-from meterlake.pipeline.events.upload_alerts import report_no_file
+from meterlake.pipeline.events.incidents import AUTHOR, report_no_file
 from meterlake.pipeline.ingest.deaths import reading_alone, refuse_killer
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.file_jobs import (

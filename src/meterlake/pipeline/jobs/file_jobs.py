@@ -12,8 +12,7 @@ from sqlalchemy import Connection
 from meterlake.model.errors import NotFound, TooManyJobs
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.work.jobs import JobKind
-from meterlake.pipeline.events.incidents import AUTHOR
-from meterlake.pipeline.events.upload_alerts import report_no_file
+from meterlake.pipeline.events.incidents import AUTHOR, report_no_file
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk

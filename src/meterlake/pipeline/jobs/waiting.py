@@ -1,22 +1,47 @@
 """The loop over the jobs of an organization that wait: the worker's round, and whoever does as it does."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from meterlake.model.errors import Busy, MeterlakeError, NotFound, StaleVersion
 from meterlake.model.measurements.receipt import Receipt
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import run_job
-from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop, never_stop
 from meterlake.stores import Stores
 from meterlake.stores.state import Job
 
 T = TypeVar("T")
 _log: Final = logging.getLogger("meterlake.worker")
+
+
+class Runner(Protocol):
+    """Runs jobs, each where it is seen best."""
+
+    def run(
+        self,
+        flow: str,
+        parameters: Mapping[str, Any],
+        verb: Callable[[], Iterable[Receipt]],
+        over: Callable[[], bool] | None = None,
+    ) -> Iterable[Receipt]:
+        """Run one job to its end: as a flow, or by the verb that does the same.
+
+        Raises:
+            Unavailable: The flow run failed; the job is due again later.
+        """
+        ...
+
+    def ends(self) -> bool:
+        """Whether the process ends: then a job is left in order, for the next one."""
+        ...
+
+    def warn_once(self, text: str) -> None:
+        """Log something that is found again at every look, the first time."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,8 @@ from meterlake.model.errors import Invalid, MeterlakeError, NotFound, TooManyJob
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.jobs.cancel import cancel_job
 from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec
-from meterlake.pipeline.jobs.run_job import JobRun, run_here, run_job
+from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_job
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.pipeline.statements.content import ReadBill, read_bill, read_content
 from meterlake.pipeline.statements.files import file_download, put_files, remove_files

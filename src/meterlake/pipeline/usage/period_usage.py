@@ -15,8 +15,12 @@ from meterlake.model.bills.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.version import code_version
-from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql
-from meterlake.pipeline.usage.meter_rollup import MeterSource, Scopes, aggregate_meters
+from meterlake.pipeline.usage.meter_rollup import (
+    MeterSource,
+    Scopes,
+    aggregate_custom_sql,
+    aggregate_meters,
+)
 from meterlake.pipeline.usage.stored_usage import BilledParts, StoredUsage
 from meterlake.stages.usage.aggregate import AggregationScope, not_calculated
 from meterlake.stages.usage.assemble import UsageAssembler

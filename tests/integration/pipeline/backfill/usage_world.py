@@ -9,8 +9,7 @@ from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
 from meterlake.model.values.period import Month, format_instant
-from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.pipeline.usage.quantity_rows import segment_text
+from meterlake.pipeline.usage.aggregate import aggregate, segment_text
 from tests.bills import aggregation, price_egress, subscribe
 from tests.homes import HEADER, Home, configure, csv_row
 

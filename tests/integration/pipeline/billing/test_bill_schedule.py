@@ -12,7 +12,7 @@ from meterlake.pipeline.billing.jobs.approval import approve_due
 from meterlake.pipeline.billing.jobs.jobs import bill_order, create, get_job, run_bill_job
 from meterlake.pipeline.billing.jobs.schedule import order_of_run, submit_scheduled
 from meterlake.pipeline.events.reader import read_log
-from meterlake.pipeline.events.retention import forget_events
+from meterlake.pipeline.home.maintain import forget_events
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure

@@ -5,7 +5,8 @@ from meterlake.model.catalog.pricing import Plan
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
-from meterlake.pipeline.config.account_plans import list_account_plans, replace_account_plan
+from meterlake.pipeline.config.end_dating import replace_account_plan
+from meterlake.pipeline.config.lists import list_account_plans
 from meterlake.stores.state.core.pages import Page
 from tests.organizations import Clock
 from tests.shop_world import AUTHOR, open_shop, plan_of

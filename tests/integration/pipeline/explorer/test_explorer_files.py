@@ -3,7 +3,7 @@
 import csv
 import io
 
-from meterlake.pipeline.explorer.files import FileFormat, keep
+from meterlake.pipeline.explorer.answers import FileFormat, keep
 
 pytest_plugins = ["tests.doubles.fixtures"]
 

@@ -11,9 +11,8 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.home.bill_review import review_bills
 from meterlake.pipeline.home.status import status
 from meterlake.pipeline.ingest.rejected_rows import list_rejected, show_rejected
-from meterlake.pipeline.rejected.dismiss import RowChoice, dismiss, reopen
 from meterlake.pipeline.rejected.rejected_files import Edit
-from meterlake.pipeline.rejected.requeue import requeue, requeue_edited
+from meterlake.pipeline.rejected.requeue import RowChoice, dismiss, reopen, requeue, requeue_edited
 from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, a_home, csv_row, wire_row
 

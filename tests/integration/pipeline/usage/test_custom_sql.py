@@ -13,8 +13,7 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.period import Month, zone
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql, trial
-from meterlake.pipeline.usage.meter_rollup import MeterSource
+from meterlake.pipeline.usage.meter_rollup import MeterSource, aggregate_custom_sql, trial
 from meterlake.stages.usage.aggregate import whole
 from meterlake.stores import open_stores
 from meterlake.stores.custom_sql import SqlLimits, checker, limits_of

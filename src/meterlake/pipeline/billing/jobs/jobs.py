@@ -56,9 +56,8 @@ from meterlake.pipeline.billing.shown_bills import SHOWN
 from meterlake.pipeline.billing.unbilled import note_unbilled_usage
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Cancelled
-from meterlake.pipeline.jobs.cancel import cancel_job
 from meterlake.pipeline.jobs.job_spec import JobSpec, pin_newest_snapshot
-from meterlake.pipeline.jobs.run_job import JobRun, run_here, run_job
+from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_job
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.pipeline.usage.garbage import rare_garbage_searches
 from meterlake.stages.bill import BillSelection, select_again, selections_of
