@@ -10,7 +10,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
+from meterlake.pipeline.integrations.sender import prepare_runs, send_due_runs
 
 
 @retrying("evaluate the events of {org}")
@@ -25,7 +25,7 @@ def prepare_organization(home: Home, org: str) -> TaskOutcome:
 def send_all(home: Home) -> None:
     """Send the runs of all organizations that are due."""
     with open_home(home) as stores:
-        deliver_due(stores)
+        send_due_runs(stores)
 
 
 @flow(name="deliver", task_runner=a_few_at_once())

@@ -12,7 +12,7 @@ from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.errors import Conflict, Locked
 from meterlake.model.values import failpoint
 from meterlake.pipeline.billing.bills import delete_bill, lock_bill, set_status
-from meterlake.pipeline.integrations.replay import replay_run
+from meterlake.pipeline.integrations.runs import replay_run
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
 from tests.deliveries import runs_of

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.values import failpoint
-from meterlake.pipeline.integrations.replay import replay_run
-from meterlake.pipeline.integrations.usage_reports import usage_reports
+from meterlake.pipeline.integrations.bills_elsewhere import usage_reports
+from meterlake.pipeline.integrations.runs import replay_run
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.runs import IntegrationRun
 from tests.deliveries import runs_of, tries

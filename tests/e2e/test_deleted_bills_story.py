@@ -8,7 +8,7 @@ import pytest
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
+from meterlake.pipeline.integrations.sender import prepare_runs, send_due_runs
 from tests.doubles.receivers import respond, running_receiver
 from tests.doubles.stripe import KEY, running_stripe
 from tests.served import served
@@ -93,7 +93,7 @@ def make_bill(server, sdk, account):
 def deliver(server, bill_id):
     """Hand over what is due; the runs of a bill, the newest first."""
     prepare_runs(server.stores, server.org_id)
-    deliver_due(server.stores)
+    send_due_runs(server.stores)
     with server.http() as client:
         return client.get(f"/integrationruns/Bill/{bill_id}").json()["data"]
 

@@ -6,7 +6,7 @@ from meterlake.api.entities import page
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.integrations import discovery
-from meterlake.pipeline.integrations.mapping_values import mapping_values
+from meterlake.pipeline.integrations.discovery import mapping_values
 
 _MAPPINGS: Final = f"{ORGANIZATION}/externalmappings"
 _CHOICES: Final = f"{ORGANIZATION}/externalmappingconfiguration"

@@ -20,9 +20,9 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.integrations import discovery, life_cycle, replay, runs
+from meterlake.pipeline.integrations import discovery, life_cycle, runs
+from meterlake.pipeline.integrations.bills_elsewhere import usage_reports
 from meterlake.pipeline.integrations.life_cycle import MappingChoice
-from meterlake.pipeline.integrations.usage_reports import usage_reports
 from meterlake.stores import Stores
 from meterlake.stores.state.integrations.runs import RunFilters
 
@@ -83,7 +83,7 @@ async def activate_webhook(call: Call) -> Any:
 async def ping_webhook(call: Call) -> Any:
     """Send a test to a webhook."""
     id_ = member(call, WebhookDestination.__name__)
-    return await call.run(replay.ping_webhook, call.stores, call.org_id, call.author, id_)
+    return await call.run(runs.ping_webhook, call.stores, call.org_id, call.author, id_)
 
 
 async def replay_webhook(call: Call) -> Any:
@@ -94,7 +94,7 @@ async def replay_webhook(call: Call) -> Any:
     status = call.query.one_of("status", _STATUSES, None)
     id_ = member(call, WebhookDestination.__name__)
     return await call.run(
-        replay.replay_webhook,
+        runs.replay_webhook,
         *(call.stores, call.org_id, call.author, id_, since),
         () if status is None else (status,),
     )
@@ -103,7 +103,7 @@ async def replay_webhook(call: Call) -> Any:
 async def replay_run(call: Call) -> Any:
     """Send a run once more."""
     id_ = member(call, _RUN_KIND)
-    found = await call.run(replay.replay_run, call.stores, call.org_id, call.author, id_)
+    found = await call.run(runs.replay_run, call.stores, call.org_id, call.author, id_)
     return await _shown(call, found)
 
 

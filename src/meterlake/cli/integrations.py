@@ -12,7 +12,7 @@ from meterlake.model.values.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from meterlake.pipeline.integrations.left_behind import BillLeftBehind
+    from meterlake.pipeline.integrations.bills_elsewhere import BillLeftBehind
     from meterlake.stores.state.integrations.runs import RunFilters
 
 _PAGE: Final = 200
@@ -163,16 +163,16 @@ def deleted_bills(
         take_back: Ask the other system to take each of them back now, as if you deleted it now.
             `status` then shows the state of the run.
     """
-    from meterlake.pipeline.integrations import left_behind
+    from meterlake.pipeline.integrations import bills_elsewhere
 
     with options.open() as (stores, organization):
         if take_back:
             author = options.author(stores, organization.id)
-            runs = left_behind.take_back(stores, organization.id, author)
+            runs = bills_elsewhere.take_back(stores, organization.id, author)
             options.output.note(
                 f"{counted(len(runs), 'run waits', 'runs wait')}; `meterlake integrations runs` shows all."
             )
-        found = left_behind.bills_left_behind(stores, organization.id)
+        found = bills_elsewhere.bills_left_behind(stores, organization.id)
     rows = [
         {
             "bill": each.bill_id,
@@ -208,11 +208,11 @@ def deliver(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake integrations deliver`
     """
-    from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
+    from meterlake.pipeline.integrations.sender import prepare_runs, send_due_runs
 
     with options.open() as (stores, organization):
         events = prepare_runs(stores, organization.id)
-        deliver_due(stores)
+        send_due_runs(stores)
     options.output.record({"events": events})
 
 

@@ -39,7 +39,7 @@ def ping(
         webhook: Its code, its name or its id.
         wait: Seconds to wait for the answer.
     """
-    from meterlake.pipeline.integrations.replay import ping_webhook
+    from meterlake.pipeline.integrations.runs import ping_webhook
 
     with options.open() as (stores, organization):
         id_ = _find_webhook(stores, organization.id, webhook)
@@ -77,7 +77,7 @@ def replay(
         run: Instead: the id of one run.
     """
     from meterlake.model.errors import Invalid, Required
-    from meterlake.pipeline.integrations.replay import replay_run, replay_webhook
+    from meterlake.pipeline.integrations.runs import replay_run, replay_webhook
 
     with options.open() as (stores, organization):
         if run is not None:

@@ -37,8 +37,7 @@ from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_
 from meterlake.pipeline.ingest.inbox import inbox_round
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
-from meterlake.pipeline.integrations.delivery import prepare_runs
-from meterlake.pipeline.integrations.sender import send_runs
+from meterlake.pipeline.integrations.sender import prepare_runs, send_runs
 from meterlake.pipeline.jobs.job_spec import Concurrency, one, several
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, give_turns, rest
 from meterlake.pipeline.jobs.waiting import run_round

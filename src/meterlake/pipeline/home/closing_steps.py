@@ -20,7 +20,7 @@ from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox import poll_inboxes
 from meterlake.pipeline.ingest.uploads import ingest_uploads
-from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
+from meterlake.pipeline.integrations.sender import prepare_runs, send_due_runs
 from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import Stores
@@ -83,7 +83,7 @@ def reconcile(stores: Stores, org_id: str) -> dict[str, Any]:
 def deliver(stores: Stores, org_id: str) -> dict[str, Any]:
     """Hand over what is due to other systems: what fails has tries of its own."""
     events = prepare_runs(stores, org_id)
-    deliver_due(stores)
+    send_due_runs(stores)
     return {"events": events}
 
 

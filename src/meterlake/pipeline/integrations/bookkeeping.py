@@ -32,7 +32,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Sent,
 )
 from meterlake.pipeline.integrations.destinations import Destinations
-from meterlake.pipeline.integrations.disabled_email import write_letters
+from meterlake.pipeline.integrations.life_cycle import write_letters
 from meterlake.pipeline.integrations.outcomes import health_after, step_after
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction

@@ -1,6 +1,8 @@
-"""Integrations are switched off and on again, and deleted."""
+"""Integrations are switched off and on again, and deleted; letters tell people of one that fails."""
 
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import Any, Final
 
 from meterlake.model.configuration.integrations import (
     ExternalMapping,
@@ -9,10 +11,14 @@ from meterlake.model.configuration.integrations import (
     WebhookDestination,
 )
 from meterlake.model.errors import Conflict
+from meterlake.model.values.entity import Record
 from meterlake.pipeline.config.entities import Document, delete_in, entity_document
-from meterlake.pipeline.integrations.replay import repeat_deletions
+from meterlake.pipeline.config.webhook_addresses import PEOPLE
+from meterlake.pipeline.integrations.runs import repeat_deletions
 from meterlake.stores import Stores
-from meterlake.stores.state import Transaction
+from meterlake.stores.mail import Outbox, without_links
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.access.people import users
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.health import (
     HEALTHY,
@@ -22,6 +28,18 @@ from meterlake.stores.state.integrations.health import (
     write_health,
 )
 from meterlake.stores.state.integrations.runs import RunFilters, page_of_runs
+
+_SUBJECT: Final = "An integration of meterlake was disabled"
+_TEXT: Final = """Hello {person},
+
+meterlake sends nothing to {name} any more:
+
+{reason}
+
+Runs that wait for it, and new ones, are not sent until somebody switches it on again.
+Then they can be replayed.
+"""
+_PEOPLE_MAX: Final = 100
 
 
 class MappingChoice(StrEnum):
@@ -108,3 +126,33 @@ def delete_integration(
         delete_in(transaction, record)
         forget_health(transaction.connection, org_id, id)
         return gone
+
+
+def write_letters(stores: Stores, reader: Reader, destination_id: str, name: str, why: str) -> None:
+    """Put a letter to each of the people into the outbox of the home.
+
+    Raises:
+        Unavailable: The outbox cannot be written.
+    """
+    ids = sorted({id_ for each in _configs(reader, destination_id) for id_ in _people(each)})
+    if not ids:
+        return
+    now = stores.now()
+    for user in users(reader, Page(_PEOPLE_MAX), ids[:_PEOPLE_MAX])[0]:
+        if user.has_access(now):
+            # All three are words of others, the reason those of a receiver.
+            words = {"person": user.person.first_name, "name": name, "reason": why}
+            text = _TEXT.format(**{key: without_links(each) for key, each in words.items()})
+            Outbox(stores.home).put(user.person.email, _SUBJECT, text, now)
+
+
+def _configs(reader: Reader, destination_id: str) -> Iterator[Record[IntegrationConfig]]:
+    for each in reader.all(IntegrationConfig):
+        if destination_id in {each.id, each.entity.destination_id}:
+            yield each
+
+
+def _people(config: Record[IntegrationConfig]) -> Iterator[str]:
+    given: Any = config.entity.config_data.get(PEOPLE)
+    if isinstance(given, list):
+        yield from (each for each in given if isinstance(each, str))

@@ -9,17 +9,21 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 import uvloop
 
+from meterlake.model.configuration.integration_systems import foreign_connectors, systems
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.secrets import with_secrets
 from meterlake.pipeline.config.webhook_addresses import address_policy
+from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Finished, SendableRun, Written
 from meterlake.pipeline.integrations.connectors.connector import (
     FAILURES,
@@ -33,7 +37,10 @@ from meterlake.pipeline.integrations.connectors.connector import (
     send_together,
 )
 from meterlake.pipeline.integrations.connectors.echoes import Echoes, secrets_of
-from meterlake.pipeline.integrations.connectors.registry import connectors
+from meterlake.pipeline.integrations.connectors.http import HttpConnector
+from meterlake.pipeline.integrations.connectors.marketplace import MarketplaceConnector
+from meterlake.pipeline.integrations.connectors.stripe_invoices import STRIPE_CONNECTORS
+from meterlake.pipeline.integrations.connectors.webhook import WebhookConnector
 from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.pipeline.integrations.outcomes import FAILURES_MAX, clean_outcome
 from meterlake.pipeline.integrations.shares import Shares, order_by_turns
@@ -52,6 +59,12 @@ _GATHER_S: Final = 0.1
 _GRACE_S: Final = 5.0
 _RENEW: Final = timedelta(seconds=20)
 _log: Final = logging.getLogger("meterlake.worker")
+OWN: Final[tuple[Connector, ...]] = (
+    HttpConnector(),
+    MarketplaceConnector(),
+    *STRIPE_CONNECTORS,
+    WebhookConnector(),
+)
 
 
 @dataclass(slots=True)
@@ -405,3 +418,28 @@ def send_due_runs(stores: Stores) -> None:
         await Sender(stores).drain()
 
     uvloop.run(work())
+
+
+@cache
+def connectors() -> Mapping[str, Connector]:
+    """All connectors by the names of their systems."""
+    found = {each.declaration.name: each for each in (*foreign_connectors(), *OWN)}
+    return MappingProxyType(found)
+
+
+def prepare_runs(stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False) -> int:
+    """Have what happened in an organization make notifications and runs of integrations.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Whether to begin no further batch.
+
+    Returns:
+        How many events were evaluated.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    taken = {name: each.entity_types for name, each in systems().items()}
+    return read_log(stores, org_id, stop, taken)

@@ -13,16 +13,16 @@ from meterlake.model.configuration.integrations import ExternalMapping, Integrat
 from meterlake.model.errors import Invalid
 from meterlake.pipeline.billing.bills import delete_bill, set_status
 from meterlake.pipeline.events.reader import read_log
+from meterlake.pipeline.integrations.bills_elsewhere import bills_left_behind, take_back
 from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Written
 from meterlake.pipeline.integrations.connectors.connector import Sent
-from meterlake.pipeline.integrations.connectors.registry import connectors
-from meterlake.pipeline.integrations.left_behind import bills_left_behind, take_back
 from meterlake.pipeline.integrations.life_cycle import (
     delete_integration,
     disable_integration,
     enable_integration,
 )
-from meterlake.pipeline.integrations.replay import replay_run
+from meterlake.pipeline.integrations.runs import replay_run
+from meterlake.pipeline.integrations.sender import connectors
 from meterlake.stages.events.hand_over import BILL_DELETED
 from meterlake.stores.state.billing.stored_bills import LineContent
 from tests.deliveries import runs_of, tries

@@ -55,7 +55,7 @@ SCRIPT = """
 import base64, json, sys
 from pathlib import Path
 from meterlake.model.configuration.integration_systems import systems
-from meterlake.pipeline.integrations.connectors.registry import connectors
+from meterlake.pipeline.integrations.sender import connectors
 from tests.sent_bills import make_runs, put_bill, send_bills
 from tests.served import served
 

@@ -15,8 +15,8 @@ from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.config.webhook_addresses import address_policy
-from meterlake.pipeline.integrations.connectors import json_bodies
-from meterlake.pipeline.integrations.connectors.json_bodies import render_json
+from meterlake.pipeline.integrations.connectors import http
+from meterlake.pipeline.integrations.connectors.http import render_json
 from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.pipeline.integrations.life_cycle import enable_integration
 from tests.deliveries import runs_of, send_due
@@ -138,13 +138,13 @@ def test_numbers_are_rounded_to_digits_that_somebody_reads(rule):
 
 
 def test_a_template_has_an_end_in_time_and_size(monkeypatch):
-    monkeypatch.setattr(json_bodies, "SECONDS_MAX", 0.2)
+    monkeypatch.setattr(http, "SECONDS_MAX", 0.2)
     loop = "{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}{% endfor %}1"
     before = time.process_time()
     with pytest.raises(Invalid, match="seconds"):
         render_json(loop, {"r": list(range(10_000))})
     assert time.process_time() - before < 20
-    monkeypatch.setattr(json_bodies, "BODY_MAX", 1000)
+    monkeypatch.setattr(http, "BODY_MAX", 1000)
     with pytest.raises(Invalid, match="characters"):
         render_json("[{% for a in r %}1,{% endfor %}1]", {"r": list(range(10_000))})
 

@@ -10,8 +10,8 @@ import pytest
 
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.pipeline.billing.bills import delete_bill
-from meterlake.pipeline.integrations.replay import replay_run
-from meterlake.pipeline.integrations.usage_reports import usage_reports
+from meterlake.pipeline.integrations.bills_elsewhere import usage_reports
+from meterlake.pipeline.integrations.runs import replay_run
 from meterlake.stores.state.core.pages import Page
 from tests.bills import subscribe, use
 from tests.doubles.clouds import ROLE, TrustPolicy

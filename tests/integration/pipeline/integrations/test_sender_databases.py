@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from meterlake.model.configuration.integrations import RunStatus
-from meterlake.pipeline.integrations.replay import replay_webhook
+from meterlake.pipeline.integrations.runs import replay_webhook
 from meterlake.pipeline.integrations.sender import Sender
 from meterlake.settings import Settings
 from tests.databases import state_of

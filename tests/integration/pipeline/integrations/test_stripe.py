@@ -17,8 +17,11 @@ from meterlake.model.configuration.integration_systems import SplitBy
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.errors import Invalid
 from meterlake.model.resources.events import fields_of
-from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
-from meterlake.pipeline.integrations.connectors.stripe_calls import stripe_client
+from meterlake.pipeline.integrations.connectors.stripe_calls import (
+    invoice_items,
+    minor_units,
+    stripe_client,
+)
 from meterlake.stores.processes import free_port
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import LineContent

@@ -9,8 +9,8 @@ from pydantic_core import PydanticCustomError
 from meterlake.model.errors import Invalid
 from meterlake.model.values import json_templates
 from meterlake.model.values.json_templates import check_template
-from meterlake.pipeline.integrations.connectors import json_bodies
-from meterlake.pipeline.integrations.connectors.json_bodies import BODY_MAX, render_json
+from meterlake.pipeline.integrations.connectors import http
+from meterlake.pipeline.integrations.connectors.http import BODY_MAX, render_json
 
 BILL = {
     "id": "b1",
@@ -79,7 +79,7 @@ SIZES = (
 
 @pytest.mark.parametrize("template", [*ATTRIBUTES, *CALLS, *SIZES], ids=lambda text: text[:40])
 def test_an_attempt_is_refused_when_it_is_saved_or_sends_nothing(template, monkeypatch):
-    monkeypatch.setattr(json_bodies, "SECONDS_MAX", 0.3)
+    monkeypatch.setattr(http, "SECONDS_MAX", 0.3)
     before = time.process_time()
     tracemalloc.start()
     try:

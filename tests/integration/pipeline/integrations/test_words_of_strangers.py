@@ -18,7 +18,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Sent,
 )
 from meterlake.pipeline.integrations.connectors.echoes import Echoes, web_address
-from meterlake.pipeline.integrations.connectors.json_bodies import render_json
+from meterlake.pipeline.integrations.connectors.http import render_json
 from meterlake.stores.state.core.tables import ENTITY
 from tests.deliveries import add_runs, content_for, new_webhook, run_of, send_due, tries
 from tests.doubles.receivers import respond, running_receiver
@@ -132,7 +132,7 @@ def test_a_damaged_destination_fails_its_own_runs(home, receiver):
 
 
 def _own():
-    from meterlake.pipeline.integrations.connectors.registry import connectors
+    from meterlake.pipeline.integrations.sender import connectors
 
     return dict(connectors())
 

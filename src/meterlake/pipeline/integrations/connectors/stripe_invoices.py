@@ -28,13 +28,11 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outgoing,
     Sent,
 )
-from meterlake.pipeline.integrations.connectors.invoice_items import (
+from meterlake.pipeline.integrations.connectors.stripe_calls import (
     InvoiceItem,
     invoice_items,
-    minor_units,
-)
-from meterlake.pipeline.integrations.connectors.stripe_calls import (
     is_repeated,
+    minor_units,
     read_error,
     stripe_client,
 )

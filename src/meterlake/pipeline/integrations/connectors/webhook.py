@@ -1,11 +1,15 @@
 """The connector of webhooks: signed requests as Standard Webhooks 1.0 has them."""
 
+import base64
+import hmac
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cache, lru_cache
 from typing import Final
 
 from meterlake.model.configuration.integration_systems import WEBHOOK
+from meterlake.model.configuration.signing_secrets import key_of_secret
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values.untrusted import storable
 from meterlake.model.values.version import code_version
@@ -19,15 +23,39 @@ from meterlake.pipeline.integrations.connectors.connector import (
 )
 from meterlake.pipeline.integrations.connectors.echoes import MASK, Echoes, secrets_of
 from meterlake.pipeline.integrations.http_client import Answer, Headers
-from meterlake.pipeline.integrations.signing import SIGNATURE, signature_headers
 from meterlake.stores.secrets import Secrets
 
+ID: Final = "webhook-id"
+TIMESTAMP: Final = "webhook-timestamp"
+SIGNATURE: Final = "webhook-signature"
 # m3ter's credentials are a pair; the key says which secret a receiver is to verify with.
 KEY_HEADER: Final = "meterlake-api-key"
 _MASKED: Final = frozenset({KEY_HEADER, SIGNATURE, "authorization"})
 # So much of an answer is kept.
 _KEPT: Final = 1 << 10
 _REST_MAX: Final = timedelta(days=1)
+
+
+def signature_headers(
+    run_id: str, time: datetime, body: bytes, secrets: Iterable[str]
+) -> list[tuple[str, str]]:
+    """The headers that a receiver verifies a delivery with.
+
+    Args:
+        run_id: The same in all tries, so that the receiver knows what it has already.
+        time: Of this try: receivers refuse what is too old.
+        body: The very bytes that are sent.
+        secrets: Each signs once; the newest one is first.
+    """
+    seconds = str(int(time.timestamp()))
+    content = b".".join((run_id.encode(), seconds.encode(), body))
+    signatures = dict.fromkeys(_sign(secret, content) for secret in secrets)
+    return [(ID, run_id), (TIMESTAMP, seconds), (SIGNATURE, " ".join(signatures))]
+
+
+def _sign(secret: str, content: bytes) -> str:
+    digest = hmac.digest(key_of_secret(secret), content, "sha256")
+    return f"v1,{base64.b64encode(digest).decode()}"
 
 
 class WebhookConnector:

@@ -1,7 +1,11 @@
-"""Bills that are deleted here and still have a name in another system: perhaps an open invoice."""
+"""What other systems have of bills: what was reported to marketplaces, and bills that are deleted here.
+
+A deleted bill that still has a name there is perhaps an open invoice.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from uuid import uuid4
 
 from meterlake.model.configuration.integration_systems import BILL
@@ -13,12 +17,15 @@ from meterlake.model.configuration.integrations import (
 )
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values.entity import Record
+from meterlake.model.values.period import format_instant
+from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.versions import keys_of, which_are_there
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.tables import ENTITY
+from meterlake.stores.state.integrations.marketplace import MarketplaceRecord, list_reports
 from meterlake.stores.state.integrations.runs import (
     REPLAY_MARK,
     NewRuns,
@@ -132,3 +139,29 @@ def _deletion(left: BillLeftBehind, key: BillKey, config: Record[IntegrationConf
         action=RunAction.DELETE.value,
         subject=key.identity,
     )
+
+
+def usage_reports(
+    stores: Stores, org_id: str, filters: dict[str, str], since: date | None, page: Page
+) -> Document:
+    """One page of bills with what the marketplace took of each, by dimension and hour.
+
+    Raises:
+        Invalid: The token is none that a list gave.
+    """
+    with stores.state.reading(org_id) as reader:
+        found, token = list_reports(reader, filters, since, page.size, page.token)
+    return envelope([_report(bill_id, records) for bill_id, records in found], token)
+
+
+def _report(bill_id: str, records: list[MarketplaceRecord]) -> Document:
+    usage: dict[str, dict[str, int]] = {}
+    for each in records:
+        usage.setdefault(each.dimension, {})[format_instant(each.hour)] = each.quantity
+    first = records[0]
+    return {
+        "accountId": first.account_id,
+        "billId": bill_id,
+        "externalSystem": first.system,
+        "reportedUsage": usage,
+    }
