@@ -20,8 +20,8 @@ from meterlake.model.measurements.measurement import Category, Field, MeterField
 from meterlake.model.measurements.receipt import Delivery, Receipt
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
-from meterlake.pipeline.home.shard_lake import shard_lake
+from meterlake.pipeline.home.move_lake import shard_lake
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
 from meterlake.pipeline.ingest.run import ingest_file

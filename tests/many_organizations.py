@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
-from meterlake.pipeline.home.setup import Initialized, init_home
+from meterlake.pipeline.home.setup import Initialized, init_home, initialize
 from meterlake.pipeline.ingest.drop_folder import DropFolder
 from meterlake.settings import Settings
 from meterlake.stores.lake.backends.location import lake_folder, open_lake

@@ -16,7 +16,7 @@ from meterlake.api.app import create_app
 from meterlake.api.server.protocol import TimedProtocol
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.processes import free_port

@@ -21,7 +21,7 @@ from meterlake.pipeline.billing.balances.balances import Cause, book
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.run import Billed
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import Transaction

@@ -142,7 +142,7 @@ class Lines:
 
 def run(seconds: float, accounts: int, folder: Path) -> None:
     from meterlake.model.values.ids import derived_id
-    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.home.setup import initialize
     from meterlake.settings import Settings
     from meterlake.stores import open_stores
     from meterlake.stores.processes import free_port

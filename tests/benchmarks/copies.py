@@ -32,7 +32,7 @@ import api  # noqa: E402
 from ingest import BATCH, _token, wire_rows  # noqa: E402
 from remote_lake import bucket_server  # noqa: E402
 
-from meterlake.pipeline.home.initialize import initialize  # noqa: E402
+from meterlake.pipeline.home.setup import initialize  # noqa: E402
 from meterlake.settings import Settings  # noqa: E402
 from meterlake.stores.objects import open_objects  # noqa: E402
 from meterlake.stores.processes import free_port  # noqa: E402

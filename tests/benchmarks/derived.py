@@ -43,7 +43,7 @@ def ingest(path: Path, calculations: tuple[str, ...]) -> float:
     from meterlake.model.measurements.receipt import Delivery
     from meterlake.model.resources.proposal import Document
     from meterlake.pipeline.config.configure import apply
-    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.home.setup import initialize
     from meterlake.pipeline.ingest.run import ingest_file
     from meterlake.settings import Settings
     from meterlake.stores import open_stores

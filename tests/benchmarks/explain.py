@@ -27,7 +27,7 @@ from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, open_explanation
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.benchmarks.bills import MEASUREMENTS, MONTH, Watch, catalog, opened

@@ -31,8 +31,7 @@ from meterlake.model.values.problems import read
 from meterlake.model.values.sql import quote
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.explorer.explore import explore
-from meterlake.pipeline.home.initialize import initialize
-from meterlake.pipeline.home.setup import Initialized
+from meterlake.pipeline.home.setup import Initialized, initialize
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.processes import free_port

@@ -43,8 +43,8 @@ from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.export.run import export
-from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.home.organizations import aggregate_organizations
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.files import ingest_files
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores

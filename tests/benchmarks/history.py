@@ -23,7 +23,7 @@ from meterlake.model.resources.proposal import Document
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.sql import quote
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.settings import Settings
 from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes

@@ -157,7 +157,7 @@ def measure(name: str, *paths: Path) -> dict[str, Any]:
 
 
 def submit(folder: Path, given: argparse.Namespace) -> None:
-    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.home.setup import initialize
     from meterlake.settings import Settings
 
     body = json.dumps({"measurements": wire_rows(uuid4().hex, BATCH)}).encode()

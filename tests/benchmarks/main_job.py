@@ -63,7 +63,7 @@ def make_home(home: Path) -> dict[str, str]:
     import sample_data
     from meterlake.model.values.ids import derived_id
     from meterlake.pipeline.config.configure import apply, read_documents
-    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.home.setup import initialize
     from meterlake.settings import Settings
     from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 

@@ -79,7 +79,7 @@ def read(events: int, count: int) -> float:
     """Milliseconds of CPU time that the reader of the log takes for an event."""
     from meterlake.model.resources.events import Event
     from meterlake.pipeline.events.reader import read_log
-    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.home.setup import initialize
     from meterlake.settings import Settings
     from meterlake.stores import open_stores
 

@@ -146,7 +146,7 @@ def main() -> None:
 def _one_round(
     folder: Path, changes: dict[str, str], options: argparse.Namespace
 ) -> dict[str, Cost]:
-    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.home.setup import initialize
     from meterlake.stores import open_stores
     from tests.homes import ACCOUNTS, settings
     from tests.organizations import Clock

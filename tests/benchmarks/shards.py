@@ -16,7 +16,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from meterlake.model.measurements.receipt import Delivery
-from meterlake.pipeline.home.shard_lake import shard_lake
+from meterlake.pipeline.home.move_lake import shard_lake
 from meterlake.pipeline.ingest import run as runs
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores.lake.lake import Lake

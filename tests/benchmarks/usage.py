@@ -42,7 +42,7 @@ from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import Month, zone
 from meterlake.model.values.sql import quote
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.usage.meter_rollup import aggregate_meters
 from meterlake.settings import Settings
 from meterlake.stages.usage.aggregate import by_meter, query, table, whole

@@ -10,8 +10,7 @@ from typing import Any, Self
 import httpx
 from cryptography.fernet import Fernet
 
-from meterlake.pipeline.home.initialize import initialize
-from meterlake.pipeline.home.setup import Initialized
+from meterlake.pipeline.home.setup import Initialized, initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.databases import NUMBERS, LakeStore, new_database

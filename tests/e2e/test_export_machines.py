@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 from meterlake.pipeline.export.verify import verify
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores.state import JobStatus
 from tests.databases import administrate
 from tests.e2e.exporting import LOCAL, S3, configured, contents, jobs_of, prepared

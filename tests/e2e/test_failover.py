@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from meterlake.model.errors import MeterlakeError
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores import open_stores
 from tests.commands import api_server, drain, wait_until, worker
 from tests.e2e.remote_homes import Client, Installation, stored_uids

@@ -33,7 +33,7 @@ from meterlake.pipeline.billing.books import check_ledger, write_beancount
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 from meterlake.pipeline.config.configure import apply, export, read_documents
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.usage.aggregate import aggregate

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.stores import open_stores
 from tests.homes import EGRESS, HEADER, Home, a_home, configure, csv_row, settings

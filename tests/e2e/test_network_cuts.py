@@ -16,7 +16,7 @@ from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.values import failpoint
 from meterlake.model.work.export_request import ExportRequest, Source
 from meterlake.pipeline.export.run import export
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.settings import as_environment
 from meterlake.stores import open_stores

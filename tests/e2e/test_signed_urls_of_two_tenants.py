@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from meterlake.model.errors import NotFound
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads, original
 from tests.doubles import ceph
 from tests.doubles.gcs import service_account

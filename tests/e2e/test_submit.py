@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import EGRESS, configure, settings, wire_row

@@ -18,7 +18,7 @@ import pytest
 
 from meterlake.model.measurements.uploads import UploadStatus
 from meterlake.pipeline.export.run import run_export, submit_export
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port

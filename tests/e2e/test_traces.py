@@ -13,7 +13,7 @@ from meterlake.model.resources.proposal import Document
 from meterlake.model.values.documents import parse
 from meterlake.model.values.period import Month
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.usage.aggregate import aggregate

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores import open_stores
 from meterlake.stores.lake.connection import translate_errors
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row, settings

@@ -11,7 +11,7 @@ from cryptography.fernet import Fernet
 
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port

@@ -160,8 +160,8 @@ def _place(home: Path | None, *, keep: bool) -> Iterator["Settings"]:
 
 
 def _play(settings: "Settings", output: StepOutput) -> None:
-    from meterlake.pipeline.home.initialize import initialize
     from meterlake.pipeline.home.sample import NAME
+    from meterlake.pipeline.home.setup import initialize
     from meterlake.stores import open_stores
 
     output.begin("init", "A home with an organization, its State database and its lake")

@@ -26,7 +26,7 @@ def init(*, name: str, options: HomeOptions = NO_HOME_OPTIONS) -> None:
     Args:
         name: The organization's name; its code follows from it.
     """
-    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.home.setup import initialize
 
     settings = options.settings()
     made = initialize(settings, name)

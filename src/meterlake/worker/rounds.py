@@ -42,7 +42,7 @@ from meterlake.pipeline.jobs.job_spec import Concurrency, one, several
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, give_turns, rest
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.pipeline.statements.files import forget_files
-from meterlake.pipeline.statements.statement_job_source import StatementJobSource
+from meterlake.pipeline.statements.jobs import StatementJobSource
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from meterlake.api.routes import OPERATIONS
 from meterlake.model.configuration.permissions import READ_ONLY
 from meterlake.pipeline.access.tokens import AUDIENCE, ISSUER, Tokens
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 _MEMBERS = {

@@ -15,7 +15,7 @@ import pytest
 from meterlake.api.routes import OPERATIONS
 from meterlake.model.resources import RESOURCES
 from meterlake.model.values import wire
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores.downloads import Download, Downloads
 from meterlake.stores.files.incoming import Ticket, ticket_path
 from tests.e2e.api.bodies import ROWS

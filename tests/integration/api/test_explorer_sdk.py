@@ -8,7 +8,7 @@ import pytest
 
 from meterlake.model.configuration.queries import TimePeriod
 from meterlake.model.values.period import Month
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from meterlake.stores.state import utc_now

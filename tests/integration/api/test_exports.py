@@ -20,7 +20,7 @@ from meterlake.model.values import failpoint
 from meterlake.model.work.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.run import run_export, submit_export
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.stores.downloads import Downloads

@@ -7,7 +7,7 @@ import httpx
 import m3ter
 import pytest
 
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.stores.downloads import Download, Downloads
 from tests.homes import EGRESS, configure, wire_row

@@ -13,7 +13,7 @@ import httpx
 import m3ter
 import pytest
 
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.uploads import announce as announce_file
 from meterlake.pipeline.ingest.uploads import run_upload, settle
 from meterlake.stores import open_stores

@@ -18,7 +18,7 @@ from meterlake.model.values import failpoint
 from meterlake.model.values.wire import loads
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.home.closing import ClosingStep
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.state.billing.bills.bills import lock

@@ -7,7 +7,7 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.model.configuration.integrations import RunStatus
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.organizations import prepare_home

@@ -20,7 +20,7 @@ from flows.schedules import DEPLOYMENTS
 from meterlake.cli import serve
 from meterlake.cli.serve import ServedParts, _prefect_api, _warn
 from meterlake.model.errors import Invalid
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores.processes import free_port
 from tests.homes import settings
 from tests.prefect_access import SignedIn

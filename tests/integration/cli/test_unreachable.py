@@ -9,7 +9,7 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores.home_settings import change
 from meterlake.stores.state import State
 from tests.homes import settings

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from meterlake.cli import run
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.integrations.sender import send_runs
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

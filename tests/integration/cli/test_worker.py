@@ -16,7 +16,7 @@ import pytest
 from meterlake.cli import run
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.export.run import run_export, submit_export
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.jobs.attempt import leave_all, running
 from meterlake.stores.processes import free_port
 from meterlake.stores.readiness import check_ready

@@ -15,7 +15,7 @@ import pytest
 import flows  # noqa: F401  (before Prefect)
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config import configure
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.organizations import DOCUMENTS

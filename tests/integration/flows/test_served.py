@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from meterlake.pipeline.home.initialize import Initialized, initialize
+from meterlake.pipeline.home.setup import Initialized, initialize
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import ACCOUNTS, EGRESS, HEADER, configure, csv_row, settings

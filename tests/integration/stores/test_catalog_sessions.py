@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores import open_stores
 from meterlake.stores.state.core.engine import Database, connection_options, parse_url
 from tests.databases import new_database

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores import open_stores
 from meterlake.stores.lake.backends import postgres_catalog
 from meterlake.stores.lake.backends.postgres_catalog import DUCKDB_MAX

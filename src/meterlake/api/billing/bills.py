@@ -33,7 +33,7 @@ from meterlake.pipeline.billing.jobs import jobs
 from meterlake.pipeline.billing.open_points import describe_open_points
 from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.verification.verify import verify_bill
-from meterlake.pipeline.documents.bill import make_document
+from meterlake.pipeline.documents.render import make_document
 from meterlake.stores.downloads import Download
 from meterlake.stores.state.billing.bills.lists import SEARCH_FIELDS, BillFilters, of_billing_period
 

@@ -69,7 +69,7 @@ def document(
         month: If you name the bill by an account: the month of its last day, such as 2026-10.
     """
     from meterlake.model.bills.document import AppendixDetail, DocumentFormat
-    from meterlake.pipeline.documents.bill import make_document, options_of
+    from meterlake.pipeline.documents.render import make_document, options_of
 
     name = format_named(choice.format, choice.to, _ENDINGS, "pdf")
     if choice.to is None and name == "pdf" and sys.stdout.isatty():

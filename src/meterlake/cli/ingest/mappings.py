@@ -34,8 +34,12 @@ def check(
         file: The mapping.
         paths: Files of measurements to try it on.
     """
-    from meterlake.pipeline.ingest.files import expand, preview_files
-    from meterlake.pipeline.ingest.mappings import load_mapping, mapping_problems
+    from meterlake.pipeline.ingest.files import (
+        expand,
+        load_mapping,
+        mapping_problems,
+        preview_files,
+    )
 
     with options.open() as (stores, organization):
         problems = mapping_problems(stores, organization.id, load_mapping(file))

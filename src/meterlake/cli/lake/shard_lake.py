@@ -23,7 +23,7 @@ def shard_lake(*, shards: Integer, options: Options = NO_OPTIONS) -> None:
     Args:
         shards: How many, from 1 to 64; 1 makes the lake whole again.
     """
-    from meterlake.pipeline.home.shard_lake import shard_lake as work
+    from meterlake.pipeline.home.move_lake import shard_lake as work
 
     with options.open() as (stores, organization):
         done = work(stores, organization.id, shards)

@@ -22,8 +22,7 @@ from meterlake.model.measurements.measurement import MeterFields, meter_table
 from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.backfill.job import BackfillJob
-from meterlake.pipeline.ingest.account_codes import account_codes
-from meterlake.pipeline.ingest.derivations import Derivations
+from meterlake.pipeline.ingest.derivations import Derivations, account_codes
 from meterlake.stages.ingest.derive import ACCOUNT_CODE, Derivation, Derived, derive
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.files.durable import disk, make_folder, write_durably

@@ -28,7 +28,7 @@ from meterlake.pipeline.backfill.rederive import selection
 from meterlake.pipeline.backfill.retract import refuse_deleted_accounts, refuse_taken, withdraw
 from meterlake.pipeline.ingest.commit import Conflicting, WrittenSource, write
 from meterlake.pipeline.ingest.drop_folder import drop_folder
-from meterlake.pipeline.ingest.mappings import claiming, folder_mappings, load_mapping
+from meterlake.pipeline.ingest.files import claiming, folder_mappings, load_mapping
 from meterlake.pipeline.ingest.reporting import report_source
 from meterlake.pipeline.ingest.run import prepare
 from meterlake.pipeline.jobs.progress import OfFiles

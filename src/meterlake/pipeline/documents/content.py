@@ -4,14 +4,16 @@ The lines and their usage are those of the bill, from what it pins. Who sends it
 as they were when the bill was approved; a draft shows them as they are.
 """
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from meterlake.model.bills.document import AppendixDetail, BillDocument
+from meterlake.model.bills.bill import LineItemType
+from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentParty
 from meterlake.model.bills.statement_content import (
     DEFAULT_DEFINITION,
     StatementContent,
@@ -22,28 +24,31 @@ from meterlake.model.catalog.counters import CounterPricing
 from meterlake.model.catalog.pricing import Pricing
 from meterlake.model.configuration.organization import Currency, CustomFields
 from meterlake.model.configuration.statements import AggregationFrequency
-from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.accounts import Account, Address
 from meterlake.model.errors import NotFound
 from meterlake.model.values.entity import Entity
+from meterlake.model.values.money import plain
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.line_usage import OF_USAGE
-from meterlake.pipeline.documents.band_prices import read_band_prices
-from meterlake.pipeline.documents.parties import customer_of, seller_of
-from meterlake.pipeline.statements.content import ReadBill, read_bill, read_content
+from meterlake.pipeline.statements.content import BillLine, ReadBill, read_bill, read_content
+from meterlake.stages.bill.pricing.currencies import MODE_DEFAULT, PLACES_DEFAULT
 from meterlake.stages.document.document import build_document
 from meterlake.stages.document.facts import (
+    BandPrice,
+    CurrencyRounding,
     DocumentFacts,
     LineDraw,
     NamedAccount,
     ReferencedBill,
 )
-from meterlake.stages.document.texts import clean_text
+from meterlake.stages.document.texts import clean_lines, clean_text
 from meterlake.stores import Stores
 from meterlake.stores.state import Organization, Reader
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import StoredBill
+from meterlake.stores.state.core.past import deleted_records
 
 _E = TypeVar("_E", bound=Entity)
 
@@ -55,6 +60,16 @@ _FREQUENCIES: Final = {
     AppendixDetail.MONTH: AggregationFrequency.MONTH,
     AppendixDetail.TOTAL: AggregationFrequency.WHOLE_PERIOD,
 }
+Fields = Mapping[str, str | Decimal]
+
+SELLER_NAME: Final = "sellerName"
+SELLER_ADDRESS: Final = "sellerAddress"
+SELLER_EMAIL: Final = "sellerEmail"
+SELLER_TAX_ID: Final = "sellerTaxId"
+CUSTOMER_TAX_ID: Final = "taxId"
+# Of an address: those that stand in lines of their own before the place, and after it.
+_STREET: Final = ("address_line1", "address_line2", "address_line3", "address_line4")
+_DEFAULT: Final = CurrencyRounding(PLACES_DEFAULT, MODE_DEFAULT)
 
 
 def read_document(
@@ -192,3 +207,117 @@ def _read_decimals(reader: Reader, used: Collection[str], at: datetime | None) -
         for code, id_ in found.items()
         if code in used
     }
+
+
+def seller_of(name: str, code: str, fields: Fields) -> DocumentParty:
+    """The organization; what its custom fields do not say is not there."""
+    texts = _texts(fields)
+    return DocumentParty(
+        name=clean_text(texts.get(SELLER_NAME) or name),
+        code=clean_text(code),
+        address=clean_lines(texts.get(SELLER_ADDRESS, "")),
+        email=_optional(texts, SELLER_EMAIL),
+        taxId=_optional(texts, SELLER_TAX_ID),
+        fields=texts,
+    )
+
+
+def customer_of(account: Account, defaults: Fields) -> DocumentParty:
+    """The account that is billed, with its custom fields, or what they are by default."""
+    texts = _texts({**defaults, **account.custom_fields})
+    return DocumentParty(
+        name=clean_text(account.name),
+        code=clean_text(account.code),
+        address=address_lines(account.address),
+        email=clean_text(account.email_address),
+        taxId=_optional(texts, CUSTOMER_TAX_ID),
+        fields=texts,
+    )
+
+
+def _texts(fields: Fields) -> dict[str, str]:
+    """Custom fields as texts; one of several lines keeps them."""
+    return {
+        clean_text(name): "\n".join(clean_lines(value)) if isinstance(value, str) else plain(value)
+        for name, value in sorted(fields.items())
+    }
+
+
+def _optional(texts: Mapping[str, str], name: str) -> str | None:
+    return clean_text(texts.get(name, "")) or None
+
+
+def address_lines(address: Address | None) -> list[str]:
+    """An address as it stands on a letter."""
+    if address is None:
+        return []
+    city = " ".join(filter(None, (address.post_code, address.locality)))
+    lines = [*(getattr(address, name) for name in _STREET), city, address.region, address.country]
+    return [line for each in lines if each for line in clean_lines(each)]
+
+
+def read_band_prices(reader: Reader, read: ReadBill) -> Iterator[BandPrice]:
+    """The lines whose bands say what they cost, alone or together.
+
+    A line of usage that was cut where its sources ran dry adds up with the rest of it. If the rest
+    has bands of its own, what stays is what sources paid. A usage credit is at most what its bands
+    come to.
+    """
+    groups: dict[tuple[Any, ...], list[BillLine]] = defaultdict(list)
+    for each in read.lines:
+        if _type_of(each) is not LineItemType.USAGE_CREDIT:
+            groups[each.sharing].append(each)
+    currencies = _read_roundings(reader, read.bill)
+    for lines in groups.values():
+        beyond = [each for each in lines if _type_of(each) is LineItemType.OVERAGE_USAGE]
+        repriced = [each for each in beyond if _has_bands_beyond(reader, each)]
+        if beyond and not repriced:
+            parts = [lines] if any(map(_has_bands, lines)) else []
+        else:
+            parts = [[each] for each in repriced or lines if _has_bands(each)]
+        for part in parts:
+            yield _price(part, read.bill, currencies, is_cut=bool(beyond) and not repriced)
+
+
+def _has_bands(line: BillLine) -> bool:
+    return bool(line.shown.get("usagePerPricingBand"))
+
+
+def _type_of(line: BillLine) -> LineItemType:
+    return LineItemType(line.shown["lineItemType"])
+
+
+def _price(
+    lines: Sequence[BillLine],
+    bill: StoredBill,
+    currencies: Mapping[str, CurrencyRounding],
+    *,
+    is_cut: bool,
+) -> BandPrice:
+    first = lines[0]
+    return BandPrice(
+        line_ids=[each.shown["id"] for each in lines],
+        days=(first.line.pins.get("activeDays", 1), first.line.pins.get("periodDays", 1)),
+        own=None if is_cut else currencies.get(first.shown["currency"], _DEFAULT),
+        billed=currencies.get(bill.content.currency, _DEFAULT),
+    )
+
+
+def _has_bands_beyond(reader: Reader, line: BillLine) -> bool:
+    """Whether usage beyond sources is priced by bands of its own, as the pricing was."""
+    if Decimal(line.shown["units"]) <= 0:
+        return False
+    version = line.line.pins.get("pricingVersion")
+    pricing = reader.at_version(Pricing, line.shown["pricingId"], version)
+    return pricing is not None and bool(pricing.overage_pricing_bands)
+
+
+def _read_roundings(reader: Reader, bill: StoredBill) -> dict[str, CurrencyRounding]:
+    """How the bill rounded each currency; without those that nobody had described."""
+    versions = bill.content.pins["versions"]
+    found = {}
+    for record in (*reader.all(Currency), *deleted_records(reader, Currency)):
+        entity = reader.at_version(Currency, record.id, versions.get(record.id))
+        if entity is not None and entity.code:
+            found[entity.code] = CurrencyRounding(entity.max_decimal_places, entity.rounding_mode)
+    return found

@@ -1,4 +1,4 @@
-"""A document through a template: a page by Jinja2, a PDF by Typst, in a process with limits."""
+"""The document of a bill through a template: a page by Jinja2, a PDF by Typst, in a process with limits."""
 
 import json
 import re
@@ -13,10 +13,12 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Final
 
-from meterlake.model.bills.document import BillDocument, DocumentFormat
-from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, Unavailable
+from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentFormat
+from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, NotAvailable, Unavailable
 from meterlake.pipeline.documents import render_process
-from meterlake.pipeline.documents.fonts import FAMILIES, font_folders
+from meterlake.pipeline.documents.content import read_document
+from meterlake.settings import Settings
+from meterlake.stores import Stores
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _SUFFIXES: Final = {DocumentFormat.HTML: ".html", DocumentFormat.PDF: ".typ"}
@@ -44,6 +46,25 @@ _ENVIRONMENT: Final = {
     # Each thread of a machine with many cores would take memory of the limit for itself.
     "RAYON_NUM_THREADS": "2",
     "MALLOC_ARENA_MAX": "2",
+}
+EXTRA: Final = "pip install 'meterlake[documents]'"
+# What `meterlake[documents]` installs beside Typst; each package has fonts in its folder.
+PACKAGES: Final = (
+    *("justmytype_western_core", "justmytype_intl_rtl", "justmytype_intl_south_asia"),
+    *("justmytype_intl_sea", "justmytype_intl_africa", "noto_cjk_sans_otc"),
+)
+# In the order in which they are tried for each character.
+FAMILIES: Final = (
+    *("Noto Sans", "Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari"),
+    *("Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Telugu", "Noto Sans Thai"),
+    *("Noto Sans Lao", "Noto Sans Khmer", "Noto Sans Myanmar", "Noto Sans Ethiopic"),
+    *("Noto Sans CJK SC", "Noto Sans CJK TC", "Noto Sans CJK JP", "Noto Sans CJK KR"),
+    *("Noto Sans Symbols 2",),
+)
+MEDIA_TYPES: Final = {
+    DocumentFormat.HTML: "text/html",
+    DocumentFormat.PDF: "application/pdf",
+    DocumentFormat.JSON: "application/json",
 }
 
 
@@ -226,3 +247,89 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for number, each in enumerate(value):
             yield from _texts(each, f"{path}[{number}]")
+
+
+def font_folders(own: Path | None) -> list[str]:
+    """The folders that fonts are looked for in.
+
+    Args:
+        own: The folder of the user.
+
+    Raises:
+        Invalid: It is no folder.
+        NotAvailable: Typst is not installed.
+    """
+    if find_spec("typst") is None:
+        raise NotAvailable("a PDF", f"its typesetter is not installed; install it: {EXTRA}")
+    if own is not None and not own.is_dir():
+        raise Invalid("fonts", str(own), "it must be a folder with fonts")
+    return [*_find_installed(), *([] if own is None else [str(own.resolve())])]
+
+
+def _find_installed() -> Iterator[str]:
+    for name in PACKAGES:
+        spec = find_spec(name)
+        if spec is not None:
+            yield from spec.submodule_search_locations or ()
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedDocument:
+    """A document, and the name that a file of it has."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+def make_document(
+    stores: Stores,
+    org_id: str,
+    bill_id: str,
+    format: DocumentFormat,
+    detail: AppendixDetail = AppendixDetail.AUTO,
+    options: RenderOptions | None = None,
+) -> RenderedDocument:
+    """The document of a bill; without options, made as the settings say.
+
+    Raises:
+        NotFound: There is no such bill.
+        UnbalancedBill: Its numbers do not add up.
+        BadTemplate: The template cannot be used.
+        NoGlyph: No font has a character.
+        NotAvailable: What makes a PDF is not installed.
+        Unavailable: A store failed, or the process that makes documents.
+    """
+    document = read_document(stores, org_id, bill_id, detail)
+    if options is None:
+        code = stores.state.organization(org_id).code
+        options = options_of(stores.settings, code, format)
+    data = render_document(document, format, options)
+    name = f"bill-{document['bill']['number'] or bill_id}.{format}"
+    return RenderedDocument(name, MEDIA_TYPES[format], data)
+
+
+def options_of(
+    settings: Settings,
+    code: str,
+    format: DocumentFormat,
+    template: Path | None = None,
+    fonts: Path | None = None,
+) -> RenderOptions:
+    """How documents of an organization are made: as somebody says, else as the settings say.
+
+    In the folder of templates, those of a folder with the code of the organization come first,
+    then those of the folder itself, then meterlake's own.
+    """
+    folder = settings.document_templates
+    if template is None and folder is not None and format is not DocumentFormat.JSON:
+        template = _find_template(folder, code, format)
+    return RenderOptions(template, fonts or settings.document_fonts, settings.document_seconds)
+
+
+def _find_template(folder: Path, code: str, format: DocumentFormat) -> Path | None:
+    own = folder / code
+    # A code may hold what is no name of a folder.
+    folders = [own, folder] if own.parent == folder and code != ".." else [folder]
+    found = (each / template_name(format) for each in folders)
+    return next((each for each in found if each.is_file()), None)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Final, Self
 
 from meterlake.model.bills.bill import Bill, Failure
@@ -15,6 +16,7 @@ from meterlake.model.bills.review import ReviewFinding, ReviewKind
 from meterlake.model.bills.unbilled import Uncovered, Unpriced
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.errors import Conflict
 from meterlake.model.values.counted import counted
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month, format_instant, zone
@@ -27,12 +29,14 @@ from meterlake.pipeline.billing.late_usage.lists import list_late
 from meterlake.pipeline.billing.open_points import has_jumped
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.billing.shown_bills import Approval
-from meterlake.pipeline.home.expected_files import missing_files
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.ingest.uploads import waiting
 from meterlake.pipeline.usage.late import BILLS, Late, late
 from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Stores
+from meterlake.stores.files.folders import file_name
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
 from meterlake.stores.state.core.account_names import by_id
@@ -43,6 +47,7 @@ _MONTH: Final = "{month}"
 _SHELL_SIGNS: Final = frozenset('"$`\\!')
 # What nobody has to look at: usage that a filter leaves out on purpose.
 _INTENDED: Final = (Uncovered.FILTERED,)
+_NAMES: Final = "SELECT DISTINCT name FROM lake.source WHERE status = 'done'"
 
 
 @dataclass(slots=True)
@@ -341,3 +346,34 @@ def _describe_change(total: Decimal, usual: Decimal) -> str:
     way = "above" if change > ZERO else "below"
     # Of 0 it is no percentage.
     return way if usual == ZERO else f"{abs(change / usual):,.0f} % {way}"
+
+
+def missing_files(stores: Stores, org_id: str, patterns: Sequence[str]) -> list[str]:
+    """The patterns that no file has: none that is ingested, uploaded, or lies in the drop folder.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        patterns: Of names, such as `usage-*.csv`; a case matters.
+    """
+    if not patterns:
+        return []
+    names = set(_known_names(stores, org_id))
+    return [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]
+
+
+def late_files_error(missing: Sequence[str]) -> Conflict:
+    """The refusal to go on with a month without the files that are expected."""
+    return Conflict(
+        f"no file {', '.join(missing)} came in time; deliver it, or expect it no more, and close"
+        " the month again"
+    )
+
+
+def _known_names(stores: Stores, org_id: str) -> Iterable[str]:
+    with stores.lake(org_id).reader() as connection:
+        yield from (name for (name,) in connection.execute(_NAMES).fetchall())
+    folder = drop_folder(stores, stores.state.organization(org_id).code)
+    if folder.inbox.is_dir():
+        yield from map(file_name, folder.inbox.iterdir())
+    yield from (each.name for each in waiting(stores, org_id))

@@ -16,7 +16,7 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.home.bill_review import review_bills
+from meterlake.pipeline.home.bill_review import late_files_error, missing_files, review_bills
 from meterlake.pipeline.home.closing import (
     OPERATIONS,
     Closing,
@@ -26,7 +26,6 @@ from meterlake.pipeline.home.closing import (
 )
 from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
-from meterlake.pipeline.home.expected_files import late_files_error, missing_files
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Stores

@@ -1,6 +1,6 @@
-"""The lakes of a home go to another place, with their whole history: the verb `move_lakes`.
+"""Lakes go to another place with their whole history (`move_lakes`), or into other shards (`shard_lake`).
 
-Files first, while everybody works; then, with all writers held off, what came since, the catalogs,
+A move takes files first, while everybody works; then, with all writers held off, what came since, the catalogs,
 and the comparison of both. The settings of the home change last: whatever fails before that changes
 nothing, and whatever is killed goes on when it is run again.
 """
@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.model.errors import Busy, CannotMove
+from meterlake.model.errors import Busy, CannotMove, NotFound
 from meterlake.model.values.failpoint import mark_step
 from meterlake.settings import Settings
 from meterlake.stores import Stores
@@ -25,6 +25,7 @@ from meterlake.stores.lake.moves.move_record import (
     read_record,
     write_record,
 )
+from meterlake.stores.lake.sharding import change_shards, check_shards
 from meterlake.stores.state import Organization
 from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
 
@@ -247,3 +248,42 @@ def _remove(stores: Stores, moves: dict[str, LakeMove]) -> int:
     removed = sum(move.remove_source() for move in moves.values())
     forget_record(stores.home)
     return removed
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedLake:
+    """In how many shards the uids of a lake are; the uids of the smallest and the largest one."""
+
+    shards: int
+    uids: int
+    smallest: int
+    largest: int
+    snapshot: int
+
+    def to_wire(self) -> dict[str, Any]:
+        """The line of `--json`."""
+        return {
+            "shards": self.shards,
+            "uids": self.uids,
+            "smallest": self.smallest,
+            "largest": self.largest,
+            "snapshot": self.snapshot,
+        }
+
+
+def shard_lake(stores: Stores, org_id: str, shards: int) -> ShardedLake:
+    """Have an organization's lake compare uids in so many shards; 1 makes it whole again.
+
+    Safe to repeat, and beside everything else; what was killed goes on.
+
+    Raises:
+        Invalid: No lake can have as many.
+        NotFound: The lake does not exist.
+        Unavailable: The disk or the lake failed.
+    """
+    check_shards(shards)
+    lake = stores.lake(org_id)
+    if not lake.catalog.exists():
+        raise NotFound("lake", org_id)
+    rows = change_shards(lake, shards)
+    return ShardedLake(shards, sum(rows), min(rows), max(rows), lake.snapshot())

@@ -6,7 +6,7 @@ from typing import Final
 
 import sample_data
 from meterlake.pipeline.config import configure
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores

@@ -18,8 +18,7 @@ from meterlake.model.measurements.receipt import SAMPLE_MAX, Receipt
 from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.sql import identifier, quote
-from meterlake.pipeline.ingest.sent_files import WHOLE, is_inlined, new_name
-from meterlake.pipeline.ingest.staged_books import check_staged
+from meterlake.pipeline.ingest.sent_files import WHOLE, check_staged, is_inlined, new_name
 from meterlake.stages.ingest import dedup
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake import ledger

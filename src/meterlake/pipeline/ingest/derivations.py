@@ -1,4 +1,4 @@
-"""What ingest has to know of meters and their derived fields, at one state of the configuration."""
+"""What ingest has to know of the configuration: meters, derived fields and account codes, each at one state."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,11 @@ from meterlake.model.measurements.measurement import Field, MeterFields
 from meterlake.model.scopes.derived import ACCOUNT, ACCOUNT_CODE, CUSTOM_FIELDS, DerivedScope
 from meterlake.model.values.entity import Record
 from meterlake.stages.ingest.derive import AccountValues, Calculation, Derivation
+from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state import lookups as stored
 from meterlake.stores.state.core.account_fields import AccountFields, account_fields, typed_value
+from meterlake.stores.state.core.auto_accounts import AccountIds, newer_account_ids
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 Items = Mapping[str, Mapping[str, Any]]
@@ -25,6 +27,10 @@ Items = Mapping[str, Mapping[str, Any]]
 _KEPT_MAX: Final = 16
 _items: Final[WeakKeyDictionary[State, dict[str, Items]]] = WeakKeyDictionary()
 _lock: Final = Lock()
+_known_codes: Final[WeakKeyDictionary[State, dict[str, tuple[AccountIds, AccountCodes]]]] = (
+    WeakKeyDictionary()
+)
+_codes_lock: Final = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +187,17 @@ def _columns(meter: Meter, read: set[str]) -> dict[str, str]:
         }.items()
         if name in read
     }
+
+
+def account_codes(state: State, org_id: str) -> AccountCodes:
+    """All account codes as they are now; read again only if an account has changed."""
+    with _codes_lock:
+        kept = _known_codes.setdefault(state, {}).get(org_id)
+    ids = newer_account_ids(state, org_id, kept[0] if kept else None)
+    if kept is not None and ids.ids is kept[0].ids:
+        codes = kept[1]
+    else:
+        codes = AccountCodes(org_id, ids.ids)
+    with _codes_lock:
+        _known_codes[state][org_id] = ids, codes
+    return codes

@@ -18,7 +18,7 @@ from meterlake.model.measurements.receipt import Delivery, Receipt
 from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.drop_folder import DropFolder, resting_files
-from meterlake.pipeline.ingest.mappings import claiming, folder_mappings
+from meterlake.pipeline.ingest.files import claiming, folder_mappings
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.pipeline.jobs.turns import rest

@@ -23,14 +23,12 @@ from meterlake.model.measurements.receipt import Delivery, Receipt, SourceFormat
 from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
-from meterlake.pipeline.ingest.account_codes import account_codes
 from meterlake.pipeline.ingest.commit import Commit, Conflicting, commit, preview
 from meterlake.pipeline.ingest.deaths import counting_deaths
-from meterlake.pipeline.ingest.derivations import read_meters
+from meterlake.pipeline.ingest.derivations import account_codes, read_meters
 from meterlake.pipeline.ingest.reading import Reading, completed_again
 from meterlake.pipeline.ingest.reporting import report_source
-from meterlake.pipeline.ingest.sent_files import SentFiles
-from meterlake.pipeline.ingest.staged_books import tell_unbalanced
+from meterlake.pipeline.ingest.sent_files import SentFiles, tell_unbalanced
 from meterlake.pipeline.ingest.staging import SourceStaging, stage
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores

@@ -1,11 +1,20 @@
-"""Staged files on their way to a bucket while others of their source are still written."""
+"""Staged files of one source: sent to a bucket while others are still written, and counted before the commit.
 
-from collections.abc import Callable
+What cannot be right is not committed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from meterlake.model.errors import NotReconciled
 from meterlake.model.measurements.measurement import CALCULATION_ERROR
+from meterlake.model.measurements.receipt import Receipt
+from meterlake.model.resources.events import BOOKS_ALERT
+from meterlake.pipeline.events.incidents import resolve
+from meterlake.stores import Stores
 from meterlake.stores.lake.connection import INLINED_ROWS_MAX
 from meterlake.stores.lake.staged import StagedFile
 
@@ -41,3 +50,36 @@ def is_inlined(file: StagedFile) -> bool:
 def new_name(file: StagedFile) -> str:
     """A path below the folder of the file's table that no other file has."""
     return f"{file.partition}/{uuid4()}.parquet".lstrip("/")
+
+
+def check_staged(receipt: Receipt, files: Iterable[StagedFile], meters: Container[str]) -> None:
+    """Compare the numbers of a receipt with the rows that are about to be committed.
+
+    Args:
+        receipt: The receipt as it is to be written; that its own numbers add up, it knows itself.
+        files: The staged files that become part of the lake.
+        meters: The names of the tables of meters.
+
+    Raises:
+        UnbalancedBooks: They differ.
+    """
+    rows: Counter[str] = Counter()
+    for file in files:
+        rows["measurements" if file.table in meters else file.table] += file.rows
+    for table, told in (
+        ("measurements", receipt.accepted),
+        ("uid_index", receipt.accepted),
+        ("rejected", receipt.rejected),
+    ):
+        if rows[table] != told:
+            raise NotReconciled(receipt.delivery.name, table, told, rows[table])
+
+
+def tell_unbalanced(stores: Stores, org_id: str, error: NotReconciled) -> None:
+    """Raise the alert; it is over when the books were compared and balance.
+
+    Raises:
+        Unavailable: State failed.
+    """
+    found = {(BOOKS_ALERT, org_id): {"message": str(error), "differences": [str(error)]}}
+    resolve(stores, org_id, (BOOKS_ALERT,), found)

@@ -4,10 +4,12 @@ An attempt writes its files under keys of its own. In one transaction with the e
 take the place of the bill's older ones: so a bill has a whole statement, or the one of before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from sqlalchemy import select
 
 from meterlake.model.bills.statement_orders import (
     KIND,
@@ -23,6 +25,7 @@ from meterlake.model.errors import Invalid, MeterlakeError, NotFound, TooManyJob
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.problems import read
 from meterlake.pipeline.config.entities import Document
+from meterlake.pipeline.events.scheduled import CurrentEntity
 from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec
 from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_job
 from meterlake.pipeline.jobs.turns import Stop
@@ -46,8 +49,11 @@ from meterlake.stores.state.billing.statements.jobs import (
     of_bill,
     submit_statement,
 )
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters, count_jobs
+from meterlake.stores.state.jobs.job import job_of
+from meterlake.stores.state.jobs.table import JOB
 
 # Of jobs that wait or run, those of approved bills included.
 UNFINISHED_MAX: Final = 1000
@@ -336,3 +342,29 @@ STATEMENT_JOBS: Final = JobSpec(
     describe=_describe,
     taken=lambda: mark_step("statement.taken"),
 )
+
+
+class StatementJobSource:
+    """Reads statement jobs."""
+
+    def ids_after(self, reader: Reader, last_id: str, most: int) -> Sequence[str]:
+        """The next ids in the order of ids."""
+        query = select(JOB.c.id).where(
+            JOB.c.org == reader.org_id, JOB.c.kind == KIND.value, JOB.c.id > last_id
+        )
+        return list(reader.connection.execute(query.order_by(JOB.c.id).limit(most)).scalars())
+
+    def read(self, reader: Reader, ids: Collection[str]) -> Mapping[str, CurrentEntity]:
+        """Those that there are of some, by id."""
+        jobs: list[Job] = []
+        for some in chunks_of(ids):
+            query = select(JOB).where(JOB.c.org == reader.org_id, JOB.c.id.in_(some))
+            jobs += map(job_of, reader.connection.execute(query))
+        bill_ids = {each.id: StatementOrder.from_wire(each.parameters).bill_id for each in jobs}
+        files = statement_files(reader, set(bill_ids.values()))
+        found: dict[str, CurrentEntity] = {}
+        for job in jobs:
+            bill_id = bill_ids[job.id]
+            document = job_document(job, files.get(bill_id, NO_FILES))
+            found[job.id] = CurrentEntity("StatementJob", None, document)
+        return found

@@ -16,8 +16,7 @@ from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.jobs.waiting import run_all_waiting
 from meterlake.pipeline.statements.files import forget_files
-from meterlake.pipeline.statements.jobs import STATEMENT_JOBS
-from meterlake.pipeline.statements.statement_job_source import StatementJobSource
+from meterlake.pipeline.statements.jobs import STATEMENT_JOBS, StatementJobSource
 from tests.bills import price_egress, subscribe, use
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock

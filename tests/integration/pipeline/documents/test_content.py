@@ -16,8 +16,8 @@ from meterlake.model.customers.accounts import Account, Address
 from meterlake.model.errors import NotFound, UnbalancedBill
 from meterlake.pipeline.billing import bills as billing
 from meterlake.pipeline.documents import content
-from meterlake.pipeline.documents.bill import make_document
 from meterlake.pipeline.documents.content import read_document
+from meterlake.pipeline.documents.render import make_document
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill
 from tests.statement_world import SEPTEMBER, a_billed_home, bill_ids, name_ids, use

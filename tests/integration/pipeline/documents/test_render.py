@@ -19,9 +19,8 @@ from meterlake.model.bills.document import DocumentFormat
 from meterlake.model.bills.statement_content import StatementLine
 from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, NotAvailable
 from meterlake.model.values.money import plain
-from meterlake.pipeline.documents import fonts, render
-from meterlake.pipeline.documents.bill import options_of
-from meterlake.pipeline.documents.render import RenderOptions, render_document
+from meterlake.pipeline.documents import render
+from meterlake.pipeline.documents.render import RenderOptions, options_of, render_document
 from meterlake.settings import Settings
 from tests.document_world import band, document, line, pages_of, text_of, unicode_text_of, usage
 from tests.pdf_layout import faults_of_layout
@@ -242,7 +241,7 @@ def test_a_character_without_a_font_is_named(text, named):
 
 @pytest.mark.slow
 def test_a_folder_of_fonts_adds_what_it_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(fonts, "PACKAGES", ("justmytype_western_core",))
+    monkeypatch.setattr(render, "PACKAGES", ("justmytype_western_core",))
     found = a_document(SCRIPTS["thai"])
     with pytest.raises(NoGlyph, match="THAI"):
         render_document(found, PDF, RenderOptions())
@@ -255,7 +254,7 @@ def test_a_folder_of_fonts_adds_what_it_has(tmp_path, monkeypatch):
 
 
 def test_without_the_typesetter_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(fonts, "find_spec", lambda _: None)
+    monkeypatch.setattr(render, "find_spec", lambda _: None)
     with pytest.raises(NotAvailable, match=r"pip install 'meterlake\[documents\]'"):
         render_document(a_document(), PDF, RenderOptions())
 

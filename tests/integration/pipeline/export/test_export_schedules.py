@@ -25,7 +25,7 @@ from meterlake.pipeline.export.jobs import get_job
 from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import EXPORT_JOBS, export
 from meterlake.pipeline.export.schedules import submit_due, submit_now
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page

@@ -14,8 +14,8 @@ from sqlalchemy import insert
 from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores

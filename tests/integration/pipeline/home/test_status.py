@@ -8,7 +8,7 @@ import sample_data
 from meterlake.model.errors import NotFound
 from meterlake.model.values.period import Month
 from meterlake.pipeline.config import configure
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.home.status import status
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.files import expand, ingest_files

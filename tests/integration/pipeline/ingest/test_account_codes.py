@@ -1,7 +1,7 @@
 """Account codes are kept from one source to the next, and never stale."""
 
 from meterlake.model.customers.accounts import Account
-from meterlake.pipeline.ingest.account_codes import account_codes
+from meterlake.pipeline.ingest.derivations import account_codes
 from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 
 ADDRESS = "a@example.com"

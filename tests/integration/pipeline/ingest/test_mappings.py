@@ -4,7 +4,7 @@ import pytest
 
 from meterlake.model.errors import Invalid, NotFound, UnreadableMapping
 from meterlake.model.measurements.mapping import parse_mapping
-from meterlake.pipeline.ingest.mappings import claiming, folder_mappings, load_mapping
+from meterlake.pipeline.ingest.files import claiming, folder_mappings, load_mapping
 
 MAPPING = {
     "files": ["*.csv"],

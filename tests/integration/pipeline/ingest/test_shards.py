@@ -18,8 +18,8 @@ from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.home.move_lake import shard_lake
 from meterlake.pipeline.home.reconciliation import check_reconciliation
-from meterlake.pipeline.home.shard_lake import shard_lake
 from meterlake.pipeline.ingest import commit as commits
 from meterlake.stores.lake.lake import Lake
 from tests.databases import need_folder

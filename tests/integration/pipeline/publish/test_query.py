@@ -5,7 +5,7 @@ import pytest
 import sample_data
 from meterlake.model.errors import BadQuery
 from meterlake.pipeline.config import configure
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.files import ingest_files
 from meterlake.pipeline.publish.query import query
 from meterlake.settings import Settings

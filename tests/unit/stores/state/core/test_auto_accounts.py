@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from meterlake.model.customers.accounts import Account
-from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores import open_stores
