@@ -232,11 +232,11 @@ SAID_ELSEWHERE = {
     ("pipeline/documents/render.py", "{reason[:_SHOWN_MAX]}"): LIBRARY,
     ("pipeline/home/bill_review.py", "{reason}"): "a failure that was stored",
     ("pipeline/ingest/commit.py", "{str(error)}"): OURS,
+    ("pipeline/ingest/files.py", "{str(error.args[2])}"): OURS,
     (
         "pipeline/ingest/lookup_load.py",
         ": {suggest_name(code, known).replace('it must be one of', 'name one of')}",
     ): "it names those that there are",
-    ("pipeline/ingest/mappings.py", "{str(error.args[2])}"): OURS,
     ("pipeline/ingest/reading.py", "{str(error)}"): OURS,
     ("pipeline/ingest/run.py", "{str(error)}"): OURS,
     ("pipeline/publish/query.py", "{' '.join(text.split())}"): LIBRARY,
