@@ -13,7 +13,6 @@ from meterlake.cli import (
     close_month,
     configuration,
     demo,
-    deploy,
     events,
     integrations,
     late,
@@ -28,8 +27,8 @@ from meterlake.cli import (
 from meterlake.cli.billing import bill
 from meterlake.cli.export import command as export
 from meterlake.cli.ingest import command as ingest
-from meterlake.cli.ingest import inbox, mappings, receipts, rejected, uploads
-from meterlake.cli.lake import checks, maintain, move_lake, publish, shard_lake, sql, status
+from meterlake.cli.ingest import inbox, receipts, rejected
+from meterlake.cli.lake import checks, maintain, publish, sql, status
 from meterlake.cli.shell import home_settings
 from meterlake.cli.shell.next_steps import forget_place
 from meterlake.cli.shell.output import error_line
@@ -79,9 +78,7 @@ def build() -> App:
             configuration,
             lookups,
             ingest,
-            mappings,
             inbox,
-            uploads,
             rejected,
             receipts,
             backfill,
@@ -101,12 +98,9 @@ def build() -> App:
             status,
             sql,
             maintain,
-            move_lake,
-            shard_lake,
             home_settings,
             serve,
             worker,
-            deploy,
             synthesis,
         ),
     ):

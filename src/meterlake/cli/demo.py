@@ -13,9 +13,9 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.ingest.command import COLUMNS, incomplete
 from meterlake.cli.shell.amounts import AmountText
-from meterlake.cli.shell.flow_process import run_flow_module
 from meterlake.cli.shell.next_steps import note_home
 from meterlake.cli.shell.output import Output
+from meterlake.cli.shell.signals import run_flow_module
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.values.counted import counted
 
@@ -264,7 +264,7 @@ def _explain(stage: Stage) -> None:
 
 def _export(stage: Stage) -> None:
     import sample_data
-    from meterlake.cli.export.output import show_exported
+    from meterlake.cli.export.options import show_exported
     from meterlake.model.values.period import Month
     from meterlake.model.work.export_request import ExportRequest, Format, Source
     from meterlake.pipeline.export.run import export

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +15,16 @@ from cyclopts import App, Parameter
 from cyclopts.types import Port
 from cyclopts.validators import Number
 
-from meterlake.cli.shell.automatic_work import leave_out, show_served
 from meterlake.cli.shell.options import INTEGER, NO_HOME_OPTIONS, HomeOptions
+from meterlake.cli.shell.output import Output
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values.log_lines import log_to_stderr
-from meterlake.model.work.automatic_work import left_on
+from meterlake.model.work.automatic_work import AutomaticWork, check_names, left_on
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
     from meterlake.stores.processes import Child
+
 
 _START_S: Final = 60
 _POLL_S: Final = 0.1
@@ -31,6 +32,7 @@ _AGAIN_S: Final = 2
 # Prefect's own. One that bookmarks and dashboards can name is worth more than one that is free.
 _PREFECT_PORT: Final = 4200
 _log: Final = logging.getLogger("meterlake.serve")
+_STOPS: Final = "Ctrl-C stops it."
 
 
 @Parameter(name="*")
@@ -307,3 +309,34 @@ def _watch(
             )
         time.sleep(_POLL_S)
     return 0
+
+
+def leave_out(settings: "Settings", names: Sequence[str]) -> "Settings":
+    """The settings with what an option leaves out, beside what they leave out.
+
+    Raises:
+        Invalid: Nothing has such a name.
+    """
+    check_names("METERLAKE_WITHOUT", settings.without)
+    check_names("--without", names)
+    left_out = tuple(dict.fromkeys((*settings.without, *names)))
+    return settings.model_copy(update={"without": left_out}) if names else settings
+
+
+def show_served(found: Mapping[str, str], work: Sequence[AutomaticWork], output: Output) -> None:
+    """Print where it answers, and what it does by itself.
+
+    Args:
+        found: Addresses and folders, by what they are.
+        work: What is not switched off.
+        output: Where to.
+    """
+    rows = [{"name": each.name, "when": each.time, "what": each.what} for each in work]
+    if output.json:
+        output.line({**found, "byItself": rows})
+        return
+    output.record(found)
+    if rows:
+        columns = ("name", "when=when (UTC)", "what")
+        output.rows(rows, columns, "What it does by itself")
+    output.note(f"--without NAME … leaves some of it out. {_STOPS}" if rows else _STOPS)

@@ -12,8 +12,7 @@ from meterlake.cli.shell.options import (
     Options,
     OrganizationOptions,
 )
-from meterlake.cli.shell.organizations import show_organizations
-from meterlake.cli.shell.output import error_line
+from meterlake.cli.shell.output import error_line, show_organizations
 from meterlake.model.errors import Invalid
 from meterlake.model.values.counted import counted
 

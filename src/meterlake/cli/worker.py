@@ -1,10 +1,11 @@
-"""`meterlake worker`: the worker alone; `meterlake health`: whether a server or a worker is ready."""
+"""Processes that others look after: `meterlake worker`, `meterlake health`, and `meterlake deploy` to Prefect."""
 
 import logging
 import os
+import re
 import signal
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.types import Port
@@ -12,18 +13,25 @@ from cyclopts.validators import Number
 
 from meterlake.cli.shell.options import NO_HOME_OPTIONS, HomeOptions, Switch
 from meterlake.cli.shell.output import Output
+from meterlake.cli.shell.signals import run_flow_module
+from meterlake.model.errors import Invalid, Required
 from meterlake.model.values.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
 
+
 Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
+PoolType = Literal["process", "docker", "kubernetes"]
+Pools = Annotated[tuple[PoolType, ...], Parameter(negative="", consume_multiple=True)]
+_HTTP: Final = re.compile(r"https?://[^/?#\s]+(/\S*)?")
 
 
 def register(app: App) -> None:
     """Add the commands."""
     app.command(worker)
     app.command(health)
+    app.command(deploy)
 
 
 def worker(
@@ -102,3 +110,39 @@ def _environment(settings: "Settings", *, flows: bool) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
     }
     return environment if flows else environment | {"METERLAKE_PREFECT_URL": ""}
+
+
+def deploy(
+    *,
+    pool: Pools = ("process",),
+    image: str = "meterlake:latest",
+    webhook: Annotated[str | None, Parameter(show_default=False)] = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    options: HomeOptions = NO_HOME_OPTIONS,
+) -> int:
+    """Put work pools, deployments and automations on the server of METERLAKE_PREFECT_URL.
+
+    Correct objects stay unchanged and keep their ids; the command removes objects that only an
+    earlier version makes. Workers of the first pool run the deployments; you choose their home in
+    their environment.
+
+    Example: `meterlake deploy --dry-run`
+
+    Args:
+        pool: The types of work pools; the deployments go to the first.
+        image: The image of containers and pods.
+        webhook: The URL to which automations post: runs that died, bills that failed, files that
+            are late.
+        dry_run: Show what it would do, and do nothing.
+    """
+    settings = options.settings()
+    if not settings.prefect_url:
+        raise Required("METERLAKE_PREFECT_URL")
+    if webhook is not None and _HTTP.fullmatch(webhook) is None:
+        raise Invalid("--webhook", webhook, "it must be an http:// or https:// URL")
+    arguments = ["--api", settings.prefect_url, "--home", str(settings.home.absolute())]
+    arguments += [text for each in pool for text in ("--pool", each)]
+    arguments += ["--image", image]
+    arguments += [] if webhook is None else ["--webhook", webhook]
+    arguments += ["--dry-run"] * dry_run + ["--json"] * options.json
+    return run_flow_module("flows.deploy", arguments)

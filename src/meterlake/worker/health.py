@@ -1,4 +1,4 @@
-"""How the worker is, over HTTP: /healthz, /readyz and /metrics, as the API has them."""
+"""How the worker is, over HTTP: /healthz, /readyz and /metrics, as the API has them; and what it counts."""
 
 import threading
 from collections.abc import Iterator
@@ -8,15 +8,25 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
+from prometheus_client import (
+    GC_COLLECTOR,
+    PLATFORM_COLLECTOR,
+    PROCESS_COLLECTOR,
+    CollectorRegistry,
+    generate_latest,
+)
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
 from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.values import wire
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
-from meterlake.worker.numbers import metrics_text
 
 _ANSWER_S: Final = 5
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _JSON: Final = "application/json"
+_OURS: Final = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
 
 
 class WorkerHealth:
@@ -111,3 +121,42 @@ def _listen(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> Thre
         raise Unavailable(
             f"the address {host} port {port}", str(error.strerror), "choose another host or port"
         ) from error
+
+
+def metrics_text(stores: Stores) -> bytes:
+    """The page of metrics; without those of State if it does not answer."""
+    registry = CollectorRegistry()
+    for each in (*_OURS, WaitingWork(stores)):
+        registry.register(each)
+    return generate_latest(registry)
+
+
+class WaitingWork(Collector):
+    """Jobs that wait or run, of all workers; submitted bytes that wait in this home."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not ask State."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Ask State and the folders of segments."""
+        with suppress(MeterlakeError):
+            org_ids = [each.id for each in self._stores.state.organizations()]
+            yield self._jobs(org_ids)
+            yield self._segments(org_ids)
+
+    def _jobs(self, org_ids: list[str]) -> Metric:
+        text = "Jobs of all organizations that wait or run."
+        found = GaugeMetricFamily("meterlake_jobs", text, labels=["kind", "status"])
+        for (kind, status), count in self._stores.state.jobs.count_unfinished(org_ids).items():
+            found.add_metric([kind, status], count)
+        return found
+
+    def _segments(self, org_ids: list[str]) -> Metric:
+        text = "Bytes of submitted measurements that wait in this home."
+        folders = map(self._stores.segment_folder, org_ids)
+        total = sum(each.waiting_bytes() for each in folders)
+        return GaugeMetricFamily("meterlake_segment_bytes", text, value=total)

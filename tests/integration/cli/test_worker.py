@@ -21,8 +21,7 @@ from meterlake.pipeline.jobs.attempt import leave_all, running
 from meterlake.stores.processes import free_port
 from meterlake.stores.readiness import check_ready
 from meterlake.stores.state import JobStatus
-from meterlake.worker.health import WorkerHealth, serve_health
-from meterlake.worker.numbers import metrics_text
+from meterlake.worker.health import WorkerHealth, metrics_text, serve_health
 from tests.commands import (
     WAIT_S,
     api_server,

@@ -7,33 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.billing import (
-    approval,
-    diff,
-    document,
-    explanation,
-    review,
-    verification,
-    what_if,
-)
 from meterlake.cli.billing import bills as listed_bills
-from meterlake.cli.billing.left_bills import show_left_bills, would_be
-from meterlake.cli.billing.statement import statement
+from meterlake.cli.billing import diff, document, explanation, review, verification, what_if
+from meterlake.cli.billing.document import statement
 from meterlake.cli.shell.amounts import AmountText
-from meterlake.cli.shell.options import NO_ORGANIZATION_OPTIONS, NOBODY, OrganizationOptions
-from meterlake.cli.shell.organizations import show_organizations
-from meterlake.cli.shell.output import error_line
-from meterlake.model.errors import Invalid
+from meterlake.cli.shell.options import (
+    NO_ORGANIZATION_OPTIONS,
+    NOBODY,
+    OrganizationOptions,
+    as_options,
+)
+from meterlake.cli.shell.output import error_line, show_organizations
+from meterlake.model.errors import Invalid, Required
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from meterlake.cli.shell.amounts import AmountText
     from meterlake.cli.shell.output import Output
     from meterlake.model.bills.jobs import BillOrder
     from meterlake.model.bills.unbilled import Unpriced
     from meterlake.pipeline.billing.run import Billed, BillResult
     from meterlake.stores import Stores
+
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
 Several = Annotated[
@@ -133,12 +130,11 @@ def bill(
         approve: Approve the bills that you have seen, and calculate none.
         change_approved: Change approved bills, too; they are PENDING again. Locked ones never change.
     """
-    from meterlake.cli.shell.option_names import as_options
     from meterlake.pipeline.billing.jobs.jobs import bill_order
     from meterlake.pipeline.billing.named_bills import find_bills
     from meterlake.pipeline.config.months import refuse_future_month
 
-    approval.check_words(
+    review.check_words(
         approve=approve,
         change_approved=change_approved,
         recalculate=bool(choice.recalculate),
@@ -157,16 +153,16 @@ def bill(
             order = of_accounts(stores, organization.id, order, choice.account)
         author = options.author(stores, organization.id)
         if approve:
-            outcome = approval.approve(stores, organization.id, order, author)
+            outcome = review.approve(stores, organization.id, order, author)
         else:
             refuse_future_month(stores, organization.id, order.days)
             result = bill_order(stores, organization.id, order, author, shown=True)
         amounts = AmountText.read(stores, organization.id)
     if approve:
         show_bills(outcome.result, amounts, options.output)
-        return approval.show_outcome(outcome, _making(choice), options.output)
+        return review.show_outcome(outcome, _making(choice), options.output)
     show_bills(result, amounts, options.output)
-    approval.show_next_step(result, _making(choice), options.output)
+    review.show_next_step(result, _making(choice), options.output)
     if result.failures:
         codes = ", ".join(each.account_code for each in result.failures)
         message = f"{counted(len(result.failures), 'account')} could not be billed: {codes}"
@@ -185,7 +181,6 @@ def _making(choice: BillChoice) -> str:
 def _bill_all(
     choice: BillChoice, options: OrganizationOptions, *, approve: bool, change_approved: bool
 ) -> int:
-    from meterlake.cli.shell.option_names import as_options
     from meterlake.pipeline.home.organizations import approve_organizations, bill_organizations
 
     if choice.account or choice.recalculate:
@@ -216,7 +211,6 @@ def _order(choice: BillChoice, *, change_approved: bool) -> "BillOrder":
         Required: They say nothing.
     """
     from meterlake.model.bills.jobs import BillJobRecalculateRequest, BillJobRequest, BillOrder
-    from meterlake.model.errors import Required
     from meterlake.model.values.period import Month
     from meterlake.model.values.problems import read
 
@@ -309,4 +303,37 @@ def _bill(billed: "Billed") -> dict[str, Any]:
         "status": str(billed.status),
         "outcome": str(billed.stored),
         **would_be(billed),
+    }
+
+
+def would_be(billed: "Billed") -> dict[str, Any]:
+    """What a bill would come to that was left alone, and what differs; nothing of one that is what was calculated."""
+    if billed.would_be is None:
+        return {}
+    return {
+        "wouldBe": billed.would_be.total,
+        "wouldBeCurrency": billed.would_be.currency,
+        "differs": [each.to_wire() for each in billed.differs],
+    }
+
+
+def show_left_bills(bills: "Iterable[Billed]", amounts: "AmountText", output: "Output") -> None:
+    """Print the bills that were left alone as a table, each with what it is, what it would be, and what differs."""
+    rows = [_row(each, amounts) for each in bills if each.would_be is not None]
+    columns = (
+        *("!account", "billDate=bill date", "total", "wouldBe=would be", "status"),
+        "differs=what differs",
+    )
+    output.rows(rows, columns, "Left as they were")
+
+
+def _row(billed: "Billed", amounts: "AmountText") -> dict[str, Any]:
+    assert billed.would_be is not None
+    return {
+        "account": billed.account_code,
+        "billDate": billed.bill_date,
+        "total": amounts.money(billed.total, billed.currency),
+        "wouldBe": amounts.money(*billed.would_be),
+        "status": str(billed.stored),
+        "differs": billed.difference,
     }

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from meterlake.cli.export.documents import ScheduleDefinition, Selected, schedule_document
-from meterlake.cli.shell.option_names import as_options
+from meterlake.cli.shell.options import as_options
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.exports import ExportSchedule
 from meterlake.model.errors import NotFound, Required

@@ -7,8 +7,14 @@ from cyclopts import App, Parameter
 from meterlake.cli.export import destinations as export_destinations
 from meterlake.cli.export import jobs as export_jobs
 from meterlake.cli.export import schedules as export_schedules
-from meterlake.cli.export.options import ALL, PLAINLY, FileOptions, Text, UsageOptions
-from meterlake.cli.export.output import show_exported
+from meterlake.cli.export.options import (
+    ALL,
+    PLAINLY,
+    FileOptions,
+    Text,
+    UsageOptions,
+    show_exported,
+)
 from meterlake.cli.shell.options import (
     NO_FAN_OUT_OPTIONS,
     NO_HOME_OPTIONS,

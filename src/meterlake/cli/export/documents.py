@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-from meterlake.cli.shell.option_names import as_options
+from meterlake.cli.shell.options import as_options
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.exports import (
     ExportDestination,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.export.options import Text
+from meterlake.cli.export.options import Text, show_exported
 from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 
 Job = Annotated[str, Parameter(name="JOB", required=True)]
@@ -103,7 +103,6 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         job: Its id.
     """
-    from meterlake.cli.export.output import show_exported
     from meterlake.pipeline.export.jobs import retry as again
     from meterlake.pipeline.export.run import run_to_end_here
 

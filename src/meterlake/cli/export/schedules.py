@@ -13,6 +13,7 @@ from meterlake.cli.export.options import (
     Texts,
     UsageOptions,
     given_options,
+    show_exported,
 )
 from meterlake.cli.shell.options import INTEGER, NO_OPTIONS, Options
 
@@ -213,7 +214,6 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         code: Its code or id.
     """
-    from meterlake.cli.export.output import show_exported
     from meterlake.pipeline.export.control import run_schedule
     from meterlake.pipeline.export.run import run_to_end_here
 

@@ -1,4 +1,4 @@
-"""`meterlake ingest` and `meterlake watch`: files into the lake."""
+"""`meterlake ingest` and `meterlake watch`: files into the lake; `meterlake mapping`: how they are read."""
 
 import shlex
 import signal
@@ -16,6 +16,7 @@ from meterlake.model.values.counted import counted
 if TYPE_CHECKING:
     from meterlake.model.measurements.receipt import Receipt
 
+
 COLUMNS: Final = (
     *("name=file", "status", "?received", "accepted", "?repeats", "rejected", "reasons"),
     *("?incomplete", "?newAccounts=new accounts"),
@@ -29,6 +30,9 @@ def register(app: App) -> None:
     """Add the commands."""
     app.command(ingest)
     app.command(watch)
+    mapping = App(name="mapping", help="Mappings: read files of other programs as measurements.")
+    mapping.command(check)
+    app.command(mapping)
 
 
 def ingest(
@@ -163,3 +167,38 @@ def incomplete(line: Mapping[str, Any]) -> str:
     """The end of a sentence of counts: how many accepted measurements lack a derived value."""
     ones = counted(line["incomplete"], "accepted one", "accepted ones")
     return f", {ones} incomplete" if line["incomplete"] else ""
+
+
+def check(
+    file: Annotated[Path, Parameter(name="FILE")],
+    /,
+    *paths: Annotated[Path, Parameter(name="PATH")],
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Check a mapping against the meters and against your files, and store nothing.
+
+    Each rule needs an existing meter, fields that the meter has, and a column for each of them. If
+    you give files, you see the result of their rows. If it finds problems, the command ends with 1.
+
+    Example: `meterlake mapping check flights.yaml flights.csv.gz`
+
+    Args:
+        file: The mapping.
+        paths: Files of measurements to try it on.
+    """
+    from meterlake.pipeline.ingest.files import (
+        expand,
+        load_mapping,
+        mapping_problems,
+        preview_files,
+    )
+
+    with options.open() as (stores, organization):
+        problems = mapping_problems(stores, organization.id, load_mapping(file))
+        found = list(preview_files(stores, organization, expand(paths), file))
+    options.output.rows([{"problem": each} for each in problems], ("problem",))
+    if problems:
+        error_line("UnreadableMapping", f"{file.name}: {problems[0]}", json=options.json)
+    elif not options.json:
+        options.output.note(f"{file.name}: every rule has its meter and fields.")
+    return report_preview(found, options) or int(bool(problems))

@@ -1,4 +1,4 @@
-"""`meterlake inbox`: prefixes of buckets whose objects are ingested."""
+"""Files that others put down: `meterlake inbox` for prefixes of buckets, `meterlake uploads` for clients."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -7,10 +7,11 @@ from cyclopts import App, Parameter
 from meterlake.cli.ingest.command import emit_receipts, report
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.cli.shell.signals import TERMINATED, between_two
-from meterlake.model.errors import Unavailable
+from meterlake.model.errors import MeterlakeError, Unavailable
 
 if TYPE_CHECKING:
     from meterlake.stores.state.ingest.inboxes import Claim
+
 
 Url = Annotated[str, Parameter(name="URL", required=True)]
 _CLAIMS: Final = 20
@@ -25,6 +26,9 @@ def register(app: App) -> None:
     for command in (add, remove, show, poll):
         inbox.command(command, name="list" if command is show else None)
     app.command(inbox)
+    uploads = App(name="uploads", help="Files that clients sent to an upload URL.")
+    uploads.command(ingest)
+    app.command(uploads)
 
 
 def add(
@@ -137,6 +141,29 @@ def poll(*, options: Options = NO_OPTIONS) -> int:
             found.extend(emit_receipts(receipts, options))
     except Unavailable:
         # One inbox failed; what came in from the others is told all the same.
+        if found:
+            report(found, options)
+        raise
+    code = report(found, options)
+    return TERMINATED if stop() else code
+
+
+def ingest(*, options: Options = NO_OPTIONS) -> int:
+    """Ingest the uploaded files that wait now, also those of lookup tables.
+
+    `meterlake serve` does so all the time. If you run several processes, they share the work: one
+    of them takes a file. The command reports an unreadable file after all the others.
+
+    Example: `meterlake uploads ingest`
+    """
+    from meterlake.pipeline.ingest.uploads import ingest_uploads
+
+    found: list[dict[str, Any]] = []
+    try:
+        with options.open() as (stores, organization), between_two() as stop:
+            found.extend(emit_receipts(ingest_uploads(stores, organization.id, stop), options))
+    except MeterlakeError:
+        # One file failed; what came in from the others is told all the same.
         if found:
             report(found, options)
         raise

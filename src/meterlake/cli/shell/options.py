@@ -1,6 +1,7 @@
-"""What all commands share: the home, the organization, the form of the output."""
+"""What all commands share: the home, the organization, the form of the output, the names of options."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,47 @@ if TYPE_CHECKING:
     from meterlake.stores import Stores
     from meterlake.stores.state import Organization
 
+
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
 Person = Annotated[str | None, Parameter(name="--as", env_var="METERLAKE_USER", show_default=False)]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 # The author of what is done by a command that names nobody.
 NOBODY: Final = "cli"
+# What the API's fields are called on the command line.
+_OPTIONS: Final = {
+    "name": "--name",
+    "code": "CODE",
+    "export type": "--type",
+    "startDate": "--since",
+    "endDate": "--until",
+    "timePeriod": "--period",
+    "meterIds": "--meter",
+    "accountIds": "--account",
+    "dimensionFilters": "--filter",
+    "aggregations": "--aggregate",
+    "groups": "--group",
+    "operationalDataTypes": "--type",
+    "focus": "--type",
+    "month": "--month",
+    "destinationIds": "--destination",
+    "scheduleType": "--every",
+    "period": "--every",
+    "offset": "--offset",
+    "cronExpression": "--cron",
+    "bucketName": "--bucket",
+    "prefix": "--prefix",
+    "iamRoleArn": "--role-arn",
+    "projectNumber": "--project-number",
+    "poolId": "--pool",
+    "providerId": "--provider",
+    "serviceAccountEmail": "--service-account",
+}
+_IN_RULES: Final = {
+    **{name: option for name, option in _OPTIONS.items() if not name.islower()},
+    "sourceType": "the source",
+    "destinationType": "the type",
+}
+_NAME: Final = re.compile(rf"\b(?:{'|'.join(_IN_RULES)})\b")
 
 
 def read_integer(_: object, tokens: Sequence[Token]) -> int:
@@ -227,3 +264,22 @@ def read_settings(home: Path | None) -> "Settings":
         problem = error.errors()[0]
         name = f"METERLAKE_{'_'.join(str(part) for part in problem['loc']).upper()}"
         raise Invalid(name, problem["input"], describe_rule(problem)) from None
+
+
+@contextmanager
+def as_options(known_by: Callable[[str], str] = str, **others: str) -> Iterator[None]:
+    """Have what is wrong with fields of the API told of the options that they were given by.
+
+    Args:
+        known_by: What people call the id that is wrong, or the text itself.
+        others: Fields that have another option than usually.
+    """
+    try:
+        yield
+    except Invalid as error:
+        field, value, rule = error.args
+        option = {**_OPTIONS, **others}.get(re.split(r"[.\[]", field)[0], field)
+        told = _NAME.sub(lambda match: _IN_RULES[match[0]], rule)
+        if isinstance(value, str):
+            value = known_by(value)
+        raise type(error)(option, value, told) from None

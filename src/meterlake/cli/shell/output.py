@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from meterlake.cli.shell.tables import Bar, TableColumn
     from meterlake.pipeline.config.file_problems import ConfigurationProblem
     from meterlake.pipeline.jobs.progress import Progress
+    from meterlake.stores.fan_out import TaskEnd
 
 Row: TypeAlias = Mapping[str, Any]
 Advance: TypeAlias = Callable[[int], None]
@@ -179,3 +180,14 @@ def error_line(kind: str, message: str, *, json: bool) -> None:
 
         line = f"meterlake: {text.translate(CONTROLS)}"
         sys.stderr.write(wrap_sentence(line, terminal_width(sys.stderr)) + "\n")
+
+
+def show_organizations(ends: "Sequence[TaskEnd]", columns: tuple[str, ...], output: Output) -> int:
+    """Print a row for each organization, and what failed; the exit code."""
+    done = [each for each in ends if each.error is None]
+    rows = [{"organization": each.name, **each.value} for each in done]
+    output.rows(rows, ("organization", *columns))
+    for each in ends:
+        if each.error is not None:
+            error_line(type(each.error).__name__, str(each), json=output.json)
+    return 1 if len(done) < len(ends) or any(row["failed"] for row in rows) else 0

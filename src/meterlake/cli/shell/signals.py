@@ -1,13 +1,18 @@
-"""SIGTERM: a command ends in order, as after Ctrl-C, or after the file at hand."""
+"""SIGTERM and Ctrl-C: a command ends in order, alone or with the child that it runs for `flows`."""
 
+import os
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Final
 
 TERMINATED: Final = 128 + signal.SIGTERM
+_POLL_S: Final = 0.1
 
 
 class Terminated(KeyboardInterrupt):
@@ -60,3 +65,36 @@ def _handle_signals(
     finally:
         for each, old in before.items():
             signal.signal(each, old)
+
+
+def run_flow_module(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+) -> int:
+    """Run a module with this process's input and output until it ends.
+
+    Args:
+        module: Such as `flows.demo`.
+        arguments: Those of its command line.
+        environment: What it has besides this process's.
+
+    Returns:
+        Its exit code.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C reached it and us.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    # A folder named `flows` in the working directory must not be taken for ours.
+    given = {**os.environ, **environment, "PYTHONSAFEPATH": "1"}
+    sys.stdout.flush()
+    with subprocess.Popen(command, env=given) as child:  # noqa: S603 - our own program
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        interrupted = False
+        while child.poll() is None:
+            try:
+                time.sleep(_POLL_S)
+            except KeyboardInterrupt:
+                interrupted = True  # It reached the child, too, which stops its own children first.
+    if interrupted:
+        raise KeyboardInterrupt
+    return child.returncode
