@@ -15,6 +15,7 @@ from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.pipeline.integrations.sender import Sender
 from meterlake.stores import Stores
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.integrations.queues import RunTry, tries_of
 from meterlake.stores.state.integrations.runs import (
     IntegrationRun,
     NewRuns,
@@ -23,7 +24,6 @@ from meterlake.stores.state.integrations.runs import (
     find_run,
     page_of_runs,
 )
-from meterlake.stores.state.integrations.tries import RunTry, tries_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WEBHOOKS = BY_NAME["webhooks"]

@@ -5,9 +5,14 @@ from typing import Any
 
 from meterlake.model.configuration.integrations import RunStatus
 from meterlake.stores import Stores
-from meterlake.stores.state.integrations.queues import ClaimedRun, claim_runs
+from meterlake.stores.state.integrations.queues import (
+    ClaimedRun,
+    RunStep,
+    RunTry,
+    claim_runs,
+    write_steps,
+)
 from meterlake.stores.state.integrations.runs import NewRuns, RunContent
-from meterlake.stores.state.integrations.tries import RunStep, RunTry, write_steps
 
 REQUEST = "POST https://x.test/\nKey: ********"
 

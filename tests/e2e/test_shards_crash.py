@@ -6,7 +6,7 @@ from tests.e2e.crashing import zygote
 from tests.e2e.lives import Lives, marked
 from tests.homes import HEADER, csv_row, new_home
 
-SOURCES = ("stores/lake/uid_shards.py", "stores/lake/sharding.py")
+SOURCES = ("stores/lake/uid_shards.py",)
 STEPS = ("shards.", "commit.", "lake.")
 FIRST = HEADER + "".join(csv_row(f"u{n}") for n in range(6))
 SECOND = HEADER + csv_row("u1") + csv_row("u2", 7) + csv_row("v1", account="newcomer")

@@ -24,7 +24,7 @@ from meterlake.stores.dependent_settings import refuse_broken_promises
 from meterlake.stores.files.durable import disk, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.objects.base import checked_key
-from meterlake.stores.objects.location import split_url
+from meterlake.stores.objects.destination import split_url
 
 FILE_NAME: Final = "settings.json"
 _LOCK: Final = ".settings.lock"

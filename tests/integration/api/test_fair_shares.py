@@ -13,7 +13,7 @@ import pytest
 from meterlake.api.routes import BY_ID
 from meterlake.api.server.fair_threads import COSTLY
 from meterlake.pipeline.home.setup import initialize
-from meterlake.stores.lake.reader_gate import without_readers
+from meterlake.stores.lake.backends.catalog import without_readers
 from tests.served import Served, served
 
 MANY = 60

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import delete, insert
 
 from meterlake.model.configuration.integrations import RunStatus
-from meterlake.stores.state.integrations.refusals import write_refusal
+from meterlake.stores.state.integrations.health import write_refusal
 from meterlake.stores.state.integrations.run_tables import MARKETPLACE_RECORD
 from tests.e2e.api.test_authorization import policy, service_user, statement, token_of
 from tests.served import served

@@ -10,7 +10,7 @@ import pytest
 from meterlake.model.values import failpoint
 from meterlake.settings import as_environment
 from meterlake.stores import open_stores
-from meterlake.stores.lake.backends.marks import LakeMarks
+from meterlake.stores.lake.backends.location import LakeMarks
 from tests.homes import HEADER, a_home, csv_row
 
 # Another process of the home, which has written and now reads.

@@ -24,7 +24,7 @@ from meterlake.pipeline.publish.query import query
 from meterlake.settings import as_environment
 from meterlake.stores.home_settings import change
 from meterlake.stores.lake import staged
-from meterlake.stores.lake.backends.gcs_files import GcsFiles
+from meterlake.stores.lake.backends.bucket_files import GcsFiles
 from meterlake.stores.lake.backends.location import open_lake
 from meterlake.stores.lake.backends.postgres_catalog import PostgresCatalog
 from meterlake.stores.lake.maintenance import live_files, remove_replaced

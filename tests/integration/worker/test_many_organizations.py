@@ -18,7 +18,7 @@ from meterlake.pipeline.ingest.drop_folder import DropFolder, DropFolders
 from meterlake.pipeline.jobs.turns import KnownOrganizations, RoundQuestion, give_turns
 from meterlake.stores.files.segments import mark_lakes, marked_lakes
 from meterlake.stores.state.core.tables import ORGANIZATION
-from meterlake.stores.state.events.watch import LakeLook, note_look
+from meterlake.stores.state.events.incidents import LakeLook, note_look
 from meterlake.stores.state.jobs import submit
 from meterlake.stores.state.jobs.job import Job
 from meterlake.worker import questions

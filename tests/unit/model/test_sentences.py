@@ -408,7 +408,6 @@ ONLY_COMMANDS = {
     "stores/home_settings.py": "who runs the home reads it",
     "stores/lake/lake.py": "who runs the home reads it",
     "stores/lake/moves/lake_move.py": "nobody moves lakes over HTTP",
-    "stores/lake/moves/move_record.py": "nobody moves lakes over HTTP",
     "stores/state/core/state.py": "who runs the home reads it",
 }
 

@@ -40,7 +40,7 @@ from meterlake.stages.export.exported_columns import (
     operational,
 )
 from meterlake.stores import Stores
-from meterlake.stores.objects.location import split_url
+from meterlake.stores.objects.destination import split_url
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration

@@ -18,7 +18,7 @@ from meterlake.model.configuration.access import Principal
 from meterlake.model.errors import Forbidden, Unauthorized
 from meterlake.stores.secrets import Secrets
 from meterlake.stores.state import State, new_id
-from meterlake.stores.state.access.signing_keys import (
+from meterlake.stores.state.access.sessions import (
     SigningKey,
     add_signing_key,
     lock_keys,

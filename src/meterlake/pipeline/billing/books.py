@@ -39,7 +39,7 @@ from meterlake.stores.state.billing.credits.ledger import (
     returning_bills,
 )
 from meterlake.stores.state.billing.credits.leftovers import standing_leftovers, unsettled_balances
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.postings import amounts_spent
 
 _DRAWING: Final = {LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED}

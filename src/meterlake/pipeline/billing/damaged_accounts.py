@@ -11,7 +11,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.accounts.families import read_relatives
+from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills.versions import keys_of
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE

@@ -11,8 +11,8 @@ from meterlake.model.errors import NotFound
 from meterlake.stages.publish.months import month_of_path
 from meterlake.stores import Stores
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.measurements.files import measurement_files
-from meterlake.stores.state.billing.calculations.lake_files import NotedFile, note_files, read_noted
+from meterlake.stores.lake.measurements.rows import measurement_files
+from meterlake.stores.state.billing.calculations.pins import NotedFile, note_files, read_noted
 
 _AUTHOR: Final = "BILLING"
 _BLOCK: Final = 1 << 20

@@ -16,7 +16,7 @@ from meterlake.pipeline.config.entities import Document, envelope, version_of
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.credits.line_credits import mark_credited
+from meterlake.stores.state.billing.credits.ledger import mark_credited
 from meterlake.stores.state.billing.memos import memos
 from meterlake.stores.state.billing.memos.memos import StoredMemo
 from meterlake.stores.state.billing.stored_bills import StoredBill

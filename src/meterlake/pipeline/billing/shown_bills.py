@@ -17,7 +17,7 @@ from meterlake.stores.state.billing.bill_states import BillState, read_bill_stat
 from meterlake.stores.state.billing.bills.approval import BATCH, approve_pending
 from meterlake.stores.state.billing.bills.batch import BillOutcome
 from meterlake.stores.state.billing.bills.lists import BillFilters
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
 

@@ -16,7 +16,7 @@ from meterlake.pipeline.billing.run import BillResult
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, Reader
-from meterlake.stores.state.billing.accounts.families import read_relatives
+from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills.batch import BillOutcome
 from meterlake.stores.state.billing.unbilled_usage import read_first_days, replace_unbilled_usage
 

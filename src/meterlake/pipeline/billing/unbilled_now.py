@@ -24,7 +24,7 @@ from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.stages.bill import BillIdentity, BillSelection
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.accounts.families import read_relatives
+from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills.versions import deleted_bills, last_version
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.billing.unbilled_usage import read_unbilled_usage

@@ -31,7 +31,7 @@ from meterlake.stores.state.billing.credits.balances import (
     refuse_drawn_commitment,
 )
 from meterlake.stores.state.billing.memos.memos import refuse_reason_of_memo
-from meterlake.stores.state.integrations.refusals import forget_refusals
+from meterlake.stores.state.integrations.health import forget_refusals
 
 
 def refuse_notified_event(reader: Reader, id: str) -> None:

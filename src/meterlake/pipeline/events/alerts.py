@@ -21,11 +21,10 @@ from meterlake.model.values.period import format_instant, naive
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores import Stores
-from meterlake.stores.lake.backends.marks import LakeMarks
+from meterlake.stores.lake.backends.location import LakeMarks
 from meterlake.stores.lake.tables import table_names
 from meterlake.stores.state.events import incidents
-from meterlake.stores.state.events.incidents import Incident
-from meterlake.stores.state.events.watch import LakeLook, newest_looks, note_look
+from meterlake.stores.state.events.incidents import Incident, LakeLook, newest_looks, note_look
 
 # The custom fields that replace settings: of a meter, and of the organization.
 FRESHNESS_FIELD: Final = "freshnessHours"

@@ -31,7 +31,7 @@ from meterlake.stages.export.names import ExportPart
 from meterlake.stages.export.operational import band_deletions, band_documents, computed_differs
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.bills.names import names_changed
+from meterlake.stores.state.billing.bills.named import names_changed
 from meterlake.stores.state.billing.credits import balances
 from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.past import PastConfiguration, changes_at, entities_at

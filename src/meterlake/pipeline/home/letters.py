@@ -11,12 +11,14 @@ from meterlake.model.errors import Busy, MeterlakeError
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
 from meterlake.stores.files.locks import hold_lock
-from meterlake.stores.mail import GIVEN_UP_AFTER, Outbox, WaitingLetter
-from meterlake.stores.mail_server import (
+from meterlake.stores.mail import (
+    GIVEN_UP_AFTER,
     LetterPostponed,
     LetterRefused,
     MailConnection,
     MailServer,
+    Outbox,
+    WaitingLetter,
 )
 
 _log: Final = logging.getLogger("meterlake.letters")

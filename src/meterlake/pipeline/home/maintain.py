@@ -14,8 +14,8 @@ from meterlake.stores.lake.maintenance import (
     remove_stale,
 )
 from meterlake.stores.lake.uid_shards import empty_former
-from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
-from meterlake.stores.state.events.retention import remove_events
+from meterlake.stores.state.billing.calculations.pins import pinned_snapshots
+from meterlake.stores.state.events.log import remove_events
 from meterlake.stores.state.ingest.backfills import Backfills
 
 AUTHOR: Final = "maintenance"

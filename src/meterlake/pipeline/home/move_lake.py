@@ -17,17 +17,18 @@ from meterlake.stores import Stores
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.home_settings import change_together, shared_settings
 from meterlake.stores.lake.backends.location import lake_folder, open_lake
-from meterlake.stores.lake.moves.lake_move import LakeContents, LakeMove
-from meterlake.stores.lake.moves.move_record import (
+from meterlake.stores.lake.moves.lake_move import (
+    LakeContents,
     LakeLocation,
+    LakeMove,
     MoveRecord,
     forget_record,
     read_record,
     write_record,
 )
-from meterlake.stores.lake.sharding import change_shards, check_shards
+from meterlake.stores.lake.uid_shards import change_shards, check_shards
 from meterlake.stores.state import Organization
-from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
+from meterlake.stores.state.billing.calculations.pins import pinned_snapshots
 
 _LOCK: Final = ".move-lake.lock"
 _REMOVE: Final = "`meterlake move-lake --remove-source` removes what an earlier move left"

@@ -17,7 +17,7 @@ from meterlake.stages.ingest.derive import AccountValues, Calculation, Derivatio
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state import lookups as stored
-from meterlake.stores.state.core.account_fields import AccountFields, account_fields, typed_value
+from meterlake.stores.state.core.account_names import AccountFields, account_fields, typed_value
 from meterlake.stores.state.core.auto_accounts import AccountIds, newer_account_ids
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 

@@ -42,24 +42,23 @@ from meterlake.stores.state.core.tables import ENTITY, ORGANIZATION
 from meterlake.stores.state.integrations.health import (
     HEALTHY,
     Health,
+    forget_refusals,
     health_of,
+    refusing_destinations,
     troubled_destinations,
     write_health,
+    write_refusal,
 )
 from meterlake.stores.state.integrations.queues import (
     ClaimedRun,
     DueQueue,
+    RunStep,
     claim_runs,
     due_queues,
     renew_runs,
     return_runs,
+    write_steps,
 )
-from meterlake.stores.state.integrations.refusals import (
-    forget_refusals,
-    refusing_destinations,
-    write_refusal,
-)
-from meterlake.stores.state.integrations.tries import RunStep, write_steps
 
 AUTHOR: Final = "INTEGRATIONS"
 _log: Final = logging.getLogger("meterlake.worker")

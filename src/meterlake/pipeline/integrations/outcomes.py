@@ -18,8 +18,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
 )
 from meterlake.pipeline.integrations.connectors.echoes import Echoes, web_address
 from meterlake.stores.state.integrations.health import HEALTHY, Health
-from meterlake.stores.state.integrations.queues import ClaimedRun
-from meterlake.stores.state.integrations.tries import RunStep, RunTry
+from meterlake.stores.state.integrations.queues import ClaimedRun, RunStep, RunTry
 
 # The schedule that Standard Webhooks gives as an example: ten tries within 75 hours.
 PAUSES: Final[Sequence[timedelta]] = (

@@ -20,6 +20,7 @@ from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills.versions import which_are_there
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.integrations.queues import RunTry, tries_of
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
 from meterlake.stores.state.integrations.runs import (
     REPLAY_MARK,
@@ -31,7 +32,6 @@ from meterlake.stores.state.integrations.runs import (
     find_run,
     page_of_runs,
 )
-from meterlake.stores.state.integrations.tries import RunTry, tries_of
 from meterlake.stores.state.jobs import JobStatus
 
 _ENDED: Final = frozenset(RunStatus) - {

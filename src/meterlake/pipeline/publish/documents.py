@@ -33,7 +33,7 @@ from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.credits.balances import amounts
 from meterlake.stores.state.billing.credits.ledger import all_postings
 from meterlake.stores.state.billing.late_usage.lists import all_late_usage
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.postings import amounts_spent
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.versions import versions

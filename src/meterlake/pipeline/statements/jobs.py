@@ -49,7 +49,7 @@ from meterlake.stores.state.billing.statements.jobs import (
     of_bill,
     submit_statement,
 )
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters, count_jobs
 from meterlake.stores.state.jobs.job import job_of

@@ -16,7 +16,7 @@ from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state.billing.accounts.usage_accounts import accounts_apart
-from meterlake.stores.state.core.account_fields import account_fields
+from meterlake.stores.state.core.account_names import account_fields
 
 _KINDS: Final[tuple[type[Entity], ...]] = (
     *(OrganizationConfig, CustomFields, Product, Meter, Aggregation, CompoundAggregation),

@@ -17,8 +17,7 @@ from meterlake.model.custom_sql import (
     check_tree,
     unquoted_field,
 )
-from meterlake.stores.custom_sql.limits import LIMITS, SqlLimits
-from meterlake.stores.custom_sql.process import Ended, Process
+from meterlake.stores.custom_sql.process import LIMITS, Ended, Process, SqlLimits
 
 # Of characters: separators, and those that cannot be seen.
 _SPACES: Final = {"Zs", "Zl", "Zp", "Cf"}

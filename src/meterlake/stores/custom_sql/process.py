@@ -1,4 +1,4 @@
-"""The other end of `child.py`: starts one, asks it, and kills it when it takes too long."""
+"""The other end of `child.py`: starts one within limits, asks it, and kills it when it takes too long."""
 
 import json
 import os
@@ -11,13 +11,15 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from meterlake.model.custom_sql import InvalidSql
 from meterlake.model.errors import Unavailable
+from meterlake.settings import Settings
 
-if TYPE_CHECKING:  # It takes long to import; hardly any organization has SQL of its own.
+if TYPE_CHECKING:
     import pyarrow as pa
+
 
 Mode = Literal["check", "run"]
 _CHILD: Final = Path(__file__).with_name("child.py")
@@ -229,3 +231,27 @@ def _memory(memory: str) -> str:
 
 def _unavailable(detail: str) -> Unavailable:
     return Unavailable("the process of custom SQL", detail)
+
+
+class SqlLimits(NamedTuple):
+    """What the SQL of an aggregation may take.
+
+    Attributes:
+        memory: Such as `256MB`, for one account; nothing is put on disk.
+        seconds: How long it may be planned and run for one account.
+        run_seconds: How long it may take for all accounts of a run together.
+    """
+
+    memory: str = "256MB"
+    seconds: float = 10
+    run_seconds: float = 3600
+
+
+LIMITS: Final = SqlLimits()
+
+
+def limits_of(settings: Settings) -> SqlLimits:
+    """The limits that the settings name."""
+    return SqlLimits(
+        settings.custom_sql_memory, settings.custom_sql_seconds, settings.custom_sql_run_seconds
+    )

@@ -6,8 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from meterlake.model.custom_sql import InvalidSql, check_result
-from meterlake.stores.custom_sql.limits import LIMITS, SqlLimits
-from meterlake.stores.custom_sql.process import Ended, Process
+from meterlake.stores.custom_sql.process import LIMITS, Ended, Process, SqlLimits
 
 if TYPE_CHECKING:  # It takes long to import; hardly any organization has SQL of its own.
     import pyarrow as pa

@@ -14,8 +14,7 @@ from meterlake.settings import variable
 from meterlake.stores import Stores
 from meterlake.stores.fan_out.dask_cluster import open_dask
 from meterlake.stores.fan_out.processes import open_processes
-from meterlake.stores.fan_out.tasks import FanOut, FanOutTask, TaskEnd, raise_failures
-from meterlake.stores.fan_out.threads import open_threads
+from meterlake.stores.fan_out.tasks import FanOut, FanOutTask, TaskEnd, open_threads, raise_failures
 
 __all__ = ["FanOut", "FanOutTask", "TaskEnd", "open_fan_out", "run_tasks", "runner_of"]
 

@@ -1,12 +1,15 @@
-"""Tasks of a fan-out, and what became of them."""
+"""Tasks of a fan-out, what became of them, and the threads that carry them in this process."""
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from meterlake.model.errors import MeterlakeError, RunnerUnavailable, Unavailable
 from meterlake.model.values.counted import first_of
+from meterlake.model.work.runner import FanOutRunner
 from meterlake.stores import Stores
 
 # A task whose process died so often is given up.
@@ -107,3 +110,31 @@ def raise_failures(ends: Sequence[TaskEnd]) -> None:
         kind = RunnerUnavailable if died else Unavailable
         raise kind("; ".join(each.name for each in failed), str(failed[0].error))
     raise TasksFailed([str(each) for each in failed])
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadFanOut:
+    """Runs tasks in threads."""
+
+    stores: Stores
+    pool: ThreadPoolExecutor
+
+    def run(self, tasks: Sequence[FanOutTask]) -> Iterator[TaskEnd]:
+        """Run tasks, a few at once."""
+        waiting = {
+            self.pool.submit(run_task, self.stores, task): (number, task.name)
+            for number, task in enumerate(tasks)
+        }
+        for each in as_completed(waiting):
+            yield TaskEnd(*waiting[each], *each.result())
+
+
+@contextmanager
+def open_threads(stores: Stores, runner: FanOutRunner, workers: int) -> Iterator[ThreadFanOut]:
+    """Have threads; those tasks that have not begun when the body ends never do."""
+    del runner
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="fan-out")
+    try:
+        yield ThreadFanOut(stores, pool)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

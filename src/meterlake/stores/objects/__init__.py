@@ -6,8 +6,7 @@ when the answer to it was lost), other content is refused.
 """
 
 from meterlake.stores.objects.base import ObjectInfo, ObjectStore, SignedPut
-from meterlake.stores.objects.destination import missing_for, open_destination
-from meterlake.stores.objects.location import open_objects
+from meterlake.stores.objects.destination import missing_for, open_destination, open_objects
 
 __all__ = [
     "ObjectInfo",

@@ -29,7 +29,7 @@ from meterlake.model.catalog.lookups import LookupTableDataJobStatus, LookupTabl
 from meterlake.model.errors import NotFound
 from meterlake.model.values import wire
 from meterlake.model.work.jobs import JobKind
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import METADATA, StorableText

@@ -23,7 +23,7 @@ from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.memos import MemoRef, create_memo
 from meterlake.stores.lake.maintenance import compact, expire_snapshots
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
+from meterlake.stores.state.billing.calculations.pins import pinned_snapshots
 from tests.bill_diffs import (
     change,
     compare,

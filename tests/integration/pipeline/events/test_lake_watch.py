@@ -12,7 +12,7 @@ from meterlake.model.resources.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
 from meterlake.pipeline.events.alerts import _NEW_MAX, LOOK_AGAIN, LakeWatch, _limits
 from meterlake.stores.state.core.tables import ORGANIZATION
 from meterlake.stores.state.events import incidents
-from meterlake.stores.state.events.watch import LakeLook, newest_looks, note_look
+from meterlake.stores.state.events.incidents import LakeLook, newest_looks, note_look
 from meterlake.worker.rounds import ALERTS
 from tests.homes import EGRESS, HEADER, a_home, configure, csv_row
 from tests.rounds import go_round

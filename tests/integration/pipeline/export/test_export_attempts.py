@@ -29,7 +29,7 @@ from meterlake.stores.objects import open_objects, s3
 from meterlake.stores.objects.base import Altered
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
+from meterlake.stores.state.billing.calculations.pins import pinned_snapshots
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events
 from tests.doubles.destinations import LOCAL, S3, configured, destination, usage

@@ -113,7 +113,7 @@ def test_an_orphan_is_removed_and_a_registered_file_is_not(home, tmp_path):
 def test_nothing_is_merged_or_moved_under_a_reader(home, tmp_path, monkeypatch):
     """A reader that lists files while their entries are replaced would find none of them."""
     need_folder()
-    monkeypatch.setattr("meterlake.stores.lake.reader_gate._TRIES", 3)
+    monkeypatch.setattr("meterlake.stores.lake.backends.catalog._TRIES", 3)
     stores, org_id = home
     for number in range(3):
         ingest(stores, org_id, tmp_path, number)

@@ -27,9 +27,9 @@ from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.home_settings import shared_settings
-from meterlake.stores.lake.moves.move_record import read_record
+from meterlake.stores.lake.moves.lake_move import read_record
 from meterlake.stores.state.billing.bills.batch import BillOutcome
-from meterlake.stores.state.billing.calculations.snapshots import pinned_snapshots
+from meterlake.stores.state.billing.calculations.pins import pinned_snapshots
 from tests.bills import price_egress, subscribe, use
 from tests.databases import need_folder, new_database
 from tests.homes import HEADER, a_home, csv_row, open_home

@@ -12,7 +12,7 @@ from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.pipeline.integrations.life_cycle import disable_integration, enable_integration
 from meterlake.stages.config.propose import Document
-from meterlake.stores.state.integrations.refusals import refusing_destinations, write_refusal
+from meterlake.stores.state.integrations.health import refusing_destinations, write_refusal
 from tests.doubles.receivers import running_receiver
 from tests.sent_bills import create, home_with_bills, integrate, make_bills, send_bills
 

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.stores.files.parquet_pages import PageSizes
+from meterlake.stores.files.parquet_pages import DAMAGED, PageSizes, ThriftReader
 from meterlake.stores.files.source_file import Budget, Position, batches, parquet_types
-from meterlake.stores.files.thrift import DAMAGED, ThriftReader
 
 ROWS = 4_000
 BUDGET = Budget(batch_bytes=64 << 10, limit_bytes=1 << 30, limit_rows=10_000, size_bytes=1)

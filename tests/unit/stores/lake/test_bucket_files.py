@@ -9,9 +9,8 @@ import pytest
 
 from meterlake.model.errors import Unavailable
 from meterlake.stores.lake.backends import bucket_files
-from meterlake.stores.lake.backends.bucket_files import BucketFiles
+from meterlake.stores.lake.backends.bucket_files import BucketFiles, GcsFiles
 from meterlake.stores.lake.backends.data_files import FolderFiles
-from meterlake.stores.lake.backends.gcs_files import GcsFiles
 from meterlake.stores.objects.base import Refused
 from meterlake.stores.objects.gcs import GcsObjects
 from meterlake.stores.objects.local import LocalObjects

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.stores.lake import known_uids, uid_shards
 from meterlake.stores.lake.known_uids import HashRange
-from meterlake.stores.lake.sharding import change_shards
-from meterlake.stores.lake.uid_shards import SHARDS_MAX, UidShards, read_shards, uids_since
+from meterlake.stores.lake.uid_shards import (
+    SHARDS_MAX,
+    UidShards,
+    change_shards,
+    read_shards,
+    uids_since,
+)
 from tests.homes import HEADER, a_home, csv_row
 
 HASHES = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([0, 2**63, 2**64 - 1]), max_size=20)

@@ -9,7 +9,7 @@ import pytest
 from meterlake.model.errors import Busy, Conflict, NotFound, StaleVersion
 from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state import JobStatus
-from meterlake.stores.state.billing.calculations.snapshots import RETRIED, pinned_snapshots
+from meterlake.stores.state.billing.calculations.pins import RETRIED, pinned_snapshots
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import LEASES, Job, JobFilters, Lease, newest_due, submit
 

@@ -25,8 +25,8 @@ from meterlake.pipeline.billing.balances.scheduled_transactions import AUTHOR
 from meterlake.pipeline.config.entities import create_in
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.billing.credits.balances import note_charge
 from meterlake.stores.state.billing.credits.ledger import lock_sources
-from meterlake.stores.state.billing.credits.scheduled_charges import note_charge
 from meterlake.stores.state.core.charges import charged_until
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 

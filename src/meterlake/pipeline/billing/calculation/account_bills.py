@@ -39,8 +39,7 @@ from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.calculated import CalculatedBill
 from meterlake.stores.state.billing.calculations.pins import CalculationPins
-from meterlake.stores.state.billing.credits.ledger import read_movements
-from meterlake.stores.state.billing.credits.line_credits import billed_credits
+from meterlake.stores.state.billing.credits.ledger import billed_credits, read_movements
 
 # Accounts whose commitments and balances are read at once.
 _READ_TOGETHER: Final = 200

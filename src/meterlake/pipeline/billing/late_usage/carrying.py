@@ -11,7 +11,7 @@ from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stages.bill.late_usage import LineDifference, describe_line, memo_to_carry
 from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Currencies
-from meterlake.stores.state.billing.accounts.families import read_relatives
+from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill, next_pending_bill
 from meterlake.stores.state.billing.lock_date import closed_before

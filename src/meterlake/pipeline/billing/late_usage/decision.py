@@ -29,7 +29,7 @@ from meterlake.stages.bill.late_usage import (
 )
 from meterlake.stores.state.billing.bills.versions import get_version
 from meterlake.stores.state.billing.late_usage.carried import carried_amounts
-from meterlake.stores.state.billing.late_usage.decisions import (
+from meterlake.stores.state.billing.late_usage.findings import (
     LateDecision,
     decide_late_usage,
 )

@@ -36,7 +36,7 @@ from meterlake.stores.lake.backfill.rows import retracted_rows, rows_by_account
 from meterlake.stores.lake.backfill.steps import DoneStep, steps_since
 from meterlake.stores.lake.late import Closed, late, late_by_source, source_names
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.accounts.families import read_families
+from meterlake.stores.state.billing.accounts.usage_accounts import read_families
 from meterlake.stores.state.billing.billed_periods import OldestBill
 from meterlake.stores.state.billing.late_usage.findings import LateFinding, looked_until
 from meterlake.stores.state.billing.late_usage.late_bills import (

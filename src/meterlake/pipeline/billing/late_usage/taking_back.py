@@ -34,8 +34,12 @@ from meterlake.stores.state.billing.late_usage.carried import (
     mark_taken_back,
     superseded_lines,
 )
-from meterlake.stores.state.billing.late_usage.decisions import LateDecision, decide_late_usage
-from meterlake.stores.state.billing.late_usage.findings import LateFinding, insert_finding
+from meterlake.stores.state.billing.late_usage.findings import (
+    LateDecision,
+    LateFinding,
+    decide_late_usage,
+    insert_finding,
+)
 from meterlake.stores.state.billing.late_usage.late_bills import LateBill, late_bills_by_id
 from meterlake.stores.state.billing.late_usage.lists import (
     find_correction,

@@ -18,7 +18,7 @@ from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.accounts.families import read_relatives
+from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 
 _OF_FAMILIES: Final = frozenset({Account, *ACCOUNT_ENTITIES})
 _ONE_DAY: Final = timedelta(days=1)

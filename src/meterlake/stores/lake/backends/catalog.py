@@ -1,11 +1,14 @@
 """The catalog of a lake: what DuckLake attaches, who may write, and how readers are kept apart."""
 
+import fcntl
+import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import duckdb
 
@@ -13,7 +16,9 @@ from meterlake.model.errors import Busy
 from meterlake.model.values.sql import quote
 from meterlake.stores.files.durable import disk, sync, write_durably
 from meterlake.stores.files.locks import hold_lock
-from meterlake.stores.lake import reader_gate
+
+_TRIES: Final = 100
+_PAUSE_S: Final = 0.02
 
 
 class Catalog(ABC):
@@ -242,8 +247,43 @@ class SqliteCatalog(Catalog):
 
     def reading(self) -> AbstractContextManager[None]:
         """See `Catalog.reading`; waits only for `without_readers`, some milliseconds."""
-        return reader_gate.reading(self.gate)
+        return reading(self.gate)
 
     def without_readers(self) -> AbstractContextManager[bool]:
         """See `Catalog.without_readers`; gives up after two seconds."""
-        return reader_gate.without_readers(self.gate)
+        return without_readers(self.gate)
+
+
+@contextmanager
+def reading(gate: Path) -> Iterator[None]:
+    """Read while the body runs; waits only for `without_readers`, some milliseconds."""
+    try:
+        handle = os.open(gate, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        yield  # Where nothing may be written, nobody does upkeep.
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def without_readers(gate: Path) -> Iterator[bool]:
+    """Keep readers out while the body runs; false if there always were some, for two seconds."""
+    handle = os.open(gate, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield _is_taken(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_taken(handle: int) -> bool:
+    for _ in range(_TRIES):
+        # Never waiting in line: readers would have to wait behind us.
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(_PAUSE_S)
+    return False

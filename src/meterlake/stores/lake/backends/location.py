@@ -1,5 +1,6 @@
-"""Which lake of which organization: its catalog and its files, as the settings say."""
+"""Which lake of which organization: its catalog and its files, as the settings say, and what marks it."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from meterlake.model.errors import Invalid, Required
@@ -8,7 +9,10 @@ from meterlake.stores.lake.backends.catalog import Catalog, SqliteCatalog
 from meterlake.stores.lake.backends.data_files import DataFiles, FolderFiles
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.objects.base import ObjectStore, checked_key
-from meterlake.stores.objects.location import open_objects, split_url
+from meterlake.stores.objects.destination import open_objects, split_url
+
+# A lake whose state nobody knows.
+UNKNOWN = ""
 
 
 def lake_folder(settings: Settings, org_id: str) -> Path:
@@ -74,11 +78,57 @@ def _files(settings: Settings, org_id: str, folder: Path) -> DataFiles:
     checked_key(prefix)
     # boto3 and google-cloud-storage take half a second each to import: only who needs them pays.
     if scheme == "s3":
-        from meterlake.stores.lake.backends.s3_files import S3Files  # noqa: PLC0415
+        from meterlake.stores.lake.backends.bucket_files import S3Files  # noqa: PLC0415
         from meterlake.stores.objects.s3 import S3Objects  # noqa: PLC0415
 
         return S3Files(S3Objects(bucket, prefix, settings.s3_endpoint))
-    from meterlake.stores.lake.backends.gcs_files import GcsFiles  # noqa: PLC0415
+    from meterlake.stores.lake.backends.bucket_files import GcsFiles  # noqa: PLC0415
     from meterlake.stores.objects.gcs import GcsObjects  # noqa: PLC0415
 
     return GcsFiles(GcsObjects(bucket, prefix, settings.gcs_endpoint))
+
+
+class LakeMarks:
+    """Reads the marks of lakes: one question for all that have their catalogs in PostgreSQL.
+
+    Of a catalog in a file it is when that was written. Nobody opens the file for it: who closes a
+    file gives up all locks that his process has on it, and so those of DuckDB's own SQLite. Another
+    process would then remove the log that a commit is about to write to.
+
+    Args:
+        settings: Of the home.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def read(self, org_ids: Collection[str]) -> dict[str, str]:
+        """The marks of some lakes; the same mark means that nothing came in.
+
+        Raises:
+            Unavailable: The server of the catalogs does not answer.
+        """
+        if self._settings.catalog is None:
+            return {each: _file_mark(lake_folder(self._settings, each)) for each in org_ids}
+        from meterlake.stores.lake.backends.postgres_catalog import (  # noqa: PLC0415
+            read_fences,
+            schema_of,
+        )
+
+        found = read_fences(self._settings.catalog)
+        return {each: str(found.get(schema_of(each), UNKNOWN)) for each in org_ids}
+
+
+def _file_mark(folder: Path) -> str:
+    """What changes with every commit, and now and then without one."""
+    written = (_written(folder / name) for name in ("catalog.sqlite", "catalog.sqlite-wal"))
+    return " ".join(filter(None, written)) or UNKNOWN
+
+
+def _written(path: Path) -> str:
+    """When a file was written, and its size; nothing of one that is empty, or not there."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ""
+    return f"{found.st_mtime_ns}:{found.st_size}" if found.st_size else ""

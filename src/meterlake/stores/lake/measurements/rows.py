@@ -1,11 +1,14 @@
-"""The measurements behind a quantity, each with its file and its row in it."""
+"""The measurements behind a quantity, each with its file and its row in it, and the files of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import duckdb
+import polars as pl
+import pyarrow as pa
 
+from meterlake.model.values.sql import identifier
 from meterlake.stores.lake.connection import translate_errors
 
 # Rows are chosen before their files are looked up: of very many measurements few are shown.
@@ -33,6 +36,19 @@ _FIRST_ROWS: Final = (1_000, 100_000)
 _MANY: Final = 100_000
 # Measurements are not spread evenly over time: so many times as much of it is read.
 _SPARE: Final = 50
+_DATABASE: Final = "__ducklake_metadata_lake"
+_SEEN: Final = "begin_snapshot <= $snapshot AND (end_snapshot IS NULL OR end_snapshot > $snapshot)"
+_FILES: Final = f"""
+    SELECT DISTINCT CASE WHEN f.path_is_relative THEN s.path || t.path || f.path ELSE f.path END
+    FROM (
+        SELECT table_id, path, path_is_relative FROM {{catalog}}.ducklake_data_file WHERE {_SEEN}
+        UNION ALL
+        SELECT table_id, path, path_is_relative FROM {{catalog}}.ducklake_delete_file WHERE {_SEEN}
+    ) f
+    JOIN (SELECT DISTINCT table_id, schema_id, path, table_name FROM {{catalog}}.ducklake_table) t
+        USING (table_id)
+    JOIN (SELECT DISTINCT schema_id, path FROM {{catalog}}.ducklake_schema) s USING (schema_id)
+    WHERE starts_with(t.table_name, 'm_')"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,3 +144,60 @@ def _read(
         while rows := answer.fetchmany(_AT_ONCE):
             for row in rows:
                 yield dict(zip(names, row, strict=True))
+
+
+def measurement_files(
+    connection: duckdb.DuckDBPyConnection, snapshot: int, schema: str, root: str
+) -> Iterator[str]:
+    """The paths of the files of a snapshot, below the root of the lake's files.
+
+    Args:
+        connection: Where the lake is attached as `lake`, within the reader's gate.
+        snapshot: The snapshot.
+        schema: Where the catalog has DuckLake's own tables.
+        root: Of the lake's files, with a slash at its end.
+    """
+    catalog = f"{_DATABASE}.{identifier(schema)}"
+    rows = connection.execute(_FILES.format(catalog=catalog), {"snapshot": snapshot}).fetchall()
+    for (path,) in sorted(rows):
+        yield str(path).removeprefix(root)
+
+
+def groups(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any], keys: int
+) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """Run a query and give its rows by the values of its first columns, which it is sorted by.
+
+    Args:
+        connection: A reader of the lake.
+        sql: The query.
+        parameters: Its parameters.
+        keys: How many columns tell the groups apart; they are not among the columns of a group.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    current: tuple[Any, ...] | None = None
+    pieces: list[pa.RecordBatch] = []
+    with translate_errors():
+        for batch in connection.execute(sql, dict(parameters)).to_arrow_reader():
+            for key, piece in _runs(batch, keys):
+                if key != current and pieces:
+                    assert current is not None
+                    yield current, pa.Table.from_batches(pieces)
+                    pieces = []
+                current = key
+                pieces.append(piece)
+        if current is not None:
+            yield current, pa.Table.from_batches(pieces)
+
+
+def _runs(batch: pa.RecordBatch, keys: int) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
+    names = batch.schema.names
+    frame = pl.from_arrow(batch.select(names[:keys]))
+    assert isinstance(frame, pl.DataFrame)
+    rest = batch.select(names[keys:])
+    start = 0
+    for run in frame.select(pl.struct(names[:keys]).rle().alias("run"))["run"]:
+        yield tuple(run["value"].values()), rest.slice(start, run["len"])
+        start += run["len"]

@@ -1,9 +1,10 @@
-"""Sign-ins of people: sessions, the codes and refresh tokens below them, and links good for once.
+"""Sign-ins of people: sessions, the codes and refresh tokens below them, links good for once, and keys.
 
-Only SHA-256 hashes of the tokens are stored: each token is 256 random bits.
+Only SHA-256 hashes of the tokens are stored: each token is 256 random bits. The keys sign tokens of
+access.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -11,7 +12,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from meterlake.model.errors import NotFound
-from meterlake.stores.state.access.access_tables import GRANT, ONE_TIME_TOKEN, SESSION
+from meterlake.stores.state.access.access_tables import GRANT, ONE_TIME_TOKEN, SESSION, SIGNING_KEY
+from meterlake.stores.state.core.tables import ORGANIZATION
 
 
 class GrantKind(StrEnum):
@@ -158,3 +160,48 @@ def accepted_invitations(connection: Connection, invitation_ids: list[str]) -> s
 
 def _row(value: Session | Grant | OneTimeToken) -> dict[str, object]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """One key; it signs while it is the newest, and verifies until `not_after`."""
+
+    kid: str
+    private_key: str = field(repr=False)
+    created: datetime
+    not_after: datetime | None
+
+
+def valid_keys(connection: Connection, now: datetime) -> list[SigningKey]:
+    """The keys that verify, the newest first."""
+    table = SIGNING_KEY.c
+    query = (
+        select(SIGNING_KEY)
+        .where(table.not_after.is_(None) | (table.not_after > now))
+        .order_by(table.not_after.is_not(None), table.created.desc(), table.kid)
+    )
+    return [
+        SigningKey(row.kid, row.private_key, row.created, row.not_after)
+        for row in connection.execute(query)
+    ]
+
+
+def add_signing_key(connection: Connection, key: SigningKey, retire: datetime | None) -> None:
+    """Store the key that signs from now on; the ones before verify until `retire`."""
+    if retire is not None:
+        query = update(SIGNING_KEY).where(
+            SIGNING_KEY.c.not_after.is_(None) | (SIGNING_KEY.c.not_after > retire)
+        )
+        connection.execute(query.values(not_after=retire))
+    row = {
+        "kid": key.kid,
+        "private_key": key.private_key,
+        "created": key.created,
+        "not_after": key.not_after,
+    }
+    connection.execute(insert(SIGNING_KEY), row)
+
+
+def lock_keys(connection: Connection) -> None:
+    """Let one process at a time decide about keys, where the database has many writers."""
+    connection.execute(select(ORGANIZATION.c.id).order_by(ORGANIZATION.c.id).with_for_update())

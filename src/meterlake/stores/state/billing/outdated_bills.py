@@ -13,7 +13,7 @@ from sqlalchemy import or_, select, update
 
 from meterlake.model.bills.ledger import BillRank
 from meterlake.stores.state.billing.lock_date import closed_before
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.transaction import Transaction

@@ -19,9 +19,8 @@ from sqlalchemy import (
 from meterlake.model.bills.unbilled import Unpriced
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
-from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.many_rows import insert_rows
+from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, METADATA, InstantText, StorableText
 from meterlake.stores.state.core.transaction import Transaction

@@ -9,7 +9,7 @@ from sqlalchemy import Integer, column, func, insert, select
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Record
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.row_digests import digest_of_version
 from meterlake.stores.state.core.state import State

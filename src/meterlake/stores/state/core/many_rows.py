@@ -1,12 +1,14 @@
 """Many rows of a table by the driver's own `executemany`, and a cache that has room for them.
 
-SQLAlchemy's way from a row to the driver takes longer than SQLite's from there to the table.
+SQLAlchemy's way from a row to the driver takes longer than SQLite's from there to the table. Long
+lists of values go in chunks.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Table, insert
 from sqlalchemy.engine import Dialect
@@ -14,6 +16,9 @@ from sqlalchemy.engine import Dialect
 # SQLite's own cache is 2,000 KiB: pages of larger transactions are written and read several times.
 _CACHE_KIB: Final = 2_000
 _LARGE_CACHE_KIB: Final = 65_536
+# Databases limit the parameters of a statement; SQLite's old limit of 999 is the lowest.
+CHUNK: Final = 400
+T = TypeVar("T")
 
 
 @contextmanager
@@ -79,3 +84,14 @@ def _values(statement: _Insert, rows: Sequence[Mapping[str, Any]]) -> Iterator[A
     ]
     for values in zip(*columns, strict=True):
         yield dict(zip(statement.names, values, strict=True)) if statement.named else values
+
+
+def chunks_of(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
+    """Some items after the other, in their order.
+
+    >>> list(chunks_of("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk

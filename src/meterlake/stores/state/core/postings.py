@@ -10,7 +10,7 @@ from sqlalchemy import Row, Select, or_, select
 
 from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Posting, PostingKind
 from meterlake.model.values.money import ZERO, exact
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BALANCE_NOTE, BILL, POSTING
 

@@ -1,11 +1,13 @@
-"""State: everything but the measurements, in one database."""
+"""State: everything but the measurements, in one database, with a clock of its own."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -25,8 +27,6 @@ from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk
 from meterlake.stores.secrets import Secrets
 from meterlake.stores.state.access import access_tables  # noqa: F401 - their tables are part of METADATA
-from meterlake.stores.state.billing.late_usage import tables  # noqa: F401 - part of METADATA
-from meterlake.stores.state.core.clock import ServerClock
 from meterlake.stores.state.core.engine import Database, migrate, parse_url, sqlite_url
 from meterlake.stores.state.core.reader import STORED, Reader, StoredEntity
 from meterlake.stores.state.core.tables import ORGANIZATION
@@ -44,6 +44,9 @@ _LOCKED: Final = (
 )
 _LISTED_MAX: Final = 10
 _SERVER_TIME: Final = select(func.clock_timestamp())
+_REFRESH_S: Final = 60.0
+# Goes on while a machine sleeps, where the system has such a clock.
+_ELAPSED: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def utc_now() -> datetime:
@@ -350,3 +353,50 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Unavailable("the home folder", str(error), CHECK_PATH) from error
+
+
+def elapsed() -> float:
+    """Seconds since some moment; nobody sets this clock."""
+    return time.clock_gettime(_ELAPSED)
+
+
+class ServerClock:
+    """The time of a server: asked for once, counted on, and compared now and then.
+
+    A lease, a due time or a token means the same on every machine, also where their own clocks
+    differ by minutes. Nobody waits for a comparison: the server may not answer.
+
+    Args:
+        ask: The server's time; raises `Unavailable`.
+        count: A clock of this machine that nobody sets.
+    """
+
+    def __init__(self, ask: Callable[[], datetime], count: Callable[[], float] = elapsed) -> None:
+        self._ask = ask
+        self._count = count
+        self._comparing = Lock()
+        self._known = self._compare()
+
+    def __call__(self) -> datetime:
+        """The server's time, as far as it is known."""
+        at, moment = self._known
+        count = self._count()
+        if count - at >= _REFRESH_S and self._comparing.acquire(blocking=False):
+            Thread(target=self._refresh, name="server clock", daemon=True).start()
+        return moment + timedelta(seconds=count - at)
+
+    def _compare(self) -> tuple[float, datetime]:
+        before = self._count()
+        moment = self._ask()
+        # On its way back the answer grew old by half of what the question took.
+        return (before + self._count()) / 2, moment
+
+    def _refresh(self) -> None:
+        try:
+            self._known = self._compare()
+        except Unavailable:
+            at, moment = self._known
+            count = self._count()
+            self._known = count, moment + timedelta(seconds=count - at)
+        finally:
+            self._comparing.release()

@@ -23,7 +23,7 @@ from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.postings import amounts_spent, newest_due
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE, INDEXED, index_key
-from meterlake.stores.state.integrations.facts import integration_facts
+from meterlake.stores.state.integrations.health import integration_facts
 
 
 class StoredConfiguration(Configuration):

@@ -11,7 +11,7 @@ from meterlake.model.errors import Conflict, DuplicateCode, Invalid, StaleVersio
 from meterlake.model.resources import BY_KIND, code_of, entity_references, resource_of, values_at
 from meterlake.model.values import wire
 from meterlake.model.values.entity import E, Entity, Record
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.row_digests import digest_of_version
 from meterlake.stores.state.core.tables import (

@@ -26,8 +26,7 @@ from meterlake.model.resources.events import Event, account_of, change, data, ma
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Entity, Record
 from meterlake.model.values.untrusted import UNTRUSTED_MAX, storable_data
-from meterlake.stores.state.core.chunks import chunks_of
-from meterlake.stores.state.core.many_rows import insert_rows
+from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.pages import NEXT_TOKEN, TOKEN_RULE, Page, key_of, key_token
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration

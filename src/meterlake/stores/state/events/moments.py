@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Table, bindparam, delete, insert, select, update
 
-from meterlake.stores.state.core.chunks import chunks_of
-from meterlake.stores.state.core.many_rows import insert_rows
+from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.events.event_tables import SCHEDULED_MOMENT, SCHEDULED_SCAN
 

@@ -29,12 +29,12 @@ from meterlake.model.errors import NotFound
 from meterlake.model.measurements.uploads import UploadStatus
 from meterlake.model.values import wire
 from meterlake.model.work.jobs import JobKind
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, in_status, takeable
-from meterlake.stores.state.jobs.filters import of_kind
 from meterlake.stores.state.jobs.job import insert_job, job_of
+from meterlake.stores.state.jobs.table import of_kind
 
 _KINDS: Final = (JobKind.UPLOAD, JobKind.LOOKUP)
 

@@ -8,7 +8,7 @@ from sqlalchemy import and_, case, func, or_, select
 
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import RunAction, RunStatus
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN, INTEGRATION_TRY
 from meterlake.stores.state.integrations.runs import RunContent

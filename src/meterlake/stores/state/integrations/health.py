@@ -1,13 +1,22 @@
-"""How destinations are doing: failures in a row, pauses, and why one is disabled."""
+"""How destinations are doing: failures in a row, pauses, refused credentials, and why one is disabled."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, and_, delete, insert, select
 
-from meterlake.stores.state.integrations.run_tables import DESTINATION_HEALTH
+from meterlake.model.values.integration_facts import IntegrationFacts
+from meterlake.stores.state.core.tables import ENTITY, METADATA
+from meterlake.stores.state.integrations.run_tables import (
+    DESTINATION_HEALTH,
+    INTEGRATION_RUN,
+    REFUSED_CREDENTIALS,
+)
+
+# The status of a run of which nothing has been tried yet.
+_WAITING = "WAITING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +72,91 @@ def forget_health(connection: Connection, org_id: str, destination_id: str) -> N
 
 def _health_of(row: Row[Any]) -> Health:
     return Health(**{name: getattr(row, name) for name in Health.__slots__})
+
+
+def refusing_destinations(connection: Connection, org_id: str, ids: Collection[str]) -> set[str]:
+    """Those of some destinations that refuse what they are sent."""
+    column = REFUSED_CREDENTIALS.c
+    query = select(column.destination_id).where(
+        column.org == org_id, column.destination_id.in_(ids)
+    )
+    return set(connection.execute(query).scalars())
+
+
+def write_refusal(
+    connection: Connection, org_id: str, destination_id: str, refused: datetime
+) -> None:
+    """Write down that a destination refused credentials, unless they may be others by now.
+
+    Args:
+        connection: Of a transaction that writes.
+        org_id: The organization.
+        destination_id: A webhook, or the configuration of an integration.
+        refused: When the try began.
+    """
+    column = ENTITY.c
+    changed = select(column.id).where(
+        column.org == org_id, column.id == destination_id, column.modified > refused
+    )
+    if connection.execute(changed).first() is None:
+        forget_refusals(connection, org_id, [destination_id])
+        row = {"org": org_id, "destination_id": destination_id, "refused": refused}
+        connection.execute(insert(REFUSED_CREDENTIALS), row)
+
+
+def forget_refusals(connection: Connection, org_id: str, ids: Collection[str]) -> None:
+    """Have destinations count as ones that know who calls."""
+    column = REFUSED_CREDENTIALS.c
+    mine = (column.org == org_id, column.destination_id.in_(ids))
+    connection.execute(delete(REFUSED_CREDENTIALS).where(*mine))
+
+
+def integration_facts(
+    connection: Connection, org_id: str, id: str, destination_id: str | None
+) -> IntegrationFacts:
+    """How an integration is doing.
+
+    Args:
+        connection: Reads State.
+        org_id: The organization.
+        id: Of the configuration.
+        destination_id: The webhook that it leads to, if it leads to one.
+    """
+    ids = [id, *filter(None, [destination_id])]
+    disabled = _reason_of_end(connection, org_id, ids)
+    is_refused = bool(refusing_destinations(connection, org_id, ids))
+    run = _newest_run(connection, org_id, id)
+    if run is None:
+        return IntegrationFacts(disabled=disabled, is_refused=is_refused)
+    return IntegrationFacts(
+        disabled=disabled,
+        is_refused=is_refused,
+        status=run.status,
+        started=run.started,
+        completed=run.finished,
+        error=run.error,
+        url=run.url,
+        external_id=run.external_id,
+    )
+
+
+def _reason_of_end(connection: Connection, org_id: str, ids: list[str]) -> str | None:
+    column = DESTINATION_HEALTH.c
+    query = select(column.reason).where(
+        column.org == org_id, column.destination_id.in_(ids), column.disabled.is_not(None)
+    )
+    row = connection.execute(query).first()
+    return None if row is None else row.reason or "it was disabled"
+
+
+def _newest_run(connection: Connection, org_id: str, id: str) -> Row[Any] | None:
+    run, job = INTEGRATION_RUN.c, METADATA.tables["job"]
+    query = (
+        select(
+            *(run.status, run.url, run.external_id),
+            *(job.c.started, job.c.finished, job.c.error),
+        )
+        .join(job, and_(job.c.id == run.id))
+        .where(run.org == org_id, run.config_id == id, run.status != _WAITING)
+    )
+    return connection.execute(query.order_by(run.created.desc(), run.id.desc()).limit(1)).first()

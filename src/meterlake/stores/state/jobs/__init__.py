@@ -1,6 +1,5 @@
 """The jobs of all kinds, in one table: who works on one until when, and how it ended."""
 
-from meterlake.stores.state.jobs.filters import JobFilters, in_status
 from meterlake.stores.state.jobs.job import Job
 from meterlake.stores.state.jobs.jobs import (
     Jobs,
@@ -13,8 +12,7 @@ from meterlake.stores.state.jobs.jobs import (
     unfinished_jobs,
 )
 from meterlake.stores.state.jobs.lease import LEASES, Lease, begun, takeable
-from meterlake.stores.state.jobs.status import AGAIN, JobStatus
-from meterlake.stores.state.jobs.table import JOB
+from meterlake.stores.state.jobs.table import AGAIN, JOB, JobFilters, JobStatus, in_status
 
 __all__ = [
     "AGAIN",

@@ -8,8 +8,7 @@ from sqlalchemy import Connection, Row, insert
 
 from meterlake.model.values import wire
 from meterlake.stores.state.jobs.lease import LEASES, Lease
-from meterlake.stores.state.jobs.status import JobStatus
-from meterlake.stores.state.jobs.table import JOB
+from meterlake.stores.state.jobs.table import JOB, JobStatus
 
 
 @dataclass(slots=True)

@@ -31,11 +31,17 @@ from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.engine import Database
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.tables import InstantText
-from meterlake.stores.state.jobs.filters import JobFilters, in_status, of_kind, one_job
 from meterlake.stores.state.jobs.job import Job, insert_job, job_of
 from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
-from meterlake.stores.state.jobs.status import AGAIN, JobStatus
-from meterlake.stores.state.jobs.table import JOB
+from meterlake.stores.state.jobs.table import (
+    AGAIN,
+    JOB,
+    JobFilters,
+    JobStatus,
+    in_status,
+    of_kind,
+    one_job,
+)
 
 # Those that people know as jobs; files and objects have pages of their own.
 _SHOWN: Final = (JobKind.BILL, JobKind.EXPORT, JobKind.BACKFILL)

@@ -11,9 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, or_
 from meterlake.model.errors import NotFound, StaleVersion
 from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.tables import InstantText
-from meterlake.stores.state.jobs.filters import in_status
-from meterlake.stores.state.jobs.status import JobStatus
-from meterlake.stores.state.jobs.table import JOB
+from meterlake.stores.state.jobs.table import JOB, JobStatus, in_status
 
 # Who renews its lease says so often enough that one which was silent for so long is dead.
 _RENEWED: Final = timedelta(minutes=1)

@@ -23,7 +23,7 @@ from meterlake.pipeline.billing.verification.schedule import verify_regularly
 from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.pipeline.home.status import status
 from meterlake.stores.lake.maintenance import compact
-from meterlake.stores.lake.measurements.files import measurement_files
+from meterlake.stores.lake.measurements.rows import measurement_files
 from tests.billing_oracle.worlds import FEATURES, random_world
 from tests.integration.pipeline.billing.test_kept_bills import CHANGES, SOURCES, bill_world
 from tests.stored_worlds import store_world

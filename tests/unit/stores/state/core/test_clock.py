@@ -13,8 +13,8 @@ import pytest
 import meterlake
 from meterlake.model.errors import Unavailable
 from meterlake.stores.state import State, utc_now
-from meterlake.stores.state.core.clock import ServerClock
 from meterlake.stores.state.core.engine import parse_url
+from meterlake.stores.state.core.state import ServerClock
 from tests.databases import new_database
 from tests.soak.clocks import missing, shifted_clock
 
@@ -127,7 +127,7 @@ OWN_CLOCK = {
     "stores/state/core/state.py": "where no server is shared",
     "stores/state/core/migrations/earlier.py": "a migration, once",
     "stores/lake/maintenance.py": "ages of files, in days",
-    "stores/lake/backends/gcs_files.py": "a file that has no time",
+    "stores/lake/backends/bucket_files.py": "a file that has no time",
     "pipeline/ingest/drop_folder.py": "times of files of the same machine",
     "pipeline/integrations/connectors/webhook.py": "a date in an answer that just came",
 }

@@ -13,7 +13,7 @@ from meterlake.model.customers.balances import Balance, BalanceTransaction, Enti
 from meterlake.model.errors import NotFound
 from meterlake.model.values.entity import Deletion, Record
 from meterlake.stores.state.billing.bills import bills
-from meterlake.stores.state.billing.bills.names import names_changed
+from meterlake.stores.state.billing.bills.named import names_changed
 from meterlake.stores.state.billing.credits import balances
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core import past

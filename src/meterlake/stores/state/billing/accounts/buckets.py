@@ -16,8 +16,8 @@ from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.packed_list import PackedList
-from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
 

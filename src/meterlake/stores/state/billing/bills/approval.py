@@ -1,4 +1,4 @@
-"""Many bills approved at once: those that wait for it and may still be changed."""
+"""Many bills approved at once: those that wait for it, or that nothing speaks against by itself."""
 
 from dataclasses import replace
 from typing import Any, Final

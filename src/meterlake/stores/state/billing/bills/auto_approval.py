@@ -8,8 +8,8 @@ from sqlalchemy import literal, select
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.resources.events import BILL, UPDATED
 from meterlake.stores.state.billing.bills.lists import BillFilters, select_bills
-from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL as BILLS
 from meterlake.stores.state.events.event_tables import EVENT

@@ -38,9 +38,8 @@ from meterlake.stores.state.billing.memos.lines import memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
 from meterlake.stores.state.billing.statements.jobs import ApprovedBill, order_statements
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
-from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.many_rows import insert_rows, large_cache
+from meterlake.stores.state.core.many_rows import chunks_of, insert_rows, large_cache
 from meterlake.stores.state.core.reader import DamagedRow, Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from meterlake.stores.state.core.transaction import Transaction

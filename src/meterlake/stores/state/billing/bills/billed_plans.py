@@ -8,8 +8,8 @@ from sqlalchemy import literal, select
 
 from meterlake.model.bills.bill import BilledTime
 from meterlake.model.values.period import Period
-from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.stores.state.billing.stored_bills import BillKey
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from meterlake.stores.state.core.transaction import Transaction

@@ -17,7 +17,7 @@ from meterlake.stores.state.billing.stored_bills import (
     StoredBill,
     join_lines,
 )
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.transaction import Transaction

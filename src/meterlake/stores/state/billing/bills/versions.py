@@ -20,7 +20,7 @@ from meterlake.stores.state.billing.stored_bills import (
     LineContent,
     line_of,
 )
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import (
     BILL,

@@ -1,15 +1,36 @@
-"""What bills were calculated from: one row for all bills of one reading, written with the first."""
+"""What bills were calculated from, and the snapshots and files of lakes that it keeps.
 
-from collections.abc import Collection
+One row stands for all bills of one reading, written with the first.
+"""
+
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import ColumnElement, String, cast, func, insert, literal, select
 
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.model.work.backfill import BackfillStatus
+from meterlake.model.work.jobs import JobKind
+from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BILL_CALCULATION, ENTITY_HISTORY, ORGANIZATION
+from meterlake.stores.state.core.state import State
+from meterlake.stores.state.core.tables import (
+    BILL,
+    BILL_CALCULATION,
+    ENTITY_HISTORY,
+    LAKE_FILE,
+    ORGANIZATION,
+)
 from meterlake.stores.state.core.transaction import Transaction
+from meterlake.stores.state.ingest.backfills import BACKFILL
+from meterlake.stores.state.jobs import AGAIN, JOB, JobStatus, in_status
+
+# Such a backfill needs what was before, and what it left.
+_NEEDED: Final = (BackfillStatus.STAGING, BackfillStatus.STAGED, BackfillStatus.APPLIED)
+# So long after its end an export that failed can be run again for sure.
+RETRIED: Final = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +92,61 @@ def read_calculations(reader: Reader, ids: Collection[str]) -> dict[str, Calcula
         query = select(*columns).where(table.org == reader.org_id, table.id.in_(chunk))
         found |= {row.id: CalculationPins(*row) for row in reader.connection.execute(query)}
     return found
+
+
+class NotedFile(NamedTuple):
+    """A file of a lake.
+
+    Attributes:
+        sha256: None where nobody knows.
+    """
+
+    path: str
+    size_bytes: int
+    sha256: str | None
+
+
+def read_noted(reader: Reader, paths: Iterable[str]) -> dict[str, NotedFile]:
+    """What is known of files, by their paths."""
+    found: dict[str, NotedFile] = {}
+    table = LAKE_FILE.c
+    for chunk in chunks_of(paths):
+        query = select(table.path, table.size_bytes, table.sha256).where(
+            table.org == reader.org_id, table.path.in_(chunk)
+        )
+        found |= {row.path: NotedFile(*row) for row in reader.connection.execute(query)}
+    return found
+
+
+def note_files(transaction: Transaction, files: Collection[NotedFile]) -> None:
+    """Write down what files are, but for those that somebody has noted meanwhile."""
+    known = read_noted(transaction, [each.path for each in files])
+    own = {"org": transaction.org_id, "noted": transaction.now}
+    rows = [each._asdict() | own for each in files if each.path not in known]
+    insert_rows(transaction.connection, LAKE_FILE, rows)
+
+
+def pinned_snapshots(state: State, org_id: str) -> set[int]:
+    """The snapshots that an organization's bills, jobs and backfills read, or may read again.
+
+    Raises:
+        Unavailable: The database cannot be reached.
+    """
+    by_bills = select(member_text(BILL.c.pins, literal("snapshot"))).where(BILL.c.org == org_id)
+    by_jobs = select(cast(JOB.c.snapshot, String)).where(
+        JOB.c.org == org_id, JOB.c.snapshot.is_not(None), _goes_on(state)
+    )
+    needed = (BACKFILL.c.org == org_id) & BACKFILL.c.status.in_([each.value for each in _NEEDED])
+    by_backfills = [
+        select(cast(column, String)).where(needed, column.is_not(None))
+        for column in (BACKFILL.c.snapshot, BACKFILL.c.applied)
+    ]
+    with state.reading_home() as connection:
+        found = connection.execute(by_bills.union(by_jobs, *by_backfills)).scalars()
+        return {int(snapshot) for snapshot in found if snapshot is not None}
+
+
+def _goes_on(state: State) -> ColumnElement[bool]:
+    """Jobs that run or wait, and exports that somebody may retry."""
+    ended = in_status(*AGAIN) & (JOB.c.finished > state.now() - RETRIED)
+    return in_status(JobStatus.PENDING, JobStatus.RUNNING) | (JOB.c.kind == JobKind.EXPORT) & ended

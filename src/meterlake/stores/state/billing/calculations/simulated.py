@@ -9,7 +9,7 @@ from sqlalchemy import select
 from meterlake.model.values.period import Month
 from meterlake.stores.state.billing.memos.lines import MemoLine, memo_lines
 from meterlake.stores.state.billing.stored_bills import BillKey
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.views.simulated_state import STORED_BILL

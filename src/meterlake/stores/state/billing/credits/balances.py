@@ -35,7 +35,7 @@ from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import StillReferenced
 from meterlake.model.values.entity import Entity, Record
 from meterlake.model.values.money import ZERO, exact, plain
-from meterlake.model.values.period import format_instant
+from meterlake.model.values.period import Period, format_instant
 from meterlake.stores.state.billing.credits.ledger import NewPosting, is_standing, post
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.json_columns import instant_text, member_text
@@ -43,7 +43,7 @@ from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.postings import posting_of
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.stored_configuration import refers
-from meterlake.stores.state.core.tables import BALANCE_NOTE, ENTITY, POSTING
+from meterlake.stores.state.core.tables import BALANCE_NOTE, ENTITY, POSTING, SCHEDULED_CHARGE
 from meterlake.stores.state.core.transaction import Transaction
 
 
@@ -367,3 +367,27 @@ def _booked_of_row(row: Row[Any]) -> Booked:
     )
     record = Record(row.id, 1, entity, row.created, row.created_by, row.created, row.created_by)
     return Booked(posting, record, Cause(EntityType(row.entity_type), row.entity_id))
+
+
+def note_charge(
+    transaction: Transaction, schedule_id: str, charge_id: str, service: Period, due: datetime
+) -> None:
+    """Note that a schedule made a charge, in the transaction that stores the charge.
+
+    Args:
+        transaction: Where to.
+        schedule_id: The schedule.
+        charge_id: The charge.
+        service: What it is for.
+        due: When it was due.
+    """
+    row = {
+        "charge_id": charge_id,
+        "org": transaction.org_id,
+        "schedule_id": schedule_id,
+        "service_start": service.start,
+        "service_end": service.end,
+        "due": due,
+        "created": transaction.now,
+    }
+    transaction.connection.execute(insert(SCHEDULED_CHARGE), row)

@@ -23,8 +23,8 @@ from meterlake.model.customers.balances import Balance
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import format_instant
 from meterlake.stores.state.billing.credits.ledger import NewPosting, is_standing, post, reversal_of
-from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import instant_text
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.postings import posting_of, select_postings
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BALANCE_SETTLEMENT, ENTITY, POSTING

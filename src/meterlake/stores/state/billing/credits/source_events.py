@@ -21,7 +21,7 @@ from meterlake.model.resources.events import Event, change, data
 from meterlake.model.values.entity import E, Record
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stores.state.billing.credits.balances import amounts
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.postings import (
     amounts_spent,
     posting_of,

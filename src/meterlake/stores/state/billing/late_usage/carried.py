@@ -23,13 +23,14 @@ from meterlake.model.bills.late_usage import (
 from meterlake.model.values.money import ZERO, exact
 from meterlake.stores.state.billing.late_usage.late_bills import READ_UNTIL, LateBill
 from meterlake.stores.state.billing.late_usage.rows import (
+    LATE_USAGE,
+    LATE_USAGE_LINE,
     line_from_row,
     naming_damaged,
     read_undecided_rows,
     sources_from_text,
     sources_to_text,
 )
-from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE, LATE_USAGE_LINE
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_MEMO

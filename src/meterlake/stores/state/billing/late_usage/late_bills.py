@@ -9,8 +9,8 @@ from sqlalchemy import case, func, literal, select
 
 from meterlake.stores.state.billing.billed_periods import OldestBill
 from meterlake.stores.state.billing.stored_bills import BillKey
-from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.jobs import JOB

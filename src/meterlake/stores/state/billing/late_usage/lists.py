@@ -8,12 +8,12 @@ from sqlalchemy import Row, select
 
 from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus
 from meterlake.stores.state.billing.late_usage.rows import (
+    LATE_USAGE,
     UNDECIDED_STATUSES,
     from_rows,
     read_readable,
     read_undecided_rows,
 )
-from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE
 from meterlake.stores.state.core import account_names, pages
 from meterlake.stores.state.core.reader import DamagedRow, Reader
 

@@ -1,4 +1,4 @@
-"""Which statements bills have: one file of each format, the newest."""
+"""Which statements bills have: their tables, and one file of each format, the newest."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,14 +6,60 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    String,
+    Table,
+    delete,
+    false,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from meterlake.model.bills.statement_orders import StatementFormat, StatementStatus
-from meterlake.stores.state.billing.statements.tables import BILL_STATEMENT, STATEMENT_JOB
-from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BILL_VERSION
+from meterlake.stores.state.core.tables import BILL_VERSION, METADATA, InstantText, StorableText
 from meterlake.stores.state.core.transaction import Transaction
+
+# What a job about a statement has of its own.
+STATEMENT_JOB: Final = Table(
+    "statement_job",
+    METADATA,
+    Column("id", String(36), ForeignKey("job.id", name="statement_job_job"), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    # Of a bill that may be deleted by now.
+    Column("bill_id", String(36), nullable=False),
+    Index("statement_job_bill", "org", "bill_id"),
+)
+
+# The newest file of each format that a bill has.
+BILL_STATEMENT: Final = Table(
+    "bill_statement",
+    METADATA,
+    Column("bill_id", String(36), ForeignKey("bill.id"), primary_key=True),
+    Column("format", String(4), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("job_id", String(36), nullable=False),
+    # Where the bytes are in the object store.
+    Column("key", StorableText, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    # When the bill was calculated that the file shows.
+    Column("calculated", InstantText, nullable=False),
+    Column("made", InstantText, nullable=False),
+    # Whether it has the usage of some meters only.
+    Column("filtered", Boolean, nullable=False),
+    # Whether the lines of the bill have changed since, without a calculation.
+    Column("outdated", Boolean, nullable=False, server_default=false()),
+    Index("bill_statement_org", "org"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from meterlake.model.resources.events import STATEMENT_JOB as EVENTS
 from meterlake.model.resources.events import Event, change, data
 from meterlake.model.values import wire
 from meterlake.stores.state.billing.statements.files import (
+    STATEMENT_JOB,
     Files,
     note_bill,
     statement_files,
 )
-from meterlake.stores.state.billing.statements.tables import STATEMENT_JOB
-from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY
 from meterlake.stores.state.core.transaction import Transaction

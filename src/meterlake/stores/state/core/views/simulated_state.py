@@ -15,7 +15,7 @@ from meterlake.model.resources import code_of
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import Month
-from meterlake.stores.state.billing.late_usage.tables import LATE_USAGE, LATE_USAGE_LINE
+from meterlake.stores.state.billing.late_usage.rows import LATE_USAGE, LATE_USAGE_LINE
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.core.tables import (

@@ -9,7 +9,7 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import BillOutcome, billed_keys, put_all
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
-from meterlake.stores.state.core.chunks import CHUNK
+from meterlake.stores.state.core.many_rows import CHUNK
 
 NOVEMBER = date(2026, 11, 1)
 # Those of bills whose last day is in October.

@@ -15,7 +15,7 @@ from meterlake.model.values.ids import derived_id
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import put_all
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
-from meterlake.stores.state.core.chunks import CHUNK
+from meterlake.stores.state.core.many_rows import CHUNK
 
 WRITERS = 4
 DAY = date(2026, 11, 1)
