@@ -10,7 +10,9 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import URL, Column, Connection, MetaData, Table
+from sqlalchemy.exc import ProgrammingError
 
+from meterlake.model.errors import Unavailable
 from meterlake.stores.state import State
 from meterlake.stores.state.core import migrations
 from meterlake.stores.state.core.engine import HEAD
@@ -142,6 +144,22 @@ def test_a_state_of_any_revision_gets_the_tables_of_a_new_one_and_keeps_its_rows
     after = rows_of_tables(empty_database)
     assert lost_rows(before, after) == {}
     assert sum(map(len, after.values())) >= sum(map(len, before.values()))
+
+
+@pytest.mark.parametrize("revision", [None, "0013"])
+def test_a_table_of_another_program_is_left_alone(empty_database, revision):
+    with changing(empty_database) as connection:
+        if revision:
+            upgrade(connection, revision)
+        connection.exec_driver_sql("CREATE TABLE lake_file (name TEXT)")
+        connection.exec_driver_sql("INSERT INTO lake_file VALUES ('theirs')")
+    before = schema(empty_database)
+
+    with pytest.raises((Unavailable, ProgrammingError), match="already exists"):
+        State.at(empty_database)
+
+    assert schema(empty_database) == before
+    assert rows(empty_database, "SELECT name FROM lake_file") == [("theirs",)]
 
 
 @pytest.mark.parametrize(

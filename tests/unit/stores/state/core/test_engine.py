@@ -61,8 +61,8 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path, monkeypatch):
     [revision] = (broken / "versions").glob("v*.py")
     revision.write_text(
         revision.read_text().replace(
-            "    TABLES.create_all(connection)\n",
-            "    TABLES.create_all(connection)\n    raise ZeroDivisionError\n",
+            "    create_tables(TABLES.sorted_tables)\n",
+            "    create_tables(TABLES.sorted_tables)\n    raise ZeroDivisionError\n",
         )
     )
     monkeypatch.setattr(engine, "_MIGRATIONS", broken)

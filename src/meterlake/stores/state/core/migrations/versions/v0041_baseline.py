@@ -46,9 +46,14 @@ $$
 
 
 def upgrade() -> None:
-    """Create the tables that are not there, and the functions of PostgreSQL."""
+    """Create every table, and the functions of PostgreSQL."""
+    create_tables(TABLES.sorted_tables)
+
+
+def create_tables(tables: list[sa.Table]) -> None:
+    """Create some of the tables, which may not be there yet, and the functions of PostgreSQL."""
     connection = op.get_bind()
-    TABLES.create_all(connection)
+    TABLES.create_all(connection, tables, checkfirst=False)
     if connection.dialect.name == "postgresql":
         for statement in _FUNCTIONS:
             op.execute(statement)
