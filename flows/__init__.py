@@ -13,7 +13,7 @@ from typing import Final
 
 from flows.incomplete import Incomplete
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.values.redaction import redact_logs
+from meterlake.model.values.log_lines import redact_logs
 from meterlake.stores.prefect_access import (
     CLIENT_VARIABLE,
     SERVER_VARIABLE,

@@ -6,7 +6,7 @@ from typing import Final
 
 from flows.assets import MadeAsset
 from flows.outcome import Row
-from meterlake.model.usage.quantity_unit import quantity_text, units_text
+from meterlake.model.usage.quantity import quantity_text, units_text
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.config.months import days_text
 from meterlake.pipeline.usage.aggregate import AggregateResult

@@ -14,7 +14,7 @@ from flows.labels import label_run, tag_of
 from flows.outcome import TaskOutcome
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
-from meterlake.model.work.runner import FanOutRunner, RunnerKind
+from meterlake.model.work.jobs import FanOutRunner, RunnerKind
 from meterlake.stores.fan_out.dask_cluster import connect, import_distributed
 
 # Each may take as much memory as METERLAKE_DUCKDB_MEMORY says.

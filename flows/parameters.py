@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, Field
 
 from meterlake.model.errors import Invalid
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 

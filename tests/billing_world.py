@@ -17,16 +17,20 @@ from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Movem
 from meterlake.model.bills.unbilled import NoBill, Unpriced
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.catalog.pricing import BillingFrequency, Plan, PlanTemplate, Pricing
-from meterlake.model.configuration.organization import Currency, OrganizationConfig
-from meterlake.model.configuration.picklists import BillGroupingKey
+from meterlake.model.catalog.pricing import (
+    BillingFrequency,
+    Plan,
+    PlanGroup,
+    PlanGroupLink,
+    PlanTemplate,
+    Pricing,
+)
+from meterlake.model.configuration.organization import BillGroupingKey, Currency, OrganizationConfig
 from meterlake.model.custom_sql import InvalidSql
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.charges import Charge
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import Month, Period, aware, parse_instant
@@ -42,7 +46,7 @@ from meterlake.stages.bill import (
     without_bill,
 )
 from meterlake.stages.usage import aggregate
-from meterlake.stages.usage.billed_compounds import add_compounds
+from meterlake.stages.usage.assemble import add_compounds
 from meterlake.stores.custom_sql import Sandbox
 from meterlake.stores.lake.measurements.rows import groups
 

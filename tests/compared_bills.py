@@ -16,18 +16,15 @@ from typing import Any, Final
 from meterlake.model.bills.bill import Bill, Failure, Line, MeterUsage
 from meterlake.model.bills.billed_usage import BilledUsage
 from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Movement, PostingKind
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
-from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing
-from meterlake.model.configuration.organization import Currency, OrganizationConfig
-from meterlake.model.configuration.picklists import BillGroupingKey
+from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, PlanTemplate, Pricing
+from meterlake.model.configuration.organization import BillGroupingKey, Currency, OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.charges import Charge
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.stages.bill import (
     BillingTerms,
@@ -37,7 +34,7 @@ from meterlake.stages.bill import (
     make_bills,
 )
 from meterlake.stages.usage import aggregate
-from meterlake.stages.usage.billed_compounds import add_compounds
+from meterlake.stages.usage.assemble import add_compounds
 from tests import billing_oracle
 from tests.billing_oracle.worlds import random_world
 from tests.billing_world import COLUMNS, note_draws, open_measurements, read_usage

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.bills.ledger import Posting
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.organization import Currency, OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType

@@ -9,7 +9,7 @@ import pytest
 
 import sample_data
 from meterlake.cli import run
-from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.measurements.receipt import UploadStatus
 from meterlake.stores import open_stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.worker.rounds import SEGMENTS, UPLOADS

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.measurements.receipt import UploadStatus
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads

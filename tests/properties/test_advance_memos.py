@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.bills.bill import Bill
 from meterlake.model.bills.billed_usage import BilledUsage
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.stages.bill import BillIdentity, BillOverrides, BillSelection, billing_terms
 from meterlake.stages.bill.advance_memos import find_memos
 from meterlake.stages.bill.bills import Provenance, make_bills

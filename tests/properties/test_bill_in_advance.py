@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.bills.bill import Bill
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.values.period import midnight, zone
 from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills
 from tests.billing_world import SNAPSHOT, World

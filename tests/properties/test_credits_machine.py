@@ -22,7 +22,7 @@ from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.charges import Charge
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import Locked
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.money import ZERO

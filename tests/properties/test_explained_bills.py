@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.stages.bill import BillSelection, billing_terms
 from tests.billing_oracle.worlds import random_world
 from tests.billing_world import note_draws

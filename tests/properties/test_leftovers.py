@@ -15,7 +15,7 @@ from meterlake.model.bills.ledger import (
     account_sums,
 )
 from meterlake.model.customers.balances import Balance
-from meterlake.stages.bill.credits.leftovers import correct_leftovers, count_ends, find_leftovers
+from meterlake.stages.bill.credits.balances import correct_leftovers, count_ends, find_leftovers
 
 D = Decimal
 ID = "00000000-0000-0000-0000-000000000001"

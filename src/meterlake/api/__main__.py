@@ -8,8 +8,7 @@ import uvicorn
 from cyclopts import App, Parameter
 
 from meterlake.api.server.protocol import TimedProtocol
-from meterlake.model.values.log_lines import server_logging
-from meterlake.model.values.redaction import redact_logs
+from meterlake.model.values.log_lines import redact_logs, server_logging
 from meterlake.stores.processes import end_with_parent
 
 # Less than `meterlake serve` waits before it kills: a request that hangs must not cost the others.

@@ -22,7 +22,7 @@ from meterlake.api.server.limits import RateLimits
 from meterlake.api.server.observe import Observed, metrics, readiness
 from meterlake.api.server.protocol import SECONDS
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.values.redaction import redact_logs
+from meterlake.model.values.log_lines import redact_logs
 from meterlake.pipeline.access.access import KnownPermissions
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.settings import Settings

@@ -343,7 +343,7 @@ def _flat(entry: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(entry.get("before"), dict) and not isinstance(entry.get("after"), dict):
         return entry
     from meterlake.cli.shell.tables import Digits
-    from meterlake.model.usage.quantity_unit import changed_texts
+    from meterlake.model.usage.quantity import changed_texts
 
     shown = {name: Digits(text or "") for name, text in changed_texts(entry).items()}
     segment = entry.get("segment")

@@ -202,7 +202,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _show_explained(found: dict[str, Any], output: "Output") -> None:
-    from meterlake.model.usage.quantity_unit import quantity_text, units_text
+    from meterlake.model.usage.quantity import quantity_text, units_text
 
     lists = ("measurements", "parts", "more", "statement", "parameters", "snapshotKept")
     shown = {name: value for name, value in found.items() if name not in lists}

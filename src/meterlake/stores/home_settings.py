@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.model.values import wire
 from meterlake.model.values.problems import describe_rule
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.settings import SCOPES, Settings, SettingScope, variable
 from meterlake.stores.dependent_settings import refuse_broken_promises
 from meterlake.stores.files.durable import disk, write_durably

@@ -29,7 +29,7 @@ from meterlake.model.bills.response import BillLineItem, BillResponse
 from meterlake.model.catalog.catalog import Product
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values import wire
 from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.run import content_of

@@ -18,7 +18,7 @@ from flows.parameters import kept_open, open_home
 from flows.publish import publish
 from flows.upload_due import upload_due
 from meterlake.model.errors import NotAvailable
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.settings import Settings

@@ -21,7 +21,7 @@ ALLOWED = (
     *(
         "meterlake.model.errors",
         "meterlake.model.measurements.receipt",
-        "meterlake.model.usage.quantity_unit",
+        "meterlake.model.usage.quantity",
     ),
     # What is asked for, what it is of, and how people read it.
     *(
@@ -33,7 +33,7 @@ ALLOWED = (
     # The password of the server, which every process of a flow has to have.
     "meterlake.stores.prefect_access",
     # What carries organizations has the same names as on the command line, and is reached alike.
-    *("meterlake.model.work.runner", "meterlake.stores.fan_out.dask_cluster"),
+    *("meterlake.model.work.jobs", "meterlake.stores.fan_out.dask_cluster"),
 )
 LIBRARIES = {"prefect", "cyclopts", "pydantic", "rich", "uvicorn", "flows"}
 
@@ -56,7 +56,7 @@ def test_flows_import_verbs_and_errors_and_open_stores(module: Path) -> None:
                 ("meterlake.stores", "Stores"),
                 ("meterlake.settings", "Settings"),
                 ("meterlake.stores.files.durable", "make_private"),
-                ("meterlake.model.values.redaction", "redact_logs"),
+                ("meterlake.model.values.log_lines", "redact_logs"),
             }
             assert opens or source.startswith(ALLOWED), (source, name)
 

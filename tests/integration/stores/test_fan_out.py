@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from meterlake.model.errors import Conflict, Invalid, NotAvailable, Unavailable
-from meterlake.model.work.runner import FanOutRunner, RunnerKind
+from meterlake.model.work.jobs import FanOutRunner, RunnerKind
 from meterlake.stores.fan_out import FanOutTask, open_fan_out, run_tasks
 from meterlake.stores.fan_out import dask_cluster as carrier
 from meterlake.stores.fan_out.tasks import TasksFailed
@@ -174,7 +174,7 @@ def test_the_end_of_a_fan_out_ends_its_processes(stores, tmp_path):
 SCRIPT = """
 import sys
 from pathlib import Path
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.fan_out import FanOutTask, run_tasks

@@ -52,7 +52,7 @@ from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.configuration.queries import UsageQueryRequest
 from meterlake.model.customers.accounts import EndDateBillingEntities
 from meterlake.model.customers.balances import BalanceTransaction, EntityType
-from meterlake.model.measurements.uploads import UploadRequest
+from meterlake.model.measurements.receipt import UploadRequest
 from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
     QueryCommitmentsRequest,

@@ -7,7 +7,7 @@ from pydantic import Field
 from meterlake.api.responses.envelope import ToldBody
 from meterlake.model.bills.late_usage import LateSourceKind, LateUsageStatus
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.review import ReviewKind
+from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Day, Id, Instant, Integer, Number, Text
 from meterlake.pipeline.home.closing import ClosingStep

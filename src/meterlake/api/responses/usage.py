@@ -13,7 +13,7 @@ from meterlake.model.catalog.lookups import (
     LookupTableRevisionStatus,
 )
 from meterlake.model.measurements.measurement import BATCH_MAX, UID_MAX
-from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.measurements.receipt import UploadStatus
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Code, CustomValue, Id, Instant, Integer, Number, Text
 

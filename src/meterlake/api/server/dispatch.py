@@ -18,7 +18,7 @@ from meterlake.api.server.limits import RateLimits
 from meterlake.api.server.page_tokens import NEXT_TOKEN, list_mark, mark_search, mark_token
 from meterlake.api.server.visible import permit_query, shown_to, visible_rows
 from meterlake.api.server.warnings import cautions, header, unknown_members, unknown_parameters
-from meterlake.model.catalog.features import Features
+from meterlake.model.catalog.catalog import Features
 from meterlake.model.configuration.access import Principal
 from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized

@@ -281,7 +281,7 @@ def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> N
 def _unpriced_row(found: "Unpriced") -> dict[str, Any]:
     """Usage with its quantity and the units that a price would be for, each with its own unit."""
     from meterlake.cli.shell.tables import Digits
-    from meterlake.model.usage.quantity_unit import quantity_text, units_text
+    from meterlake.model.usage.quantity import quantity_text, units_text
 
     return {
         **found.to_wire(),

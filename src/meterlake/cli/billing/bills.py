@@ -161,7 +161,7 @@ def _row(bill: dict[str, Any], amounts: AmountText) -> dict[str, Any]:
 
 def _line(line: dict[str, Any], currency: str, amounts: AmountText) -> dict[str, Any]:
     from meterlake.cli.shell.tables import Digits
-    from meterlake.model.usage.quantity_unit import units_text
+    from meterlake.model.usage.quantity import units_text
 
     start, end = (line.get(f"servicePeriod{side}Date", "") for side in ("Start", "End"))
     amount, units = line.get("convertedSubtotal"), line.get("units")

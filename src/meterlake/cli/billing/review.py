@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from meterlake.cli.shell.output import Output
     from meterlake.model.bills.jobs import BillOrder
-    from meterlake.model.bills.review import ReviewFinding
+    from meterlake.model.bills.unbilled import ReviewFinding
     from meterlake.pipeline.billing.run import BillResult
     from meterlake.pipeline.billing.shown_bills import Approval
     from meterlake.stores import Stores

@@ -201,7 +201,7 @@ class FanOutOptions(Options):
         Raises:
             Invalid: There is no such runner; or an environment variable breaks a rule.
         """
-        from meterlake.model.work.runner import FanOutRunner
+        from meterlake.model.work.jobs import FanOutRunner
 
         found = super().settings()
         if self.runner is None:

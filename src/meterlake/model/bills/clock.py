@@ -1,4 +1,4 @@
-"""When scheduled billing is due, in the organization's time zone, and when bills approve themselves."""
+"""The dates of billing: when it is due, when bills approve themselves, and from when they are closed."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -59,3 +59,22 @@ def approves_itself(config: OrganizationConfig, bill_date: date, now: datetime) 
     """Whether the grace period of a bill of some date is over."""
     grace = grace_period(config)
     return grace is not None and midnight(bill_date, zone(config.timezone)) + grace <= now
+
+
+def day_after(lock_date: date) -> date:
+    """The exclusive end of the time that a lock date closes; its own day is the last one."""
+    return lock_date if lock_date == date.max else lock_date + timedelta(days=1)
+
+
+def is_closed(bill_date: date, closed_until: date | None, *, locked: bool = False) -> bool:
+    """Whether a bill never changes: somebody locked it, or it ends in closed time.
+
+    >>> is_closed(date(2026, 11, 1), day_after(date(2026, 10, 31)))
+    True
+
+    Args:
+        bill_date: The exclusive end of what it bills.
+        closed_until: The exclusive end of closed time; None without a lock date.
+        locked: Whether somebody locked this very bill.
+    """
+    return locked or (closed_until is not None and bill_date <= closed_until)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field
 
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.organization import CurrencyConversion
 from meterlake.model.errors import Required
 from meterlake.model.values.entity import Value

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.bills.member_differences import differing_members
+from meterlake.model.bills.differences import differing_members
 from meterlake.model.values import wire
 from meterlake.model.values.counted import first_of
 from meterlake.model.values.money import plain

@@ -2,15 +2,17 @@
 
 Each is counted from the anchor, not from the one before: a month after 31 January is the last day
 of February, and two months after it is 31 March.
+
+Days from a first one to before another.
 """
 
 from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
 from itertools import count
-from typing import Final
+from typing import Final, Self
 
 from meterlake.model.values.period import Period, local_date, midnight
 
@@ -135,3 +137,26 @@ def instants_after(
     for instant in instants(whole, frequency, interval, tz, skip):
         if instant > known:
             yield instant
+
+
+@dataclass(frozen=True, slots=True)
+class DayRange:
+    """Whole calendar days, from the first one to before `after`.
+
+    >>> str(DayRange(date(2026, 10, 1), date(2026, 11, 1)))
+    '2026-10-01/2026-11-01'
+    """
+
+    first: date
+    after: date
+
+    @classmethod
+    def of_day(cls, day: date) -> Self:
+        """One day."""
+        return cls(day, day + timedelta(days=1))
+
+    def __contains__(self, day: date) -> bool:
+        return self.first <= day < self.after
+
+    def __str__(self) -> str:
+        return f"{self.first}/{self.after}"

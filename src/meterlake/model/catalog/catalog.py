@@ -1,4 +1,7 @@
-"""What is measured and how it is folded: products, meters with their fields, aggregations."""
+"""What is measured and how it is folded: products, meters with their fields, aggregations.
+
+Which stages of features an organization has enabled.
+"""
 
 import re
 from enum import StrEnum
@@ -152,3 +155,10 @@ class CompoundAggregation(Entity):
         """The codes of the aggregations that its calculation reads, each once."""
         found = _AGGREGATION.findall(QUOTED.sub(" ", self.calculation))
         return tuple(dict.fromkeys(found))
+
+
+class Features(Entity):
+    """The stages, beta and preview, of which you use resources; you cannot use them before."""
+
+    beta: Flag = False
+    preview: Flag = False

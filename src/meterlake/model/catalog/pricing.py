@@ -1,4 +1,7 @@
-"""What usage costs: plan templates, plans, and the pricings of their aggregations."""
+"""What usage costs: plan templates, plans, and the pricings of their aggregations.
+
+Plans of several products that are sold together.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -133,3 +136,28 @@ class Pricing(Entity):
     minimum_spend_description: Description | None = None
     minimum_spend_bill_in_advance: Flag | None = None
     overage_pricing_bands: Bands = ()
+
+
+class PlanGroup(Entity):
+    """A bundle of plans with charges of its own; with an account it is for that account only."""
+
+    name: Name
+    currency: Annotated[Text, Field(min_length=3, max_length=3)]
+    custom_fields: CustomFieldMap = Field(default_factory=dict)
+    code: Code | None = None
+    minimum_spend: NonNegative | None = None
+    minimum_spend_description: Description | None = None
+    standing_charge: NonNegative | None = None
+    standing_charge_description: Description | None = None
+    standing_charge_bill_in_advance: Flag | None = None
+    minimum_spend_bill_in_advance: Flag | None = None
+    account_id: Id | None = None
+    minimum_spend_accounting_product_id: Id | None = None
+    standing_charge_accounting_product_id: Id | None = None
+
+
+class PlanGroupLink(Entity):
+    """Puts a plan into a plan group."""
+
+    plan_group_id: Id
+    plan_id: Id

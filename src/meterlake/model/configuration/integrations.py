@@ -1,5 +1,10 @@
-"""Other systems: where notifications are sent, what is handed over, and what it is called there."""
+"""Other systems: where notifications are sent, what is handed over, and what it is called there.
 
+Secrets that deliveries are signed with, as Standard Webhooks writes them.
+"""
+
+import base64
+import binascii
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
@@ -17,6 +22,7 @@ _DEPTH_MAX: Final = 20
 
 _TEXT: Final[TypeAdapter[str]] = TypeAdapter(Text)
 _NUMBER: Final[TypeAdapter[Any]] = TypeAdapter(Number)
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - no secret itself
 
 
 class DestinationType(StrEnum):
@@ -210,3 +216,21 @@ class ExternalMapping(Entity):
         """What it says something about; systems and tables are the same in whatever case."""
         there = (self.external_system.upper(), self.external_table.upper())
         return (self.m3ter_entity, self.m3ter_id, *there, self.integration_config_id)
+
+
+def key_of_secret(secret: str) -> bytes:
+    """The key that a secret stands for: `whsec_` and Base64, or else the text itself."""
+    if secret.startswith(SECRET_PREFIX):
+        try:
+            return base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+        except binascii.Error:
+            pass
+    return secret.encode()
+
+
+def is_signing_secret(secret: str) -> bool:
+    """Whether all receivers make the same key of it: what `whsec_` begins goes on in Base64."""
+    return not secret.startswith(SECRET_PREFIX) or key_of_secret(secret) not in (
+        b"",
+        secret.encode(),
+    )

@@ -1,4 +1,9 @@
-"""What an organization has exactly once or keeps as a list of its own: settings, currencies, custom fields."""
+"""What an organization has exactly once or keeps as a list of its own: settings, currencies, custom fields.
+
+What a custom field of an entity is worth: its own value, else the organization's.
+
+Lists that an organization keeps for itself and picks from: reasons, types, grouping keys.
+"""
 
 from datetime import date
 from decimal import Decimal
@@ -6,8 +11,10 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field, model_validator
+from pydantic.alias_generators import to_snake
 from pydantic_core import PydanticCustomError
 
+from meterlake.model.catalog.catalog import Meter
 from meterlake.model.values.entity import Entity, Value
 from meterlake.model.values.fields import (
     CustomValue,
@@ -211,3 +218,54 @@ class CustomFields(Entity):
                 context = {"member": member, "rule": rule}
                 raise PydanticCustomError("unknown_member", "{rule}", context)
         return document
+
+
+def custom_value(
+    name: str, entity: "Entity | None", defaults: "CustomFields", *, in_compound: bool = False
+) -> str | Decimal | None:
+    """The value of a custom field.
+
+    Args:
+        name: The field.
+        entity: Who carries it; None for a field of the organization itself.
+        defaults: The organization's custom fields.
+        in_compound: Whether a compound aggregation asks: to it a meter's field always has the
+            organization's value, as its quantities may come from several meters.
+
+    Returns:
+        None if there is no such field.
+    """
+    if entity is None:
+        return defaults.organization.get(name)
+    own: dict[str, str | Decimal] = getattr(entity, "custom_fields", {})
+    if name in own and not (in_compound and isinstance(entity, Meter)):
+        return own[name]
+    # Kinds without a level of the organization have what they carry, and nothing else.
+    of_kind: dict[str, str | Decimal] = getattr(defaults, to_snake(type(entity).__name__), {})
+    return of_kind.get(name)
+
+
+class PicklistItem(Entity):
+    """One item of a list; an archived one stays where it is used, and is not picked any more."""
+
+    name: Name
+    code: Ident | None = None
+    archived: Flag = False
+
+
+class CreditReason(PicklistItem):
+    """The reason why a person added a credit line to a bill."""
+
+
+class DebitReason(PicklistItem):
+    """The reason why a person added a debit line to a bill."""
+
+
+class TransactionType(PicklistItem):
+    """A kind of money that comes into a balance, or leaves it."""
+
+
+class BillGroupingKey(PicklistItem):
+    """A key that puts the charges of several contracts on one bill; an exclusive key has one user."""
+
+    exclusive: Flag

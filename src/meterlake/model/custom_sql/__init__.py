@@ -6,10 +6,13 @@ data, in a DuckDB that has nothing but its measurements (`stores.custom_sql`, wh
 
 from meterlake.model.custom_sql.errors import InvalidSql
 from meterlake.model.custom_sql.grammar import check_text, check_tree
-from meterlake.model.custom_sql.planning import check_cases
-from meterlake.model.custom_sql.result import check_result
-from meterlake.model.custom_sql.table import MEASUREMENTS, columns_of, stored_columns_of
-from meterlake.model.custom_sql.unquoted import unquoted_field
+from meterlake.model.custom_sql.planning import check_cases, unquoted_field
+from meterlake.model.custom_sql.table import (
+    MEASUREMENTS,
+    check_result,
+    columns_of,
+    stored_columns_of,
+)
 
 __all__ = [
     "MEASUREMENTS",

@@ -1,10 +1,12 @@
-"""How long DuckDB thinks about a query before it runs: that time has no limit, so the query needs one.
+"""What of a query DuckDB does not limit: words that its parser does not understand, and the time to plan.
 
 Some constructs are copied or looked at more than once, at each level of nesting again: then a query of
 some lines is parsed or planned for hours, which nothing interrupts.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.custom_sql.errors import InvalidSql
@@ -13,6 +15,7 @@ from meterlake.model.custom_sql.errors import InvalidSql
 _TIMES: Final = {"SUBQUERY": 2, "BETWEEN": 3, "nullif": 3}
 # Parts of expressions, counted as often as they are looked at; planning them takes up to a second.
 _PARTS_MAX: Final = 4000
+_NEAR: Final = re.compile(r'at or near "(.*?)"', re.DOTALL)
 
 
 class _Known(NamedTuple):
@@ -97,3 +100,22 @@ def _select(node: Mapping[str, Any], known: _Known) -> int:
             columns[each["alias"].casefold()] = parts
     seen = {"cte_map", "from_table", "select_list"}
     return total + sum(_parts(each, inner) for key, each in node.items() if key not in seen)
+
+
+def unquoted_field(
+    message: str, words: Sequence[str], columns: Collection[str], keywords: Collection[str]
+) -> str | None:
+    """The field whose code means something else in SQL, if that may be why there is no tree.
+
+    Args:
+        message: What the parser says.
+        words: The query's tokens in lower case.
+        columns: The columns of `measurements`.
+        keywords: Words that are no name unless they are quoted.
+    """
+    found = _NEAR.search(message)
+    near = found[1].lower() if found else ""
+    # The parser stops at such a word, or at the one after it.
+    stops = [near, *(before for before, word in pairwise(words) if word == near)]
+    codes = {code.casefold(): code for code in columns if code.casefold() in keywords}
+    return next((codes[word] for word in stops if word in codes), None)

@@ -1,8 +1,10 @@
-"""The table that custom SQL reads."""
+"""The table that custom SQL reads, and what it gives."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from meterlake.model.catalog.catalog import Meter
+from meterlake.model.custom_sql.errors import InvalidSql
 from meterlake.model.measurements.measurement import NUMBER_TYPE, TEXT_TYPE, Field
 
 MEASUREMENTS: Final = "measurements"
@@ -12,6 +14,10 @@ FIXED: Final = {
     "uid": "VARCHAR",
     "ets": "TIMESTAMP",
     "received_at": "TIMESTAMP",
+}
+_INTEGERS: Final = {
+    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
+    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
 }
 
 
@@ -34,3 +40,24 @@ def stored_columns_of(meter: Meter) -> dict[str, str]:
     return {
         name: stored.get(name, name) if name not in FIXED else name for name in columns_of(meter)
     }
+
+
+def check_result(types: Sequence[str]) -> None:
+    """Check that what a query gives is one exact number.
+
+    Args:
+        types: DuckDB's types of its columns.
+
+    Raises:
+        InvalidSql: It is something else.
+    """
+    if len(types) != 1:
+        raise InvalidSql(f"it gives {len(types)} columns, not one")
+    kind = types[0]
+    if kind in {"DOUBLE", "FLOAT"}:
+        raise InvalidSql(
+            "it gives a DOUBLE, which is not exact (`/` and avg do): wrap it in"
+            " CAST(… AS DECIMAL(38, 12))"
+        )
+    if kind not in _INTEGERS and not kind.startswith("DECIMAL"):
+        raise InvalidSql(f"it gives {kind}, not a number")

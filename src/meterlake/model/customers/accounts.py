@@ -2,6 +2,8 @@
 
 An account's name, address and e-mail address are the only fields of a configuration that may hold
 personal data; no other field is meant for any, nor named as if it were.
+
+Parent and child accounts: who is billed for what a plan charges.
 """
 
 from enum import StrEnum
@@ -14,7 +16,7 @@ from meterlake.model.configuration.organization import (
     CurrencyCode,
     StatementAutoGenerateMode,
 )
-from meterlake.model.values.entity import Entity, Value
+from meterlake.model.values.entity import Configuration, Entity, Value
 from meterlake.model.values.fields import (
     Code,
     CustomFieldMap,
@@ -99,3 +101,14 @@ class AccountPlan(Entity):
     bill_epoch: Day | None = None
     contract_id: Id | None = None
     child_billing_mode: ChildBillingMode = ChildBillingMode.PARENT_BREAKDOWN
+
+
+def billed_account_id(account_plan: AccountPlan, configuration: Configuration) -> str:
+    """The account on whose bill the lines of a plan stand.
+
+    It is the parent of the account that is on the plan, unless the plan bills children.
+    """
+    account = configuration.get(Account, account_plan.account_id).entity
+    if account_plan.child_billing_mode is ChildBillingMode.CHILD:
+        return account_plan.account_id
+    return account.parent_account_id or account_plan.account_id

@@ -39,8 +39,7 @@ bad code: assertions.
 
 from typing import ClassVar, Final, Self
 
-from meterlake.model.errors.remedies import find_remedy
-from meterlake.model.errors.values import SHOWN_MAX, display_value
+from meterlake.model.errors.values import SHOWN_MAX, display_value, find_remedy
 
 _NAME_MAX: Final = 300
 # What to do about a file that the system does not give.

@@ -1,4 +1,7 @@
-"""Values as the sentences of errors show them."""
+"""Values as the sentences of errors show them.
+
+What to do about a thing that is not there, where nobody knows which other one may be meant.
+"""
 
 from collections.abc import Mapping
 from datetime import date
@@ -9,6 +12,15 @@ from typing import Final
 
 # A value in a sentence is cut after this many characters.
 SHOWN_MAX: Final = 80
+_LOOK: Final = "check how it is written, and that it is not deleted or of another organization"
+_REMEDIES: Final = {
+    "bucket": "create it, or name another one",
+    "file": "check its path",
+    "lake": "ingest measurements first",
+    "object": "check its name, and that nobody removed it",
+    "object or bucket": "check its name, and create the bucket if it is not there",
+    "version of the bill": "choose one that the bill has",
+}
 
 
 class _Shown(str):
@@ -43,3 +55,10 @@ def _plain(value: object) -> str:
     if isinstance(value, bytes | bytearray):
         value = value.decode("utf-8", "replace")
     return repr(str(value) if isinstance(value, PurePath | date) else value)
+
+
+def find_remedy(kind: str, id: str) -> str:
+    """What to do, by the kind of the thing and by what it was called."""
+    if id == "of the organization":
+        return "create it first"
+    return _REMEDIES.get(kind, _LOOK)

@@ -1,12 +1,25 @@
-"""What became of one source: the books that must balance, and where to look further."""
+"""What became of one source: the books that must balance, and where to look further.
+
+Uploads: what may be asked for, and where the job of a file stands.
+"""
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import Field
 
 from meterlake.model.measurements.rejection import Reason, Rejection
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import FileLength, Text
 
 SAMPLE_MAX: Final = 100
+NAME_MAX: Final = 100
+CONTENT_TYPE_MAX: Final = 100
+LENGTH_MAX: Final = 1 << 30
+# What an HTTP header may hold: a content type is sent back to us in one.
+_VISIBLE: Final = r"^[!-~](?:[ -~]*[!-~])?$"
 
 
 class Requeued(NamedTuple):
@@ -157,3 +170,22 @@ class History(NamedTuple):
 
 # Of a source that never came.
 UNKNOWN: Final = History(0, None, None)
+
+
+class UploadStatus(StrEnum):
+    """Where the job of a file stands."""
+
+    NOT_UPLOADED = "notUploaded"
+    RUNNING = "running"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+
+
+class UploadRequest(Value):
+    """The file that will come."""
+
+    file_name: Annotated[Text, Field(min_length=1, max_length=NAME_MAX)]
+    content_type: Annotated[
+        Text, Field(min_length=1, max_length=CONTENT_TYPE_MAX, pattern=_VISIBLE)
+    ]
+    content_length: Annotated[FileLength, Field(le=LENGTH_MAX)]

@@ -16,16 +16,12 @@ from meterlake.model.resources import (
     accounts,
     balances,
     catalog,
-    counters,
     exports,
-    features,
     integrations,
     lookups,
     notifications,
     organization,
-    picklists,
     pricing,
-    queries,
 )
 from meterlake.model.resources.resource import ACCESS, CONFIG, Filter, Resource
 from meterlake.model.values import wire
@@ -35,15 +31,11 @@ __all__ = ["ACCESS", "CONFIG", "RESOURCES", "Filter", "Resource"]
 
 RESOURCES: Final[tuple[Resource, ...]] = (
     *organization.ROWS,
-    *picklists.ROWS,
-    *features.ROWS,
     *catalog.ROWS,
     *pricing.ROWS,
-    *counters.ROWS,
     *accounts.ROWS,
     *balances.ROWS,
     *lookups.ROWS,
-    *queries.ROWS,
     *exports.ROWS,
     *notifications.ROWS,
     *integrations.ROWS,

@@ -2,22 +2,22 @@
 
 from typing import Final
 
-from meterlake.model.catalog.plan_groups import PlanGroup
-from meterlake.model.catalog.pricing import Plan
-from meterlake.model.configuration.organization import Currency
-from meterlake.model.configuration.picklists import BillGroupingKey
+from meterlake.model.catalog.pricing import Plan, PlanGroup
+from meterlake.model.configuration.organization import BillGroupingKey, Currency
 from meterlake.model.configuration.statements import StatementDefinition
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.resources.resource import CODES, IDS, VERBS, Filter, Resource
-from meterlake.model.rules.account_plans import (
+from meterlake.model.rules.accounts import (
     account_plan_product,
     bespoke_plan_for_its_account,
+    child_has_no_children,
+    children_fit,
     contract_of_its_account,
     one_plan_or_group,
     one_plan_per_product,
+    parent_is_no_child,
 )
-from meterlake.model.rules.accounts import child_has_no_children, children_fit, parent_is_no_child
 from meterlake.model.rules.contracts import (
     exclusive_key_has_one_contract,
     filtered_dimensions_exist,

@@ -4,8 +4,7 @@ from typing import Final
 
 from meterlake.model.catalog.catalog import Product
 from meterlake.model.catalog.pricing import Plan
-from meterlake.model.configuration.organization import Currency
-from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.configuration.organization import Currency, TransactionType
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import (
     Balance,
@@ -13,8 +12,7 @@ from meterlake.model.customers.balances import (
     BalanceTransactionSchedule,
 )
 from meterlake.model.customers.charges import Charge
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.resources.resource import IDS, VERBS, Filter, Resource
 from meterlake.model.rules.balances import (
     charge_schedule_runs,
@@ -24,21 +22,19 @@ from meterlake.model.rules.balances import (
     transaction_schedule_runs,
     transaction_type_is_in_use,
 )
-from meterlake.model.rules.charges import (
-    amount_or_units,
-    charge_fits_its_entity,
-    charge_origin,
-    service_period_is_in_order,
-)
 from meterlake.model.rules.commitments import (
     advances_within_the_amount,
+    amount_or_units,
     billing_plan_has_periods,
+    charge_fits_its_entity,
+    charge_origin,
     commitment_spent,
     fee_periods_are_in_order,
     one_way_of_billing_fees,
     separate_overage_without_surcharge,
+    service_period_is_in_order,
 )
-from meterlake.model.rules.ownership import contract_is_of_the_account
+from meterlake.model.rules.references import contract_is_of_the_account
 from meterlake.model.rules.spans import ends_after_start
 
 ROWS: Final = (

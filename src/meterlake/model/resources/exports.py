@@ -1,12 +1,14 @@
-"""Exports: their destinations and schedules."""
+"""Saved questions about usage, and exports with their destinations and schedules."""
 
 from typing import Final
 
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.exports import ExportDestination, ExportSchedule
+from meterlake.model.configuration.queries import UsageSavedQuery
 from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.resource import Resource
 from meterlake.model.rules.exports import destination_complete, runs_by_one_clock, source_complete
+from meterlake.model.rules.queries import saved_query_fits
 
 
 def _keep_unset(update: ExportSchedule, stored: ExportSchedule) -> frozenset[str]:
@@ -15,6 +17,27 @@ def _keep_unset(update: ExportSchedule, stored: ExportSchedule) -> frozenset[str
 
 
 ROWS: Final = (
+    Resource(
+        name="usageSavedQueries",
+        path="usage/savedqueries",
+        entity=UsageSavedQuery,
+        refs={
+            "usage_query.meter_ids": Meter,
+            "usage_query.account_ids": Account,
+            "usage_query.dimension_filters.meter_id": Meter,
+            "usage_query.aggregations.meter_id": Meter,
+            "usage_query.groups.meter_id": Meter,
+        },
+        key=("name",),
+        rules=(saved_query_fits,),
+        schema="UsageSavedQuery",
+        permission="savedquery",
+        operations={
+            "create": "CreateUsageSavedQuery",
+            "list": "ListUsageSavedQueries",
+            "update": "UpdateUsageSavedQuery",
+        },
+    ),
     Resource(
         name="exportDestinations",
         path="dataexports/destinations",

@@ -1,19 +1,24 @@
-"""The organization: its settings, its custom fields, and its picklists."""
+"""The organization: its settings, its custom fields, the lists that it picks from, and its features."""
 
 from typing import Final
 
+from meterlake.model.catalog.catalog import Features, Meter
 from meterlake.model.configuration.organization import (
     BillConfig,
+    BillGroupingKey,
+    CreditReason,
     Currency,
     CustomFields,
+    DebitReason,
     OrganizationConfig,
+    TransactionType,
 )
 from meterlake.model.configuration.statements import StatementDefinition
-from meterlake.model.resources.picklists import PICKLIST_FILTERS
-from meterlake.model.resources.resource import SINGLETON, Resource
-from meterlake.model.rules.account_plans import overlaps_are_allowed
+from meterlake.model.resources.resource import CODES, IDS, SINGLETON, Filter, Resource
+from meterlake.model.rules.accounts import overlaps_are_allowed
 from meterlake.model.rules.catalog.compound import compounds_keep_custom_fields
 from meterlake.model.rules.catalog.derived import calculations_keep_custom_fields
+from meterlake.model.rules.contracts import exclusive_key_is_of_one_contract
 from meterlake.model.rules.custom_fields import custom_fields_not_in_use_stay
 from meterlake.model.rules.organization import (
     currency_code_stays,
@@ -30,6 +35,7 @@ _OWN: Final = frozenset(
         *("review_total_periods", "review_rejected_rows", "review_files"),
     }
 )
+PICKLIST_FILTERS: Final = (IDS, CODES, Filter("archived", kind="flag"))
 
 
 def _keep_own_settings(update: OrganizationConfig, stored: OrganizationConfig) -> frozenset[str]:
@@ -104,5 +110,68 @@ ROWS: Final = (
         event="billing.billconfig",
         verbs=SINGLETON,
         operations={"update": "UpdateBillConfig"},
+    ),
+    Resource(
+        name="creditReasons",
+        path="picklists/creditreasons",
+        entity=CreditReason,
+        label_key=("name",),
+        schema="CreditReason",
+        permission="creditreason",
+        event="configuration.creditreason",
+        filters=PICKLIST_FILTERS,
+        operations={"create": "CreateCreditReason", "update": "UpdateCreditReason"},
+    ),
+    Resource(
+        name="debitReasons",
+        path="picklists/debitreasons",
+        entity=DebitReason,
+        label_key=("name",),
+        schema="DebitReason",
+        permission="debitreason",
+        filters=PICKLIST_FILTERS,
+        operations={"create": "CreateDebitReason", "update": "UpdateDebitReason"},
+    ),
+    Resource(
+        name="transactionTypes",
+        path="picklists/transactiontypes",
+        entity=TransactionType,
+        label_key=("name",),
+        schema="TransactionType",
+        permission="transactiontype",
+        event="configuration.transactiontype",
+        filters=PICKLIST_FILTERS,
+        operations={"create": "CreateTransactionType", "update": "UpdateTransactionType"},
+    ),
+    Resource(
+        name="billGroupingKeys",
+        path="picklists/billgroupingkeys",
+        entity=BillGroupingKey,
+        label_key=("name",),
+        rules=(exclusive_key_is_of_one_contract,),
+        schema="BillGroupingKey",
+        permission="billgroupingkey",
+        filters=PICKLIST_FILTERS,
+        operations={"create": "CreateBillGroupingKey", "update": "UpdateBillGroupingKey"},
+    ),
+    Resource(
+        name="statementDefinitions",
+        path="statementdefinitions",
+        entity=StatementDefinition,
+        key=("name",),
+        refs={"dimensions.meter_id": Meter, "measures.meter_id": Meter},
+        schema="StatementDefinition",
+        permission="statementdefinition",
+        filters=(),
+    ),
+    Resource(
+        name="features",
+        path="features",
+        entity=Features,
+        singleton=True,
+        verbs=SINGLETON,
+        schema="Features",
+        permission="features",
+        operations={"update": "UpdateFeatures"},
     ),
 )

@@ -8,8 +8,7 @@ from meterlake.model.calendar.recurrence import (
     instants_after,
     periods,
 )
-from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.configuration.organization import OrganizationConfig, TransactionType
 from meterlake.model.customers.balances import (
     Balance,
     BalanceChargeSchedule,

@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.configuration.picklists import BillGroupingKey
+from meterlake.model.configuration.organization import BillGroupingKey
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.errors import Invalid
-from meterlake.model.rules.dependents import changes, display_name
-from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.proposed import Proposed, changes, display_name
 from meterlake.model.values.entity import Configuration, Record
 
 _KEY: Final = "bill_grouping_key_id"

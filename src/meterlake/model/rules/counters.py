@@ -2,8 +2,7 @@
 
 from meterlake.model.catalog.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.errors import Invalid
-from meterlake.model.rules.dependents import display_name
-from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.proposed import Proposed, display_name
 from meterlake.model.rules.spans import overlap, span
 from meterlake.model.scopes.products import product_of_pricing
 from meterlake.model.values.period import format_instant

@@ -20,23 +20,23 @@ from meterlake.model.configuration.integration_systems import (
 )
 from meterlake.model.configuration.integrations import (
     ALL_ENTITIES,
+    SECRET_PREFIX,
     CredentialsType,
     ExternalMapping,
     IntegrationConfig,
     IntegrationCredentials,
     RunStatus,
     WebhookDestination,
+    is_signing_secret,
 )
 from meterlake.model.configuration.notifications import NotificationConfiguration
-from meterlake.model.configuration.signing_secrets import SECRET_PREFIX, is_signing_secret
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
-from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.entity import Configuration, IntegrationFacts, Record
 from meterlake.model.values.headers import fits_header
 from meterlake.model.values.ids import derived_id
-from meterlake.model.values.integration_facts import IntegrationFacts
 from meterlake.model.values.secrets import MASK
 
 

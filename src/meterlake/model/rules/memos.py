@@ -6,8 +6,12 @@ from typing import Final
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.model.catalog.catalog import Product
-from meterlake.model.configuration.organization import Currency
-from meterlake.model.configuration.picklists import CreditReason, DebitReason, PicklistItem
+from meterlake.model.configuration.organization import (
+    CreditReason,
+    Currency,
+    DebitReason,
+    PicklistItem,
+)
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.references import existing
 from meterlake.model.values.entity import Configuration, Entity

@@ -10,8 +10,7 @@ from meterlake.model.configuration.organization import (
     OrganizationConfig,
 )
 from meterlake.model.errors import Invalid
-from meterlake.model.rules.dependents import display_name
-from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.proposed import Proposed, display_name
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import zone
 

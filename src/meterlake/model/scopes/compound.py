@@ -18,8 +18,7 @@ from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.calculation.tree import FunctionCall, Name, walk
 from meterlake.model.calculation.types import type_of
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Product
-from meterlake.model.configuration.custom_fields import custom_value
-from meterlake.model.configuration.organization import CustomFields
+from meterlake.model.configuration.organization import CustomFields, custom_value
 from meterlake.model.scopes.plan_fields import PLAN_KINDS
 from meterlake.model.scopes.products import product_of_aggregation
 from meterlake.model.values.entity import Configuration, Entity, Record

@@ -22,8 +22,7 @@ from meterlake.model.catalog.lookups import (
     LookupTableRevisionFieldType,
     readable_revision,
 )
-from meterlake.model.configuration.custom_fields import custom_value
-from meterlake.model.configuration.organization import CustomFields
+from meterlake.model.configuration.organization import CustomFields, custom_value
 from meterlake.model.values.entity import Configuration, Entity, Record
 
 CUSTOM_FIELDS: Final = "customFields"

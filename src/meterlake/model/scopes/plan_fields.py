@@ -6,10 +6,8 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from meterlake.model.calculation import CalculationError, Value
-from meterlake.model.catalog.plan_groups import PlanGroupLink
-from meterlake.model.catalog.pricing import Plan, PlanTemplate
-from meterlake.model.configuration.custom_fields import custom_value
-from meterlake.model.configuration.organization import CustomFields
+from meterlake.model.catalog.pricing import Plan, PlanGroupLink, PlanTemplate
+from meterlake.model.configuration.organization import CustomFields, custom_value
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.values.entity import Configuration, Entity

@@ -1,6 +1,18 @@
-"""Which kinds of work there are."""
+"""Which kinds of work there are, and which runner carries the tasks of a fan-out."""
 
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
+from typing import Final
+
+from meterlake.model.errors import Invalid
+
+_DASK_PORT: Final = 8786
+_DASK_URL: Final = re.compile(
+    r"dask://(?P<host>[A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\])(:(?P<port>\d+))?"
+)
+_RULE: Final = "it must be threads, processes, dask, or dask://host:port"
 
 
 class JobKind(StrEnum):
@@ -24,3 +36,45 @@ class JobKind(StrEnum):
     STATEMENT = "statement"
     # Something that is handed over to another system: a notification to a webhook, a bill.
     INTEGRATION_RUN = "integration_run"
+
+
+class RunnerKind(StrEnum):
+    """What carries tasks; the values stand on the command line."""
+
+    THREADS = "threads"
+    PROCESSES = "processes"
+    DASK = "dask"
+
+
+@dataclass(frozen=True, slots=True)
+class FanOutRunner:
+    """What carries the tasks of a fan-out.
+
+    Attributes:
+        address: The Dask scheduler; None if a cluster is started on this machine.
+    """
+
+    kind: RunnerKind
+    address: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, field: str = "--runner") -> "FanOutRunner":
+        """Read a runner as people write it.
+
+        Args:
+            text: Such as `processes`, or `dask://scheduler:8786`.
+            field: Where it was written.
+
+        Raises:
+            Invalid: It is none; the nearest right word is named.
+        """
+        if text in set(RunnerKind):
+            return cls(RunnerKind(text))
+        found = _DASK_URL.fullmatch(text)
+        if found is not None and 0 < int(found["port"] or _DASK_PORT) < 1 << 16:
+            return cls(RunnerKind.DASK, f"tcp://{found['host']}:{found['port'] or _DASK_PORT}")
+        near = get_close_matches(text.partition("://")[0].casefold(), RunnerKind, n=1)
+        raise Invalid(field, text, f"{_RULE}{f'; did you mean {near[0]}?' if near else ''}")
+
+    def __str__(self) -> str:
+        return self.kind if self.address is None else self.address.replace("tcp", "dask", 1)

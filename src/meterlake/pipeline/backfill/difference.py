@@ -9,7 +9,7 @@ from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Me
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.errors import NotFound
 from meterlake.model.measurements.measurement import meter_table
-from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.usage.quantity import quantity_unit
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.money import plain

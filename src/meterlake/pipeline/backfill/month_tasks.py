@@ -10,7 +10,7 @@ from typing import Any
 
 from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.values import wire
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, TaskEnd, run_tasks

@@ -25,7 +25,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import naive
 from meterlake.model.values.sql import identifier
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.pipeline.backfill.difference import (
     KEPT_MAX,
     QuantityKey,

@@ -11,7 +11,7 @@ from meterlake.model.errors import Conflict
 from meterlake.model.measurements.measurement import CALCULATION_ERROR, MeterFields
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.sql import identifier
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.pipeline.backfill import partitions
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched

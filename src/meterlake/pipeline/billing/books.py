@@ -13,9 +13,10 @@ from typing import Final
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Leftover, Posting
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values.entity import Entity
 from meterlake.model.values.money import ZERO, exact, plain
+from meterlake.stages.bill.credits.balances import correct_leftovers, count_ends, find_leftovers
 from meterlake.stages.bill.credits.books import (
     Books,
     ConsumptionLine,
@@ -24,7 +25,6 @@ from meterlake.stages.bill.credits.books import (
     compare_totals,
     compare_views,
 )
-from meterlake.stages.bill.credits.leftovers import correct_leftovers, count_ends, find_leftovers
 from meterlake.stages.export.beancount import beancount_lines
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably

@@ -15,7 +15,7 @@ from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Busy, StaleVersion
 from meterlake.model.values.failpoint import mark_step
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.pipeline.billing.calculation.reading import BUCKET, BillReading, read_bills
 from meterlake.pipeline.billing.run import BillResult, BillRun, RunWatch, make_bucket
 from meterlake.pipeline.jobs.attempt import Cancelled, GivenUp

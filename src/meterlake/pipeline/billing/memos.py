@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from meterlake.model.bills.memos import MemoLineItem
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.rules.memos import check_memo, memo_line
 from meterlake.model.values.problems import read

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.review import ReviewKind
+from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.values.money import exact
 from meterlake.pipeline.billing.jobs.approval import HeldAccounts

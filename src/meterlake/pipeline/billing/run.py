@@ -12,7 +12,7 @@ from meterlake.model.bills.bill import Bill, Failure
 from meterlake.model.bills.left_bill import LeftDifference, describe_left
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unbilled import NoBill, Unpriced
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import NotFound
 from meterlake.model.values.failpoint import mark_step

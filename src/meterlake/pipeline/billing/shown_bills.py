@@ -7,7 +7,7 @@ from typing import Final
 
 from meterlake.model.bills.jobs import KIND, BillOrder
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.errors import Conflict
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.run import BILL_IDS, Billed, BillResult

@@ -15,7 +15,7 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.unbilled import Uncovered
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.errors import NotFound
-from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.usage.quantity import quantity_unit
 from meterlake.model.values.entity import Configuration, E
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bill_keys import identity_of

@@ -9,19 +9,17 @@ from typing import Any, Final, get_args
 
 from meterlake.model.bills.response import BillResponse
 from meterlake.model.calculation import InvalidCalculation, parse
-from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.catalog.pricing import Plan, PlanTemplate
+from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, PlanTemplate
 from meterlake.model.configuration.integrations import IntegrationConfig
 from meterlake.model.configuration.notifications import (
     NotificationConfiguration,
     ScheduledEventConfiguration,
 )
 from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.accounts import Account, AccountPlan, billed_account_id
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.charges import Charge
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.hierarchy import billed_account_id
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources.events import (
     BILL,

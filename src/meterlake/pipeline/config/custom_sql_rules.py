@@ -10,7 +10,7 @@ from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
 from meterlake.model.custom_sql import MEASUREMENTS, InvalidSql, columns_of
 from meterlake.model.errors import Invalid
 from meterlake.model.rules import Proposed
-from meterlake.model.rules.dependents import changes, check_dependents
+from meterlake.model.rules.proposed import changes, check_dependents
 from meterlake.stages.config.check import Further
 from meterlake.stores.custom_sql import Checker, SqlLimits
 

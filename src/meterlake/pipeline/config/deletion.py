@@ -6,7 +6,7 @@ from typing import Any, Final
 from meterlake.model.errors import Conflict, StillReferenced
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.rules import Proposed
-from meterlake.model.rules.dependents import display_name
+from meterlake.model.rules.proposed import display_name
 from meterlake.model.values.entity import Entity, Record
 from meterlake.stages.config.check import check_rules
 from meterlake.stores.state import Reader, Transaction

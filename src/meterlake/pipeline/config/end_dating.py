@@ -9,8 +9,7 @@ from datetime import date, datetime, tzinfo
 from typing import Any, Final
 
 from meterlake.model.catalog.counters import CounterPricing
-from meterlake.model.catalog.plan_groups import PlanGroupLink
-from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.catalog.pricing import Plan, PlanGroupLink, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import (
     Account,
@@ -18,8 +17,7 @@ from meterlake.model.customers.accounts import (
     BillingEntity,
     EndDateBillingEntities,
 )
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Configuration, Record

@@ -17,7 +17,7 @@ from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, entity_references, response
 from meterlake.model.resources.listing import FilterValues, Search
 from meterlake.model.rules import Proposed
-from meterlake.model.rules.dependents import display_name
+from meterlake.model.rules.proposed import display_name
 from meterlake.model.rules.references import existing
 from meterlake.model.values import wire
 from meterlake.model.values.entity import E, Entity, Record

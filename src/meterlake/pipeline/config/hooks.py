@@ -13,14 +13,18 @@ from meterlake.model.configuration.notifications import (
     NotificationConfiguration,
     ScheduledEventConfiguration,
 )
-from meterlake.model.configuration.organization import BillConfig
-from meterlake.model.configuration.picklists import CreditReason, DebitReason, TransactionType
+from meterlake.model.configuration.organization import (
+    BillConfig,
+    CreditReason,
+    DebitReason,
+    TransactionType,
+)
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import Invalid, StillReferenced
-from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.integrations import credentials_id
+from meterlake.model.rules.proposed import display_name
 from meterlake.model.values.entity import Entity, Record
 from meterlake.pipeline.config.schedule_jobs import submit_first
 from meterlake.stores.state import Reader, Transaction

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Invalid
 from meterlake.model.values.period import Month, format_instant, local_date, zone

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from meterlake.model.catalog.features import Features
+from meterlake.model.catalog.catalog import Features
 from meterlake.model.configuration.exports import AdHocExport, ExportSchedule, SourceType
 from meterlake.model.configuration.queries import UsageQueryRequest, relative_period
 from meterlake.model.values.entity import Record

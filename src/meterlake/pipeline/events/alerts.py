@@ -11,8 +11,7 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model.catalog.catalog import Meter
-from meterlake.model.configuration.custom_fields import custom_value
-from meterlake.model.configuration.organization import CustomFields
+from meterlake.model.configuration.organization import CustomFields, custom_value
 from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.resources.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
 from meterlake.model.values.entity import Record

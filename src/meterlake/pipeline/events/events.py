@@ -17,7 +17,7 @@ from meterlake.model.resources.events import (
     event_types,
     fields_of,
 )
-from meterlake.model.resources.notification_rules import check_condition
+from meterlake.model.resources.notifications import check_condition
 from meterlake.model.values.entity import Entity, Record
 from meterlake.stages.events.match import evaluate_text
 from meterlake.stores import Stores

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.rules.queries import check_dates
 from meterlake.model.usage.explorer import (

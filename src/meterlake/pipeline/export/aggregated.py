@@ -16,8 +16,7 @@ from meterlake.pipeline.explorer.explore import add_codes, combine_rows
 from meterlake.pipeline.export.files import schema_of
 from meterlake.pipeline.export.rows import RowBlock
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell
-from meterlake.stages.export.spreadsheet import safe_cell
+from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell, safe_cell
 from meterlake.stages.usage.explore import ExplorerScope, Question, aggregate_query, large
 from meterlake.stores.lake.tables import columns_at
 

@@ -17,7 +17,7 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.export.destinations import destination_of
 from meterlake.pipeline.jobs.attempt import Attempt
-from meterlake.stages.export.names import ObjectPrefix, arrange_key
+from meterlake.stages.export.manifest import ObjectPrefix, arrange_key
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.objects import ObjectStore, open_objects

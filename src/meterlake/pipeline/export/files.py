@@ -19,8 +19,7 @@ from meterlake.model.values.period import parse_instant
 from meterlake.model.work.export_request import Format
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.decode.gzipped import compress
-from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell, flat
-from meterlake.stages.export.spreadsheet import safe_cell
+from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell, flat, safe_cell
 from meterlake.stores.files.durable import disk, sync
 
 _ROWS: Final = 10_000

@@ -16,7 +16,13 @@ from meterlake.model.values.entity import Deletion, Entity, Record
 from meterlake.model.values.money import ZERO
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents
-from meterlake.stages.export.documents import Document, entity_document
+from meterlake.stages.export.documents import (
+    Document,
+    band_deletions,
+    band_documents,
+    computed_differs,
+    entity_document,
+)
 from meterlake.stages.export.exported_columns import (
     BALANCE_TRANSACTIONS,
     BANDS,
@@ -26,9 +32,7 @@ from meterlake.stages.export.exported_columns import (
     Export,
 )
 from meterlake.stages.export.focus import Names, focus_document
-from meterlake.stages.export.manifest import WrittenFile
-from meterlake.stages.export.names import ExportPart
-from meterlake.stages.export.operational import band_deletions, band_documents, computed_differs
+from meterlake.stages.export.manifest import ExportPart, WrittenFile
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.named import names_changed

@@ -16,7 +16,7 @@ from uuid import uuid4
 from meterlake.model.errors import RunnerUnavailable, StaleVersion
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.work.export_request import Source
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.pipeline.export.operational import stage_operational
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import meters_of, stage_usage

@@ -13,7 +13,7 @@ from typing import Final
 from meterlake.model.configuration.exports import ExportSchedule
 from meterlake.model.errors import NotFound
 from meterlake.model.values.entity import Entity, Record
-from meterlake.model.work.export_clock import next_run, runs
+from meterlake.model.work.export_request import next_run, runs
 from meterlake.pipeline.config.schedule_jobs import exports_enabled, submit_run
 from meterlake.settings import Settings
 from meterlake.stores import Stores

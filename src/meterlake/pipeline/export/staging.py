@@ -19,8 +19,7 @@ from meterlake.pipeline.export.files import FileLimits, digest, write_documents
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stages.export.column_kinds import ExportColumn
 from meterlake.stages.export.documents import Codes
-from meterlake.stages.export.manifest import ExactSums, WrittenFile
-from meterlake.stages.export.names import ExportPart, ObjectPrefix
+from meterlake.stages.export.manifest import ExactSums, ExportPart, ObjectPrefix, WrittenFile
 from meterlake.stores import Stores
 from meterlake.stores.state.core.past import codes_at, entities_at
 

@@ -25,9 +25,8 @@ from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.export.column_kinds import ExportColumn
 from meterlake.stages.export.documents import Document, quantities_query, quantity_document
 from meterlake.stages.export.exported_columns import MEASUREMENTS, Export
-from meterlake.stages.export.manifest import WrittenFile
+from meterlake.stages.export.manifest import ExportPart, WrittenFile
 from meterlake.stages.export.measurements import LINE, Measurements, stored_fields
-from meterlake.stages.export.names import ExportPart
 from meterlake.stages.usage.explore import ALL_ROWS, ExplorerScope, Question, conditions
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake.tables import table_names

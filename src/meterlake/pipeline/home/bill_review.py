@@ -12,8 +12,7 @@ from meterlake.model.bills.bill import Bill, Failure
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.bills.late_usage import UNDECIDED, LateSourceKind, LateUsage
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.review import ReviewFinding, ReviewKind
-from meterlake.model.bills.unbilled import Uncovered, Unpriced
+from meterlake.model.bills.unbilled import ReviewFinding, ReviewKind, Uncovered, Unpriced
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict

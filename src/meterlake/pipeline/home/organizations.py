@@ -5,7 +5,7 @@ from typing import Any
 
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.customers.recurring_period import PeriodSpec
-from meterlake.model.work.runner import FanOutRunner, RunnerKind
+from meterlake.model.work.jobs import FanOutRunner, RunnerKind
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import polars as pl
 
 from meterlake.model.errors import Invalid, UnreadableSource
-from meterlake.model.measurements.column_hints import find_ignored, suggestions
+from meterlake.model.measurements.columns import find_ignored, suggestions
 from meterlake.model.measurements.mapping import Mapping
 from meterlake.model.measurements.measurement import Block, Decoded, MeterFields, Origin
 from meterlake.model.measurements.receipt import SourceFormat

@@ -17,7 +17,7 @@ from meterlake.model.errors import (
     Unavailable,
     Unsupported,
 )
-from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.measurements.receipt import UploadStatus
 from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest import uploads
 from meterlake.pipeline.jobs.file_jobs import key

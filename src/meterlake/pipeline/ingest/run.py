@@ -16,7 +16,7 @@ from typing import Final
 import polars as pl
 
 from meterlake.model.errors import Busy, Invalid, NotReconciled, UnreadableSource
-from meterlake.model.measurements.column_hints import ignored_sentence
+from meterlake.model.measurements.columns import ignored_sentence
 from meterlake.model.measurements.mapping import Mapping
 from meterlake.model.measurements.measurement import Origin
 from meterlake.model.measurements.receipt import Delivery, Receipt, SourceFormat

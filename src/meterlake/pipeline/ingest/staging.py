@@ -24,7 +24,7 @@ from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.reading import ReadBlock, Reading, read
 from meterlake.pipeline.jobs.progress import Progress
-from meterlake.stages.ingest.bloom_filter import SeenUids
+from meterlake.stages.ingest.dedup import SeenUids
 from meterlake.stages.ingest.validate import Accepted
 from meterlake.stages.ingest.validate.account_codes import NewAccounts
 from meterlake.stores.lake import ledger

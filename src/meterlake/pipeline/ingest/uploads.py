@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from meterlake.model.errors import Busy, Invalid, NotFound, UnreadableSource
-from meterlake.model.measurements.receipt import Delivery, Receipt
-from meterlake.model.measurements.uploads import UploadRequest
+from meterlake.model.measurements.receipt import Delivery, Receipt, UploadRequest
 from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.problems import read

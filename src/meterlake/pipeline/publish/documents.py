@@ -11,7 +11,7 @@ from meterlake.model.bills.late_usage import LateUsage
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.catalog.pricing import Plan, PlanTemplate
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values.entity import Configuration, Entity
 from meterlake.model.values.money import ZERO
 from meterlake.model.values.version import code_version

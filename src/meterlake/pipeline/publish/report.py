@@ -20,7 +20,7 @@ from jinja2 import Environment, StrictUndefined
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Unavailable
-from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.usage.quantity import quantity_unit
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import exact

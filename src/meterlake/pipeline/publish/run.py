@@ -27,7 +27,7 @@ from meterlake.pipeline.publish.contents import PublishedContent, fill_file
 from meterlake.pipeline.publish.documents import Findings, about_document, documents_of
 from meterlake.pipeline.publish.parquet import publish_parquet
 from meterlake.stages.publish import statements
-from meterlake.stages.publish.companion_files import dbt_sources, live_script
+from meterlake.stages.publish.document import dbt_sources, live_script
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table

@@ -11,8 +11,11 @@ from meterlake.model.bills.statement_content import StatementContent
 from meterlake.model.bills.statement_orders import KIND, StatementFormat, StatementOrder
 from meterlake.model.errors import MeterlakeError
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.export.statement_csv import statement_header, statement_rows
-from meterlake.stages.export.statement_document import write_statement
+from meterlake.stages.export.statement_document import (
+    statement_header,
+    statement_rows,
+    write_statement,
+)
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus

@@ -12,8 +12,7 @@ from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Me
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurements.measurement import meter_table
-from meterlake.model.usage.quantity import SIMPLE, Pooled
-from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.usage.quantity import SIMPLE, Pooled, quantity_unit
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import Period, aware

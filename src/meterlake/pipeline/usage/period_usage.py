@@ -23,8 +23,7 @@ from meterlake.pipeline.usage.meter_rollup import (
 )
 from meterlake.pipeline.usage.stored_usage import BilledParts, StoredUsage
 from meterlake.stages.usage.aggregate import AggregationScope, not_calculated
-from meterlake.stages.usage.assemble import UsageAssembler
-from meterlake.stages.usage.billed_compounds import add_compounds
+from meterlake.stages.usage.assemble import UsageAssembler, add_compounds
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.rows import SqlUsage
 from meterlake.stores.custom_sql import SqlLimits, check_query

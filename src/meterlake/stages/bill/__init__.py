@@ -10,13 +10,17 @@ which bill, `credits` what pays for it, `pricing` what it costs, `periods` when 
 
 from meterlake.stages.bill.billing_terms import billing_terms
 from meterlake.stages.bill.bills import BillMaker, Provenance, make_bills
-from meterlake.stages.bill.credits.account_ledger import AccountLedger
+from meterlake.stages.bill.credits.account_ledger import AccountLedger, LineCredit, LineCredits
 from meterlake.stages.bill.credits.credit_sources import Movements
-from meterlake.stages.bill.credits.line_credits import LineCredit, LineCredits
 from meterlake.stages.bill.input_digests import InputDigests
 from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar, months_billed_with
-from meterlake.stages.bill.periods.orders import ChosenBill, select_again, selections_of
-from meterlake.stages.bill.periods.selection import BillOverrides, BillSelection
+from meterlake.stages.bill.periods.selection import (
+    BillOverrides,
+    BillSelection,
+    ChosenBill,
+    select_again,
+    selections_of,
+)
 from meterlake.stages.bill.terms.no_bill import fees_on_no_bill, without_bill
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
 from meterlake.stages.bill.terms.unpriced import unpriced_usage

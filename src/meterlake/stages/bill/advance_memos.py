@@ -17,15 +17,14 @@ from typing import Any, Final
 
 from meterlake.model.bills.bill import Line
 from meterlake.model.bills.billing_cycle import BillingCycle
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.charges import Charge
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.customers.recurring_period import RECURRING, recurring
 from meterlake.model.errors import NotFound
 from meterlake.model.values import wire

@@ -8,8 +8,12 @@ from typing import Final, NamedTuple, Self
 
 from meterlake.model.catalog.catalog import Product
 from meterlake.model.catalog.pricing import PlanTemplate
-from meterlake.model.customers.accounts import Account, AccountPlan, ChildBillingMode
-from meterlake.model.customers.hierarchy import billed_account_id
+from meterlake.model.customers.accounts import (
+    Account,
+    AccountPlan,
+    ChildBillingMode,
+    billed_account_id,
+)
 from meterlake.model.scopes.plan_fields import plans_of
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import Period, first_day, uncovered_periods

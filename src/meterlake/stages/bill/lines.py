@@ -11,8 +11,11 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.bills.bill import Line, LineItemType, MadeFrom
 from meterlake.model.bills.ledger import Consumption
 from meterlake.model.customers.accounts import Account
-from meterlake.stages.bill.charges.ad_hoc_charges import ad_hoc_charges
-from meterlake.stages.bill.charges.commitment_charges import commitment_charges
+from meterlake.stages.bill.charges.ad_hoc_charges import (
+    ad_hoc_charges,
+    advance_memos,
+    commitment_charges,
+)
 from meterlake.stages.bill.charges.counter_charges import counter_charges
 from meterlake.stages.bill.charges.credit_consumption import consumed_credits, consumption_of
 from meterlake.stages.bill.charges.line_draft import (
@@ -22,7 +25,6 @@ from meterlake.stages.bill.charges.line_draft import (
     FinishedLine,
     LineDraft,
 )
-from meterlake.stages.bill.charges.memos import advance_memos
 from meterlake.stages.bill.charges.minimum_spends import minimum_spends
 from meterlake.stages.bill.charges.overage_charges import overage_charges
 from meterlake.stages.bill.charges.standing_charges import standing_charges

@@ -5,7 +5,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.bills.member_differences import differing_members
+from meterlake.model.bills.differences import differing_members
 from meterlake.model.bills.verification import SHOWN_MAX, BillDifference, DifferenceSubject
 from meterlake.model.values import wire
 from meterlake.model.values.ids import derived_id

@@ -20,7 +20,7 @@ from meterlake.model.resources import (
 )
 from meterlake.model.resources.proposal import Proposal
 from meterlake.model.rules import Proposed, Rule
-from meterlake.model.rules.dependents import display_name
+from meterlake.model.rules.proposed import display_name
 from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.model.values.problems import locate_error, refuse
 

@@ -12,8 +12,7 @@ from meterlake.model.bills.members import (
 )
 from meterlake.model.bills.requests import ExternalSystem
 from meterlake.model.customers.accounts import Account
-from meterlake.stages.export.column_kinds import Kind, kind_of_member
-from meterlake.stages.export.spreadsheet import safe_cell
+from meterlake.stages.export.column_kinds import Kind, kind_of_member, safe_cell
 
 Document = Mapping[str, Any]
 

@@ -15,8 +15,7 @@ from meterlake.model.bills.members import (
 )
 from meterlake.model.catalog.catalog import CompoundAggregation
 from meterlake.model.catalog.lookups import LookupTableRevision
-from meterlake.model.catalog.plan_groups import PlanGroup
-from meterlake.model.catalog.pricing import Plan, PlanTemplate, Pricing, PricingBand
+from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanTemplate, Pricing, PricingBand
 from meterlake.model.configuration.exports import OperationalDataType
 from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.customers.accounts import AccountPlan
@@ -27,7 +26,7 @@ from meterlake.model.customers.balances import (
     BalanceTransactionSchedule,
 )
 from meterlake.model.customers.charges import Charge
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import CONFIG, RESOURCES
 from meterlake.model.values.entity import Entity, Value

@@ -14,8 +14,7 @@ from meterlake.model.bills.bill import Query
 from meterlake.model.measurements.measurement import CATEGORY_KEYS, FIELDS_KEY, NUMERIC_KEYS
 from meterlake.model.values.sql import identifier, quote
 from meterlake.model.work.export_request import Format
-from meterlake.stages.export.column_kinds import ExportColumn, Kind
-from meterlake.stages.export.spreadsheet import MARK, STARTS
+from meterlake.stages.export.column_kinds import MARK, STARTS, ExportColumn, Kind
 
 # What stands before the codes of derived fields in files.
 DERIVED: Final = "derived"

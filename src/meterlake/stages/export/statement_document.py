@@ -2,9 +2,14 @@
 
 All numbers that are added up are texts, so that no reader rounds them. The same bill and the same
 definition give the same bytes. `docs/statement.schema.json` is the schema of it.
+
+The statement of a bill as CSV: the same columns for every bill, whatever it charges for.
+
+A LINE is a line of the bill. The BAND rows behind it say what each band charges, the USAGE rows
+what was used. So whoever adds up amounts takes the rows of one type.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -19,6 +24,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.fields import Number
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.period import format_instant
+from meterlake.stages.export.column_kinds import Kind, safe_cell
 
 LAYOUT: Final = "meterlake.statement.1"
 Document = dict[str, Any]
@@ -31,6 +37,51 @@ _OF_LINE: Final = members_in(
     *("currency", "subtotal", "conversionRate"),
 )
 _PRICE: Final = "averageUnitPrice"
+_LINE: Final = "LINE"
+_BAND: Final = "BAND"
+_USAGE: Final = "USAGE"
+# Column, and what it holds. Texts of people are marked where a spreadsheet may calculate them.
+_BILL_COLUMNS: Final = (
+    ("billId", Kind.TEXT),
+    ("sequentialInvoiceNumber", Kind.TEXT),
+    ("accountCode", Kind.TEXT),
+    ("accountName", Kind.TEXT),
+    ("billDate", Kind.DAY),
+    ("billCurrency", Kind.TEXT),
+)
+_LINE_COLUMNS: Final = (
+    ("lineItemId", Kind.TEXT),
+    ("sequenceNumber", Kind.INTEGER),
+    ("lineItemType", Kind.TEXT),
+    ("description", Kind.TEXT),
+    ("productCode", Kind.TEXT),
+    ("childAccountCode", Kind.TEXT),
+    ("segment", Kind.JSON),
+)
+_OWN_COLUMNS: Final = (
+    ("start", Kind.INSTANT),
+    ("end", Kind.INSTANT),
+    ("meterCode", Kind.TEXT),
+    ("aggregationCode", Kind.TEXT),
+    ("aggregation", Kind.TEXT),
+    ("dimensions", Kind.JSON),
+    ("measurements", Kind.COUNT),
+    ("lowerLimit", Kind.EXACT),
+    ("quantity", Kind.EXACT),
+    ("units", Kind.EXACT),
+    ("unit", Kind.TEXT),
+    ("pricePerUnit", Kind.EXACT),
+    ("fixedPrice", Kind.EXACT),
+    ("currency", Kind.TEXT),
+    ("subtotal", Kind.EXACT),
+    ("conversionRate", Kind.EXACT),
+    ("convertedSubtotal", Kind.EXACT),
+    ("measures", Kind.JSON),
+)
+_COLUMNS: Final = (("rowType", Kind.TEXT), *_BILL_COLUMNS, *_LINE_COLUMNS, *_OWN_COLUMNS)
+# What a band's numbers are called in the columns of lines.
+_BAND_NAMES: Final = {"unitPrice": "pricePerUnit"}
+Values = Mapping[str, Any]
 
 
 def write_statement(content: StatementContent) -> bytes:
@@ -168,3 +219,54 @@ def _text(value: Any) -> str:
 
 def _present(document: Document) -> Document:
     return {name: value for name, value in document.items() if value is not None}
+
+
+def statement_header() -> list[str]:
+    """The names of the columns."""
+    return [name for name, _ in _COLUMNS]
+
+
+def statement_rows(content: StatementContent) -> Iterator[list[str]]:
+    """The cells of the rows, line by line."""
+    document = statement_document(content)
+    bill = document["bill"]
+    shared = {**bill, "billId": bill["id"], "billCurrency": bill["currency"]}
+    shared = {name: shared.get(name) for name, _ in _BILL_COLUMNS}
+    for line, shown in zip(content.lines, document["lines"], strict=True):
+        for kind, values in _rows_of(shown, line.usage):
+            yield _cells({**shared, **_line_values(shown), **values, "rowType": kind})
+
+
+def _line_values(line: Document) -> Document:
+    found = {name: line.get(name) for name, _ in _LINE_COLUMNS}
+    return found | {"lineItemId": line["id"]}
+
+
+def _rows_of(line: Document, usage: Sequence[AggregatedUsage]) -> Iterator[tuple[str, Values]]:
+    own = {name: line.get(name) for name, _ in _OWN_COLUMNS}
+    times = {"start": line["servicePeriodStartDate"], "end": line["servicePeriodEndDate"]}
+    yield _LINE, own | times
+    for band in line.get("bands", ()):
+        named = {_BAND_NAMES.get(name, name): value for name, value in band.items()}
+        yield _BAND, named | {"unit": line["unit"], "currency": line["currency"]}
+    for each in usage:
+        for row in each.rows:
+            yield _USAGE, _usage_values(each, row)
+
+
+def _usage_values(usage: AggregatedUsage, row: StatementRow) -> Values:
+    return {
+        "start": row.period.start,
+        "end": row.period.end,
+        "meterCode": usage.meter_code,
+        "aggregationCode": usage.aggregation_code,
+        "aggregation": usage.kind.value,
+        "dimensions": dict(row.dimensions) or None,
+        "measurements": row.measurements,
+        "quantity": row.quantity,
+        "measures": measures_of(row) or None,
+    }
+
+
+def _cells(values: Values) -> list[str]:
+    return [safe_cell(values.get(name), kind) for name, kind in _COLUMNS]

@@ -13,7 +13,7 @@ from meterlake.model.configuration.integrations import IntegrationConfig, Webhoo
 from meterlake.model.configuration.meanings import meaning, table_of
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.values.entity import Entity
 from meterlake.model.values.fields import SecretMark

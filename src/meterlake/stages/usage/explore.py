@@ -11,10 +11,9 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from meterlake.model.bills.bill import Query
-from meterlake.model.measurements.large_sums import any_large
 from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.values.period import Period, naive
-from meterlake.model.values.sql import identifier
+from meterlake.model.values.sql import any_large, identifier
 
 
 class Reducing(Protocol):

@@ -13,10 +13,9 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.bills.bill import Query
 from meterlake.model.catalog.catalog import Reduce
 from meterlake.model.configuration.statements import AggregationFrequency
-from meterlake.model.measurements.large_sums import any_large
 from meterlake.model.values.money import ZERO, divide, exact
 from meterlake.model.values.period import Period, local_date, midnight, naive
-from meterlake.model.values.sql import identifier
+from meterlake.model.values.sql import any_large, identifier
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow
 
 # Over any parts of the usage, their quantities add up to that of the whole.

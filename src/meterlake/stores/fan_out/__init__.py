@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
-from meterlake.model.work.runner import FanOutRunner, RunnerKind
+from meterlake.model.work.jobs import FanOutRunner, RunnerKind
 from meterlake.settings import variable
 from meterlake.stores import Stores
 from meterlake.stores.fan_out.dask_cluster import open_dask

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from meterlake.model.errors import Conflict, MeterlakeError, NotAvailable, RunnerUnavailable
 from meterlake.model.values.version import calculation_digest, code_version
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.fan_out.processes import child_environment

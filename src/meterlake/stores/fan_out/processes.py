@@ -15,7 +15,7 @@ from threading import Lock, Thread
 from typing import Any, Final
 
 from meterlake.model.errors import RunnerUnavailable
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.settings import Settings, as_environment, variable
 from meterlake.stores import Stores
 from meterlake.stores.fan_out.tasks import DEATHS_MAX, FanOutTask, TaskEnd

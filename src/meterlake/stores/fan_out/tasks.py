@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from meterlake.model.errors import MeterlakeError, RunnerUnavailable, Unavailable
 from meterlake.model.values.counted import first_of
-from meterlake.model.work.runner import FanOutRunner
+from meterlake.model.work.jobs import FanOutRunner
 from meterlake.stores import Stores
 
 # A task whose process died so often is given up.

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from meterlake.model.bills.review import ReviewKind
+from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, Required
 from meterlake.model.values import failpoint

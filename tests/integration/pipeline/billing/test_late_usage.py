@@ -11,7 +11,7 @@ from meterlake.model.bills.jobs import NO_DAYS, BillOrder
 from meterlake.model.bills.late_usage import LateUsageStatus
 from meterlake.model.bills.memos import CreditLineItem, DebitLineItem
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.late_usage.apply import _Application

@@ -11,7 +11,7 @@ from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.bills.late_usage import LateSourceKind
 from meterlake.model.bills.memos import CreditLineItem, DebitLineItem
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.review import ReviewKind
+from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs.jobs import bill_order

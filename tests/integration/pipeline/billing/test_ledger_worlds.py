@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.pipeline.billing.books import check_ledger, write_beancount
 from tests.beancount import PROGRAM, bean_check, needs_bean_check
 from tests.billing_oracle.worlds import random_world

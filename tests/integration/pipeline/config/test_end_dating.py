@@ -4,11 +4,9 @@ import pytest
 
 from meterlake.model.catalog.catalog import Aggregation, Meter
 from meterlake.model.catalog.counters import Counter, CounterPricing
-from meterlake.model.catalog.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.catalog.pricing import Plan, Pricing
+from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, Pricing
 from meterlake.model.customers.accounts import Account, AccountPlan
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
 from meterlake.pipeline.config.end_dating import end_account, end_contract
 from tests.rule_world import AGGREGATION, GB, PRICING, START

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.bills.document import DocumentFormat
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.pipeline.documents.content import read_document
 from meterlake.pipeline.documents.render import RenderOptions, render_document
 from meterlake.stores.state.billing.bills import bills

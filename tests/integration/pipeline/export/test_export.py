@@ -19,7 +19,7 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import Exported, export
 from meterlake.stages.export.exported_columns import EXPORTS, Kind, exports_of
-from meterlake.stages.export.names import ExportPart, ObjectPrefix
+from meterlake.stages.export.manifest import ExportPart, ObjectPrefix
 from meterlake.stores import open_stores
 from tests.doubles.homes import FIELDS, ROWS, make_home
 

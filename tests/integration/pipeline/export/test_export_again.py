@@ -29,8 +29,8 @@ from meterlake.pipeline.export.usage import Sheet, rows_of, write_sheet
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
+from meterlake.stages.export.manifest import ExportPart, ObjectPrefix
 from meterlake.stages.export.measurements import Measurements
-from meterlake.stages.export.names import ExportPart, ObjectPrefix
 from meterlake.stores import open_stores
 from meterlake.stores.objects import open_objects
 from meterlake.stores.state import JobStatus

@@ -16,8 +16,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import parse_instant
-from meterlake.model.work.export_clock import runs
-from meterlake.model.work.export_request import KIND, ExportRequest
+from meterlake.model.work.export_request import KIND, ExportRequest, runs
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.export.control import list_schedules

@@ -12,7 +12,7 @@ from meterlake.pipeline.export.run import submit_export
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.stages.export.column_kinds import ExportColumn
-from meterlake.stages.export.names import ExportPart, ObjectPrefix
+from meterlake.stages.export.manifest import ExportPart, ObjectPrefix
 
 pytest_plugins = ["tests.doubles.fixtures"]
 

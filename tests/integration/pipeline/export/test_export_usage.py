@@ -21,9 +21,9 @@ from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
 from meterlake.pipeline.jobs.attempt import Cancelled, running
 from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.stages.export.column_kinds import unmark_cell
 from meterlake.stages.export.exported_columns import MEASUREMENTS
-from meterlake.stages.export.names import ObjectPrefix
-from meterlake.stages.export.spreadsheet import unmark_cell
+from meterlake.stages.export.manifest import ObjectPrefix
 from tests.bills import aggregation, price_egress
 from tests.homes import ACCOUNTS, EGRESS, a_home, configure, ndjson, wire_row
 

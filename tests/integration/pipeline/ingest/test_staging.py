@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.values.sql import quote
-from meterlake.stages.ingest import bloom_filter as seen
+from meterlake.stages.ingest import dedup as seen
 from tests.homes import HEADER, Home, a_home, configure, csv_row, ndjson, wire_row
 
 BLOCK = 1 << 10

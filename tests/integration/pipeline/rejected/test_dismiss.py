@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from meterlake.model.bills.review import ReviewKind
+from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month

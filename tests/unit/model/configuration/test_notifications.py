@@ -15,7 +15,7 @@ from meterlake.model.resources.events import (
     fields_of,
     published_types,
 )
-from meterlake.model.resources.notification_rules import calculation_holds_or_not
+from meterlake.model.resources.notifications import calculation_holds_or_not
 from meterlake.model.resources.proposal import Proposal
 from meterlake.model.rules import Proposed
 from meterlake.model.values.entity import Configuration

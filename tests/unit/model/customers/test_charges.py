@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from meterlake.model.configuration.picklists import BillGroupingKey, CreditReason
+from meterlake.model.configuration.organization import BillGroupingKey, CreditReason
 from meterlake.model.configuration.statements import StatementDefinition
 from meterlake.model.customers.balances import (
     Balance,
@@ -13,7 +13,7 @@ from meterlake.model.customers.balances import (
     BalanceTransactionSchedule,
 )
 from meterlake.model.customers.charges import Charge
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import BY_ENTITY, response
 from meterlake.model.resources.proposal import Document

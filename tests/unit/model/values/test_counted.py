@@ -17,7 +17,7 @@ NOUN = re.compile(r" ([a-z]+ )?[a-z]+s\b")
 OTHERWISE = {
     ("cli/billing/what_if_output.py", "found.less"): "they pay",
     ("model/measurements/columns.py", "len(columns)"): "more than are allowed",
-    ("model/custom_sql/result.py", "len(types)"): "not one",
+    ("model/custom_sql/table.py", "len(types)"): "not one",
     ("model/work/backfill.py", "_LONGEST.days"): "a limit",
     ("model/resources/listing.py", "len(found)"): "more than are allowed",
     ("model/values/problems.py", "len(found)"): "several",

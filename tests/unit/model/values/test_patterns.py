@@ -10,7 +10,7 @@ from meterlake.model.configuration.access import ResourceGroup
 from meterlake.model.configuration.integrations import IntegrationConfig
 from meterlake.model.errors import Invalid, MeterlakeError
 from meterlake.model.measurements.mapping import Mapping
-from meterlake.model.measurements.uploads import UploadRequest
+from meterlake.model.measurements.receipt import UploadRequest
 from meterlake.model.values.ids import CODE_PATTERN
 from meterlake.model.values.patterns import PATTERN_RULES, describe_mismatch
 from meterlake.model.values.problems import read

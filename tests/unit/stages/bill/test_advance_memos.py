@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.bills.billed_usage import BilledUsage
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.stages.bill import BillIdentity, BillOverrides, BillSelection, billing_terms
 from meterlake.stages.bill.advance_memos import find_memos

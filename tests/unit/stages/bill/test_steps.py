@@ -3,7 +3,7 @@
 from datetime import date
 from decimal import Decimal
 
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import Month
 from meterlake.stages.bill import BillMaker, BillSelection, Provenance, billing_terms

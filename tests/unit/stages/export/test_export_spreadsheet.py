@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from meterlake.model.catalog.catalog import Product
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export
-from meterlake.stages.export.column_kinds import Kind
+from meterlake.stages.export.column_kinds import (
+    MARK,
+    STARTS,
+    Kind,
+    mark_text,
+    safe_cell,
+    unmark_cell,
+)
 from meterlake.stages.export.measurements import _MARKED
-from meterlake.stages.export.spreadsheet import MARK, STARTS, mark_text, safe_cell, unmark_cell
 
 pytest_plugins = ["tests.doubles.fixtures"]
 

@@ -8,8 +8,7 @@ from meterlake.model.catalog.catalog import QUOTED, Aggregation, CompoundAggrega
 from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.catalog.pricing import segments_of_compound
-from meterlake.model.rules.dependents import changes, check_dependents
-from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.proposed import Proposed, changes, check_dependents
 from meterlake.model.scopes.compound import CUSTOM_FIELD_KINDS, CUSTOM_FIELDS, CompoundScope
 from meterlake.model.scopes.products import product_of_aggregation
 from meterlake.model.values.entity import Configuration, Record

@@ -7,8 +7,7 @@ from meterlake.model.catalog.catalog import Meter, Product
 from meterlake.model.catalog.lookups import LookupTable, LookupTableRevision
 from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid
-from meterlake.model.rules.dependents import changes, check_dependents, display_name
-from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.proposed import Proposed, changes, check_dependents, display_name
 from meterlake.model.scopes.derived import CUSTOM_FIELDS, DerivedScope
 from meterlake.model.values.entity import Configuration, Record
 

@@ -1,15 +1,14 @@
-"""Rules of the pricings of aggregations."""
+"""Rules of pricings: their price bands, where they stand, and what those of aggregations charge for."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
-from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.catalog.pricing import Pricing, PricingBand
 from meterlake.model.errors import Invalid
-from meterlake.model.rules.catalog.bands import check_bands
-from meterlake.model.rules.choice import exactly_one
-from meterlake.model.rules.dependents import display_name
-from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.proposed import Proposed, display_name
+from meterlake.model.rules.references import exactly_one
 from meterlake.model.rules.spans import overlap, span
 from meterlake.model.scopes.products import product_of_aggregation, product_of_pricing
 from meterlake.model.values import wire
@@ -120,3 +119,27 @@ def one_price_at_a_time(new: Proposed[Pricing]) -> None:
 
 def _place(pricing: Pricing) -> tuple[object, ...]:
     return pricing.plan_id, pricing.plan_template_id, pricing.type, pricing.segment
+
+
+def one_plan_or_template(new: Proposed[Any]) -> None:
+    """A pricing belongs to a plan or to a template."""
+    exactly_one(new.entity, "planId", "planTemplateId")
+
+
+def bands_rise(new: Proposed[Any]) -> None:
+    """Bands begin at 0 and rise, so that no quantity is without a price or has two."""
+    check_bands("pricingBands", new.entity.pricing_bands)
+
+
+def check_bands(name: str, bands: Sequence[PricingBand]) -> None:
+    """Refuse bands that do not begin at 0 or do not rise.
+
+    Raises:
+        Invalid: They are such.
+    """
+    lowers = [band.lower_limit for band in bands]
+    if lowers[0] != 0:
+        raise Invalid(f"{name}[0].lowerLimit", lowers[0], "the first band must begin at 0")
+    for index, (lower, upper) in enumerate(pairwise(lowers), start=1):
+        if upper <= lower:
+            raise Invalid(f"{name}[{index}].lowerLimit", upper, f"it must be more than {lower}")

@@ -10,7 +10,7 @@ from typing import Final
 from meterlake.model.customers.balances import Balance
 from meterlake.model.errors import NotFound
 from meterlake.model.values.failpoint import mark_step
-from meterlake.stages.bill.credits.leftovers import correct_leftovers, count_ends, find_leftovers
+from meterlake.stages.bill.credits.balances import correct_leftovers, count_ends, find_leftovers
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.billing.credits.ledger import lock_sources, read_movements

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from meterlake.model.bills.bill import LineItemType
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.values.entity import Configuration, Entity, Record

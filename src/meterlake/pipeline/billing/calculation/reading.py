@@ -38,9 +38,9 @@ from meterlake.stages.bill import (
     billing_terms,
     unpriced_usage,
 )
-from meterlake.stages.bill.periods.pinned_selection import selection_to_wire
+from meterlake.stages.bill.periods.selection import selection_to_wire
 from meterlake.stages.bill.terms.advance_lines import ClosedBills
-from meterlake.stages.bill.terms.overlaps import (
+from meterlake.stages.bill.terms.no_bill import (
     BilledPlans,
     refuse_overlaps,
 )

@@ -15,7 +15,7 @@ from meterlake.pipeline.billing.calculation.reading import BillReading, read_bil
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED
 from meterlake.stages.bill import BillSelection
-from meterlake.stages.bill.periods.pinned_selection import selection_from_wire
+from meterlake.stages.bill.periods.selection import selection_from_wire
 from meterlake.stores import Stores
 from meterlake.stores.state.billing.calculations.pins import CalculationPins
 

@@ -9,7 +9,7 @@ from typing import Any
 from meterlake.model.configuration.organization import CurrencyConversion, OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.resources import BY_KIND
 from meterlake.model.values.entity import Record
 from meterlake.stores import Stores

@@ -8,8 +8,7 @@ from meterlake.model.values.entity import Record
 from meterlake.model.values.period import Period
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
 from meterlake.stages.bill.explain.context import CompoundFields
-from meterlake.stages.usage.compound import read_compound
-from meterlake.stages.usage.own_fields import AccountFields, OwnFields
+from meterlake.stages.usage.compound import AccountFields, OwnFields, read_compound
 
 
 def find_fields(calculation: BillCalculation, account_fields: AccountFields) -> CompoundFields:

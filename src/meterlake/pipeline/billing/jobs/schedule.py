@@ -9,7 +9,7 @@ from typing import Final
 
 from meterlake.model.bills.clock import last_due
 from meterlake.model.bills.jobs import UNFINISHED_MAX, BillOrder
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import local_date, zone

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import duckdb
 
+from meterlake.model.bills.clock import is_closed
 from meterlake.model.bills.late_usage import (
     LateSource,
     LateSourceKind,
@@ -20,7 +21,6 @@ from meterlake.model.bills.late_usage import (
     LateUsageStatus,
     merge_sources,
 )
-from meterlake.model.bills.lock_date import is_closed
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
 from meterlake.model.catalog.pricing import Pricing
 from meterlake.model.configuration.organization import OrganizationConfig

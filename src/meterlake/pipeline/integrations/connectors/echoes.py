@@ -14,11 +14,11 @@ from typing import Final
 from urllib.parse import quote, quote_plus, urlsplit
 
 from meterlake.model.configuration.integrations import (
+    SECRET_PREFIX,
     URL_MAX,
     IntegrationCredentials,
     WebhookDestination,
 )
-from meterlake.model.configuration.signing_secrets import SECRET_PREFIX
 
 MASK: Final = "********"
 # What is shorter stands in answers by chance; a bit longer, it is masked where it stands by itself.

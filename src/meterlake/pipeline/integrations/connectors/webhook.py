@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from meterlake.model.configuration.integration_systems import WEBHOOK
-from meterlake.model.configuration.signing_secrets import key_of_secret
+from meterlake.model.configuration.integrations import key_of_secret
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values.untrusted import storable
 from meterlake.model.values.version import code_version

@@ -16,7 +16,7 @@ from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Movem
 from meterlake.model.configuration.organization import BillCreditType, OrganizationConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import Period, midnight

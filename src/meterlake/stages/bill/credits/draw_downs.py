@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from meterlake.model.configuration.organization import BillCreditType
 from meterlake.model.customers.balances import BalanceLineItemType
-from meterlake.model.customers.commitments import CommitmentLineItemType
+from meterlake.model.customers.contracts import CommitmentLineItemType
 from meterlake.model.values.money import (
     ONE,
     ZERO,

@@ -1,4 +1,7 @@
-"""The tree of a bill, from its total down to what its lines follow from."""
+"""The tree of a bill, from its total down to what its lines follow from.
+
+Overage: surcharges on what sources left uncovered, and usage lines that are cut in two.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -7,13 +10,14 @@ from typing import Any, Final
 from meterlake.model.bills.bill import COUNTER_TYPES, LineItemType
 from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber
 from meterlake.model.customers.charges import Charge
+from meterlake.model.values.money import ZERO, RoundingMode
 from meterlake.stages.bill.charges.line_draft import FinishedLine, LineDraft
 from meterlake.stages.bill.charges.minimum_spends import MinimumBasis
 from meterlake.stages.bill.charges.overage_charges import CutUsage
 from meterlake.stages.bill.charges.pooled_usage import PoolPart
 from meterlake.stages.bill.charges.usage_credits import CreditBasis
 from meterlake.stages.bill.credits.draw_downs import SourceDraw
-from meterlake.stages.bill.credits.overage import Overage
+from meterlake.stages.bill.credits.overage import UNIT_PLACES, Overage
 from meterlake.stages.bill.explain.charges import (
     MinimumExplainer,
     explain_charge,
@@ -27,17 +31,23 @@ from meterlake.stages.bill.explain.context import (
     ExplainedBill,
     line_key,
     period_facts,
+    pricing_facts,
 )
 from meterlake.stages.bill.explain.draws import DrawExplainer
-from meterlake.stages.bill.explain.numbers import derive, omit_unknown, total, with_key
-from meterlake.stages.bill.explain.overage import (
-    explain_beyond,
-    explain_surcharge,
-    explain_uncovered,
+from meterlake.stages.bill.explain.numbers import (
+    cite,
+    derive,
+    multiply,
+    omit_unknown,
+    round_to,
+    subtract,
+    total,
+    with_key,
 )
+from meterlake.stages.bill.explain.prices import band_facts, explain_price
 from meterlake.stages.bill.explain.usage import explain_drafted_usage
 from meterlake.stages.bill.terms.advance_lines import AdvanceMemo
-from meterlake.stages.bill.terms.fees_with_plans import DueFee
+from meterlake.stages.bill.terms.bill_items import DueFee
 
 # The steps of the order of calculation, as the documentation numbers them.
 _STEPS: Final = {
@@ -225,3 +235,79 @@ def _currency(drafted: LineDraft, bill: ExplainedBill) -> str:
     if drafted.charged.currency is not None:
         return drafted.charged.currency
     return bill.currency if drafted.plan_period is None else drafted.plan_period.terms.currency
+
+
+def explain_surcharge(
+    bill: ExplainedBill, draws: DrawExplainer, overage: Overage
+) -> ExplainedNumber:
+    """The percent that a source asks for usage beyond it, in the billing currency."""
+    parts = [draws.explain_uncovered_part(each) for each in sorted(overage.amounts)]
+    uncovered = total("uncovered usage", parts, bill.currency)
+    percent = cite("percent", overage.source.surcharge or ZERO, "%", source=overage.source.name)
+    product = multiply("by percent", uncovered, percent, unit=bill.currency)
+    operands = (product, cite("of a hundred", 100))
+    return derive("surcharge", DerivationRule.QUOTIENT, operands, bill.currency)
+
+
+def explain_uncovered(bill: ExplainedBill, draws: DrawExplainer, cut: CutUsage) -> ExplainedNumber:
+    """What is beyond its sources of a line of usage, in the billing currency."""
+    parts = [draws.explain_uncovered_part(each) for each in cut.parts]
+    return total("beyond the sources", parts, bill.currency)
+
+
+def explain_beyond(
+    bill: ExplainedBill, draws: DrawExplainer, cut: CutUsage, key: str
+) -> ExplainedNumber:
+    """What usage beyond its sources costs by bands of its own, in the currency of the plan."""
+    charge = cut.before.draft.subject.usage
+    assert charge is not None
+    applicable, currency = charge.applicable_pricing, charge.plan_period.terms.currency
+    pricing = applicable.pricing.entity
+    line = cut.before.line
+    units = cite("units of the line", line.units, line.unit)
+    covered = _covered_units(bill, draws, cut)
+    beyond = subtract("units beyond", units, [covered], line.unit)
+    return explain_price(
+        "price of what is beyond",
+        with_key(beyond, f"{key} units"),
+        pricing.overage_pricing_bands,
+        pricing.cumulative,
+        currency,
+        **pricing_facts(applicable.pricing),
+    )
+
+
+def _covered_units(bill: ExplainedBill, draws: DrawExplainer, cut: CutUsage) -> ExplainedNumber:
+    """The units that were paid for."""
+    line, split = cut.before.line, cut.split
+    whole = bill.refer_line(cut.before.draft)
+    assert whole is not None
+    covered = subtract(
+        "covered amount", whole, [explain_uncovered(bill, draws, cut)], bill.currency
+    )
+    if not split.covered_amount:
+        return cite("covered units", ZERO, line.unit, note="the sources were dry before")
+    charge = cut.before.draft.subject.usage
+    assert charge is not None
+    bands = charge.applicable_pricing.pricing.entity.pricing_bands
+    if cut.is_plain and all(each.unit_price >= 0 and each.fixed_price >= 0 for each in bands):
+        options = {
+            "bands": [band_facts(each) for each in bands],
+            "rate": line.conversion_rate,
+            "units": line.units,
+            "places": UNIT_PLACES,
+        }
+        return ExplainedNumber(
+            name="covered units",
+            value=split.covered_units,
+            unit=line.unit,
+            rule=DerivationRule.INVERSE,
+            operands=(covered,),
+            options=options,
+        )
+    units = cite("units of the line", line.units, line.unit)
+    product = multiply("by amount", units, covered, unit=line.unit)
+    part = derive("in proportion", DerivationRule.QUOTIENT, (product, whole), line.unit)
+    found = round_to("rounded", part, (UNIT_PLACES, RoundingMode.HALF_UP), line.unit)
+    rule = DerivationRule.MINIMUM if line.units > 0 else DerivationRule.MAXIMUM
+    return derive("covered units", rule, (found, units), line.unit)

@@ -31,7 +31,7 @@ from meterlake.stages.bill.explain.numbers import (
 )
 from meterlake.stages.bill.explain.prices import explain_price
 from meterlake.stages.bill.terms.advance_lines import AdvanceMemo
-from meterlake.stages.bill.terms.fees_with_plans import DueFee
+from meterlake.stages.bill.terms.bill_items import DueFee
 
 # Explains an amount that stands on another bill.
 ExplainDrafted = Callable[[LineDraft], ExplainedNumber]

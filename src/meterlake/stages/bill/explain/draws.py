@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber, number_of
 from meterlake.model.bills.ledger import Movement
 from meterlake.model.customers.balances import Balance, rollover_of
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values.money import ONE, ZERO, RoundingMode, exact, round_amount
 from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.draw_downs import (

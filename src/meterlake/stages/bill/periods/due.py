@@ -9,13 +9,11 @@ from typing import Final, NamedTuple, Self
 from meterlake.model.bills.bill import Bill
 from meterlake.model.bills.billing_cycle import BillingCycle
 from meterlake.model.bills.ledger import BillRank
-from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.calendar.recurrence import Recurrence
+from meterlake.model.calendar.recurrence import DayRange, Recurrence
 from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.customers.accounts import Account, AccountPlan, billed_account_id
 from meterlake.model.customers.contracts import Contract
-from meterlake.model.customers.hierarchy import billed_account_id
 from meterlake.model.customers.recurring_period import (
     RECURRING,
     NamedPeriod,

@@ -4,8 +4,7 @@ from collections.abc import Collection
 from datetime import date
 
 from meterlake.model.catalog.pricing import BillingFrequency
-from meterlake.model.configuration.organization import OrganizationConfig
-from meterlake.model.configuration.picklists import BillGroupingKey
+from meterlake.model.configuration.organization import BillGroupingKey, OrganizationConfig
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.values.entity import Configuration
 from meterlake.stages.bill.periods.due import BillIdentity, BillingPeriod

@@ -1,21 +1,31 @@
-"""Which bills a run makes, and what it takes instead of the organization's settings."""
+"""Which bills a run makes, and what it takes instead of the organization's settings.
 
-from collections.abc import Collection, Mapping
+Which bills a calculation made, as its bills pin it: without the accounts, which are those of the bills.
+
+What a bill job is asked for, as the bills that its runs make.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
-from typing import Any, Self
+from datetime import date, timedelta
+from typing import Any, Final, Self
 
-from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.bills.jobs import BillJobRequest, BillOrder
+from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.configuration.organization import (
     PERIOD_SETTINGS,
     CurrencyConversion,
     OrganizationConfig,
 )
+from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Value
 from meterlake.model.values.fields import Day, Text
 from meterlake.model.values.period import Month
 from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar
+
+_ONE_DAY: Final = timedelta(days=1)
 
 
 class _Pinned(Value):
@@ -126,3 +136,120 @@ class BillSelection:
     def includes(self, key: BillIdentity) -> bool:
         """Whether the run makes a bill that is due."""
         return self.bills is None or key in self.bills
+
+
+def selection_to_wire(selection: BillSelection) -> dict[str, Any]:
+    """A selection as plain data; nothing of what is not restricted."""
+    days, bills = selection.days, selection.bills
+    month = str(days) if isinstance(days, Month) else None
+    found = {
+        "month": month,
+        "first": None if month else days.first,
+        "after": None if month else days.after,
+        "openDay": selection.open_day,
+        "frequency": selection.frequency and selection.frequency.value,
+        "interval": selection.interval,
+        "bills": None if bills is None else [_bill_to_wire(each) for each in sorted(bills)],
+        "overrides": selection.overrides.to_wire() or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def selection_from_wire(pinned: Mapping[str, Any]) -> BillSelection:
+    """The selection again, of all accounts."""
+    month, bills, open_day = pinned.get("month"), pinned.get("bills"), pinned.get("openDay")
+    frequency, interval = pinned.get("frequency"), pinned.get("interval")
+    return BillSelection(
+        days=Month.parse(month)
+        if month
+        else DayRange(*(date.fromisoformat(pinned[name]) for name in ("first", "after"))),
+        open_day=date.fromisoformat(open_day) if open_day else None,
+        frequency=BillingFrequency(frequency) if frequency else None,
+        interval=None if interval is None else int(interval),
+        bills=None if bills is None else frozenset(map(_bill_from_wire, bills)),
+        overrides=BillOverrides.from_wire(pinned.get("overrides", {})),
+    )
+
+
+def _bill_to_wire(key: BillIdentity) -> list[Any]:
+    day, frequency = key.bill_date.isoformat(), key.frequency.value
+    return [key.account_id, day, frequency, key.interval, key.grouping_key]
+
+
+def _bill_from_wire(pinned: list[Any]) -> BillIdentity:
+    account_id, day, frequency, interval, grouping_key = pinned
+    kind = BillingFrequency(frequency), int(interval)
+    return BillIdentity(account_id, date.fromisoformat(day), *kind, grouping_key)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenBill:
+    """A bill that is made again, with what it was made with instead of the organization's settings."""
+
+    key: BillIdentity
+    overrides: BillOverrides = field(default_factory=BillOverrides)
+
+
+def selections_of(
+    order: BillOrder, organization: OrganizationConfig, chosen: Iterable[ChosenBill] = ()
+) -> list[BillSelection]:
+    """What the runs of a job make, one after the other.
+
+    Args:
+        order: What the job is asked for.
+        organization: The settings without the order's own.
+        chosen: The bills of the order's `bill_ids`.
+    """
+    return select_again(chosen) if order.bill_ids else [_due(order, organization)]
+
+
+def _due(order: BillOrder, organization: OrganizationConfig) -> BillSelection:
+    request = order.request
+    frequency, account_ids = request.billing_frequency, order.chosen_accounts
+    days = request.days or order.days
+    if days is None:
+        assert order.open_day is not None
+        # No period ends: only those that are open are billed.
+        days = DayRange(order.open_day, order.open_day)
+    return BillSelection(
+        days,
+        open_day=order.open_day,
+        frequency=None if frequency is None else BillingFrequency(frequency.value),
+        interval=request.bill_frequency_interval,
+        account_ids=None if account_ids is None else frozenset(account_ids),
+        overrides=overrides_of(request, organization),
+    )
+
+
+def overrides_of(request: BillJobRequest, organization: OrganizationConfig) -> BillOverrides:
+    """What a request says instead of the settings; its rates stand beside those of other pairs."""
+    given = ((name, getattr(request, name)) for name in PERIOD_SETTINGS)
+    settings: dict[str, Any] = {name: value for name, value in given if value is not None}
+    if request.currency_conversions:
+        rates = {
+            (each.from_, each.to): each
+            for each in (*organization.currency_conversions, *request.currency_conversions)
+        }
+        settings["currency_conversions"] = tuple(rates.values())
+    return BillOverrides(
+        settings=settings,
+        currency=request.target_currency,
+        due_date=request.due_date,
+        external_invoice_date=request.external_invoice_date,
+    )
+
+
+def select_again(chosen: Iterable[ChosenBill]) -> list[BillSelection]:
+    """Select bills that there are: a run for the bills of one date that were made with the same settings."""
+    together: dict[tuple[date, str], list[ChosenBill]] = defaultdict(list)
+    for each in chosen:
+        together[each.key.bill_date, wire.dumps_sorted(each.overrides.to_wire())].append(each)
+    return [
+        BillSelection(
+            DayRange.of_day(bill_date - _ONE_DAY),
+            account_ids=frozenset(each.key.account_id for each in found),
+            bills=frozenset(each.key for each in found),
+            overrides=found[0].overrides,
+        )
+        for (bill_date, _), found in sorted(together.items())
+    ]

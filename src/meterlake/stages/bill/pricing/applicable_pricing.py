@@ -9,10 +9,10 @@ from typing import Any, Final
 from meterlake.model.bills.bill import NO_MEMBERS, ProductName, Segment
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.catalog.counters import Counter, CounterPricing
-from meterlake.model.catalog.plan_groups import PlanGroup
 from meterlake.model.catalog.pricing import (
     BillingFrequency,
     Plan,
+    PlanGroup,
     PlanTemplate,
     Pricing,
     PricingType,

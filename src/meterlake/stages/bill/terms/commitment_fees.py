@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from meterlake.model.bills.billing_cycle import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence
-from meterlake.model.customers.commitments import CommitmentFee
+from meterlake.model.customers.contracts import CommitmentFee
 from meterlake.model.customers.recurring_period import NamedPeriod
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Period, count_days, first_day, local_date, midnight

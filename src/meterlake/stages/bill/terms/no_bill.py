@@ -1,13 +1,17 @@
-"""Accounts on plans that have no bill of a month, though nothing is wrong with themselves."""
+"""Accounts that get no bill: of a month without a date, or for a time that was billed before."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from meterlake.model.bills.bill import BilledTime
 from meterlake.model.bills.unbilled import NoBill
-from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.hierarchy import billed_account_id
+from meterlake.model.customers.accounts import Account, billed_account_id
+from meterlake.model.customers.contracts import Commitment
 from meterlake.stages.bill.pricing.applicable_pricing import PlanTerms
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
+
+# The bills on which account plans stand, by the ids of these.
+BilledPlans = Mapping[str, Sequence[BilledTime]]
 
 
 def without_bill(terms: BillingTerms, told: Collection[str]) -> Iterator[NoBill]:
@@ -63,3 +67,31 @@ def describe_no_periods(terms: PlanTerms) -> str:
     """Why a plan makes no bill."""
     code, frequency = terms.plan.entity.code, terms.bill_frequency.value
     return f"the plan {code!r} of the frequency {frequency} has no billing periods"
+
+
+def refuse_overlaps(terms: BillingTerms, billed: BilledPlans) -> BillingTerms:
+    """Refuse the bills of accounts whose plans were billed for a part of the same time."""
+    found = {
+        id_: _refuse(account_terms, billed) for id_, account_terms in terms.account_terms_of.items()
+    }
+    return replace(terms, account_terms_of=found)
+
+
+def _refuse(account_terms: AccountTerms, billed: BilledPlans) -> AccountTerms:
+    reasons = tuple(dict.fromkeys(_overlaps(account_terms, billed)))
+    if not reasons:
+        return account_terms
+    blockers = (*account_terms.billing_blockers, *reasons)
+    return replace(account_terms, bills=(), charges=(), billing_blockers=blockers)
+
+
+def _overlaps(account_terms: AccountTerms, billed: BilledPlans) -> Iterator[str]:
+    for bill in account_terms.bills:
+        for plan_period in bill.plan_periods:
+            for other in billed.get(plan_period.account_plan.id, ()):
+                shared = bill.period.intersection(other.period.start, other.period.end)
+                if shared is not None and other.period != bill.period:
+                    yield (
+                        f"its plan {plan_period.terms.plan.entity.code!r} was billed for a part of"
+                        f" the time until {bill.key.bill_date}, on its bill of {other.bill_date}"
+                    )

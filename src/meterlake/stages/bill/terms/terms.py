@@ -28,7 +28,7 @@ from meterlake.stages.bill.pricing.applicable_pricing import (
 )
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.terms.advance_lines import AdvanceMemo
-from meterlake.stages.bill.terms.fees_with_plans import DueFee
+from meterlake.stages.bill.terms.bill_items import DueFee
 
 
 @dataclass(frozen=True, slots=True, eq=False)

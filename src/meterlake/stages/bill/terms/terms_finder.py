@@ -27,8 +27,7 @@ from meterlake.stages.bill.pricing.applicable_pricing import (
 )
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.terms.advance_lines import NO_MEMOS, AdvanceMemo
-from meterlake.stages.bill.terms.bill_items import BillItems, ItemDates
-from meterlake.stages.bill.terms.fees_with_plans import FeesWithPlans
+from meterlake.stages.bill.terms.bill_items import BillItems, FeesWithPlans, ItemDates
 from meterlake.stages.bill.terms.terms import (
     AccountTerms,
     DueBill,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from meterlake.model.bills.bill import MeterUsage, Quantity
 from meterlake.model.bills.unbilled import Uncovered, Unpriced
 from meterlake.model.catalog.catalog import Aggregation, Meter
-from meterlake.model.usage.quantity_unit import quantity_unit
+from meterlake.model.usage.quantity import quantity_unit
 from meterlake.model.values.entity import Record
 from meterlake.stages.bill.pricing.applicable_pricing import PricedKey
 from meterlake.stages.bill.terms.no_bill import describe_no_periods

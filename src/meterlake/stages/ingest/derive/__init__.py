@@ -16,11 +16,10 @@ from meterlake.model.calculation.evaluate import no_tables
 from meterlake.model.measurements.measurement import Field
 from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values.money import to_lake
-from meterlake.stages.ingest.derive.columns import Columns
+from meterlake.stages.ingest.derive.columns import Columns, Result, result
 from meterlake.stages.ingest.derive.inputs import AccountValues, Inputs
 from meterlake.stages.ingest.derive.kinds import TextColumn
 from meterlake.stages.ingest.derive.numbers import NUMBER, UNITS, NotProven, OutOfRange, as_decimals
-from meterlake.stages.ingest.derive.quotients import Result, result
 
 __all__ = ["AccountValues", "Calculation", "Derivation", "Derived", "Inputs", "calculate", "derive"]
 

@@ -24,7 +24,7 @@ from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values.period import FUTURE_TOLERANCE
 from meterlake.stages.ingest.validate import columns
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
-from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes
+from meterlake.stages.ingest.validate.columns import content_hashes, uid_hashes
 from meterlake.stages.ingest.validate.own_fields import FieldGroup, by_own_fields, with_all_fields
 
 _SHOWN: Final = 80

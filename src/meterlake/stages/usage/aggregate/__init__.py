@@ -5,8 +5,7 @@ identifiers, everything else that people chose is a bound parameter.
 """
 
 from meterlake.model.bills.bill import Query
-from meterlake.stages.usage.aggregate.measurements import KEYS, measurements
-from meterlake.stages.usage.aggregate.queries import query
+from meterlake.stages.usage.aggregate.queries import KEYS, measurements, query
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, Reducer, narrow
 from meterlake.stages.usage.aggregate.rollups import (
     Rollup,

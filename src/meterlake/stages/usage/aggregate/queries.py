@@ -1,17 +1,25 @@
-"""All aggregations of a meter as one query."""
+"""All aggregations of a meter as one query.
 
-from collections.abc import Callable, Sequence
+The kinds of groups of a query: one for usage as a whole, and one for each cut into segments.
+
+Where there are several, every measurement is read once and passes once for each kind, and an
+aggregation finds values in its own kind only. Grouping sets would fold every aggregation in every
+kind; a query for each kind would read the table as often.
+
+The measurements themselves, account by account, for aggregations with SQL of their own.
+"""
+
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from meterlake.model.bills.bill import Query
-from meterlake.model.catalog.catalog import Reduce
-from meterlake.model.measurements.large_sums import any_large, large
+from meterlake.model.catalog.catalog import Meter, Reduce
+from meterlake.model.custom_sql import columns_of, stored_columns_of
 from meterlake.model.values.money import exact
 from meterlake.model.values.period import naive
-from meterlake.model.values.sql import identifier
-from meterlake.stages.usage.aggregate.groups import Groups, groups_of, kind_of
+from meterlake.model.values.sql import any_large, identifier, large
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, TIME_AND_UID, Reducer
 from meterlake.stages.usage.aggregate.rollups import Rollup
 from meterlake.stages.usage.aggregate.scopes import WITHIN, AggregationScope
@@ -22,6 +30,76 @@ from meterlake.stages.usage.aggregate.time_weighted import (
     held_measurements,
     is_time_weighted,
 )
+
+# The number of the kind without segments; that of a cut is its place among all.
+_WHOLE = 0
+# Account, start and end of the period, number of the segment: then come the columns of the table.
+KEYS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The kinds of groups that folds need; made by `groups_of`.
+
+    Attributes:
+        kinds: Their numbers.
+        segment_filters: How many cuts the rows of the query have numbers of segments for.
+    """
+
+    kinds: tuple[int, ...]
+    segment_filters: int
+
+    @property
+    def several(self) -> bool:
+        """Whether measurements pass more than once."""
+        return len(self.kinds) > 1
+
+    def passing(self, source: str) -> str:
+        """The measurements once for each of several kinds.
+
+        Args:
+            source: What is read, with the numbers of segments.
+        """
+        listed = ", ".join(f"({kind})" for kind in self.kinds)
+        numbers = " ".join(f"WHEN {kind} THEN m.segment{kind}" for kind in self.kinds if kind)
+        return (
+            f"(\n  SELECT m.*, g.kind, CASE g.kind {numbers} END AS number\n  FROM {source} AS m,"
+            f"\n    (VALUES {listed}) AS g(kind)\n)"
+        )
+
+    def own(self, kind: int, value: str) -> str:
+        """A value where the aggregation of a kind is to see it, NULL where it is not."""
+        return f"CASE WHEN m.kind = {kind} THEN {value} END" if self.several else value
+
+    def numbers(self) -> list[str]:
+        """The number of the segment of each cut; NULL in groups of other kinds."""
+        return [self._number(kind) for kind in range(1, self.segment_filters + 1)]
+
+    def keys(self) -> list[str]:
+        """What groups are told apart by, beside their accounts and periods."""
+        if self.several:
+            return ["m.kind", "m.number"]
+        return [f"m.segment{kind}" for kind in self.kinds if kind]
+
+    def _number(self, kind: int) -> str:
+        if kind not in self.kinds:
+            return "CAST(NULL AS INTEGER)"
+        return self.own(kind, "m.number") if self.several else f"m.segment{kind}"
+
+
+def kind_of(rollup: Rollup, segment_filters: Sequence[SegmentFilter]) -> int:
+    """The number of the kind of groups that a fold belongs to."""
+    return (
+        _WHOLE
+        if rollup.segment_filter is None
+        else segment_filters.index(rollup.segment_filter) + 1
+    )
+
+
+def groups_of(rollups: Sequence[Rollup], segment_filters: Sequence[SegmentFilter]) -> Groups:
+    """The groups that folds need; without any fold, those of usage as a whole."""
+    kinds = {kind_of(rollup, segment_filters) for rollup in rollups} or {_WHOLE}
+    return Groups(tuple(sorted(kinds)), len(segment_filters))
 
 
 def query(
@@ -188,3 +266,43 @@ def _reducer(rollup: Rollup) -> Reducer:
 def _share(percentile: Decimal) -> Decimal:
     with exact():
         return percentile.scaleb(-2)
+
+
+def measurements(
+    source: str,
+    meter: Meter,
+    columns: Collection[str],
+    segment_filter: SegmentFilter | None,
+    scope: AggregationScope,
+) -> Query:
+    """Compile the query of the rows of `measurements`, whatever account and segment they are of.
+
+    Args:
+        source: What is read: what the scope makes of a `table`.
+        meter: The meter.
+        columns: The columns that its table has at the snapshot.
+        segment_filter: The segments that the rows are told apart by.
+        scope: Which measurements, and over which periods.
+
+    Returns:
+        A query whose rows are sorted by their `KEYS`, then by time and uid.
+    """
+    segment_filters = [segment_filter] if segment_filter else []
+    bounds = ("w.period_start", "w.period_end")
+    if not scope.join:
+        bounds = ("CAST($start AS TIMESTAMP)", "CAST($end AS TIMESTAMP)")
+    types = columns_of(meter)
+    read = [
+        f"{f'm.{identifier(stored)}' if stored in columns else f'CAST(NULL AS {types[name]})'}"
+        f" AS {identifier(name)}"
+        for name, stored in stored_columns_of(meter).items()
+    ]
+    keys = ["m.account_id", *bounds, "m.segment1" if segment_filter else "NULL"]
+    lines = [
+        "SELECT\n  " + ",\n  ".join([*(f"{key} AS k{n}" for n, key in enumerate(keys)), *read]),
+        f"FROM {number_segments(source, segment_filters)} AS m{scope.restrict(WITHIN)}",
+        f"WHERE m.ts >= $start AND m.ts < $end{scope.where}",
+        "ORDER BY 1, 2, 3, 4, m.ts, m.uid",
+    ]
+    times = {"start": naive(scope.period.start), "end": naive(scope.period.end)}
+    return Query("\n".join(lines), {**times, **segment_values(segment_filters), **scope.parameters})

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Configuration, Deletion, E, Entity, Record

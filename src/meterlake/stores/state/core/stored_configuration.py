@@ -10,8 +10,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_ENTITY, resource_of, wire_name
-from meterlake.model.values.entity import Configuration, E, Entity, Record
-from meterlake.model.values.integration_facts import IntegrationFacts
+from meterlake.model.values.entity import Configuration, E, Entity, IntegrationFacts, Record
 from meterlake.model.values.money import ZERO
 from meterlake.stores.state.core.charges import (
     bill_of_charge,

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from meterlake.model.errors import NotFound
-from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.measurements.receipt import UploadStatus
 from meterlake.model.values import wire
 from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.many_rows import chunks_of

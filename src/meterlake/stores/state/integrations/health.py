@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, insert, select
 
-from meterlake.model.values.integration_facts import IntegrationFacts
+from meterlake.model.values.entity import IntegrationFacts
 from meterlake.stores.state.core.tables import ENTITY, METADATA
 from meterlake.stores.state.integrations.run_tables import (
     DESTINATION_HEALTH,

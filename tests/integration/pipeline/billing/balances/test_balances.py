@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.configuration.access import Principal, PrincipalType
-from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.configuration.organization import TransactionType
 from meterlake.model.customers.balances import Balance, BalanceChargeSchedule, EntityType
 from meterlake.model.errors import Invalid, InvalidConfiguration, NotFound, StillReferenced
 from meterlake.model.resources import BY_ENTITY

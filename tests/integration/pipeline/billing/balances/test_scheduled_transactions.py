@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.configuration.organization import TransactionType
 from meterlake.model.customers.balances import BalanceTransactionSchedule
 from meterlake.pipeline.billing.balances.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.config import entities

@@ -7,7 +7,7 @@ import pytest
 
 from meterlake.model.bills.billing_cycle import BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency
-from meterlake.model.customers.commitments import CommitmentFee
+from meterlake.model.customers.contracts import CommitmentFee
 from meterlake.model.values.period import Period
 from meterlake.stages.bill.periods.service_periods import Every
 from meterlake.stages.bill.terms.commitment_fees import (

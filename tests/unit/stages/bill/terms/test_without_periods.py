@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from meterlake.model.bills.unbilled import Uncovered
-from meterlake.model.customers.commitments import CommitmentFee
+from meterlake.model.customers.contracts import CommitmentFee
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.commitments import billing_plan_has_periods
 from meterlake.model.rules.proposed import Proposed

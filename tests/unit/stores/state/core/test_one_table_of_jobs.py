@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.model.catalog.lookups import LookupTableDataJobStatus
 from meterlake.model.errors import StaleVersion
-from meterlake.model.measurements.uploads import UploadStatus
+from meterlake.model.measurements.receipt import UploadStatus
 from meterlake.pipeline.ingest.uploads import upload_document
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state import JobStatus, State, lookups

@@ -27,11 +27,10 @@ from sqlalchemy import (
 )
 
 from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType, Posting, PostingKind
-from meterlake.model.configuration.picklists import TransactionType
+from meterlake.model.configuration.organization import TransactionType
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.customers.commitments import Commitment
-from meterlake.model.customers.contracts import Contract
+from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.errors import StillReferenced
 from meterlake.model.values.entity import Entity, Record
 from meterlake.model.values.money import ZERO, exact, plain

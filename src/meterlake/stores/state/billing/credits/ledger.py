@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, select, update
 
+from meterlake.model.bills.clock import is_closed
 from meterlake.model.bills.ledger import (
     SOURCES,
     BillRank,
@@ -29,7 +30,6 @@ from meterlake.model.bills.ledger import (
     Posting,
     PostingKind,
 )
-from meterlake.model.bills.lock_date import is_closed
 from meterlake.model.values import wire
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.stores.state.billing.lock_date import closed_before

@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.resources.events import Event, change, data
 from meterlake.model.values.entity import E, Record
 from meterlake.model.values.money import ZERO, exact

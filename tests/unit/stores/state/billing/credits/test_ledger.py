@@ -18,7 +18,7 @@ from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.organization import BillConfig
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.customers.commitments import Commitment
+from meterlake.model.customers.contracts import Commitment
 from meterlake.model.errors import StillReferenced
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import put_all

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.usage.quantity_unit import (
+from meterlake.model.usage.quantity import (
     changed_texts,
     quantity_text,
     quantity_unit,

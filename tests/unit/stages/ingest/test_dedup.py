@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.stages.ingest.bloom_filter import SeenUids
+from meterlake.stages.ingest.dedup import SeenUids
 
 HASHES = st.integers(0, 2**64 - 1)
 

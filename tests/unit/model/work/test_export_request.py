@@ -11,7 +11,7 @@ from meterlake.model.calendar.cron import parse_cron
 from meterlake.model.configuration.exports import ExportSchedule
 from meterlake.model.rules.exports import runs_by_one_clock
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.work.export_clock import distance, next_run, runs
+from meterlake.model.work.export_request import distance, next_run, runs
 from tests.organizations import empty
 
 BASE = {"name": "n", "code": "c", "sourceType": "OPERATIONAL", "operationalDataTypes": ["BILLS"]}
