@@ -1,6 +1,7 @@
 """How many functions of meterlake are called within each other between a command and its work.
 
-Whoever reads the code follows them one after the other. Generators and comprehensions count, too.
+Whoever reads the code follows them one after the other. Generators and comprehensions count, too;
+how deep a value is that is written as JSON does not: that says the value.
 """
 
 import sys
@@ -14,11 +15,14 @@ import pytest
 import meterlake
 from meterlake.cli import run
 from meterlake.cli.billing.bill import bill
+from meterlake.cli.export.command import usage
 from meterlake.stages.bill.charges.line_draft import LineDraft
 from tests.bills import a_home_to_bill
 
 ROOT = str(Path(meterlake.__file__).parent)
 BILL_DEPTH = 11
+EXPORT_DEPTH = 16
+JSON = "/model/values/wire.py"
 
 
 @pytest.fixture
@@ -72,3 +76,21 @@ def test_few_calls_lie_between_bill_and_its_first_charge(home):
     assert found[0] == "/cli/billing/bill.py:bill"
     assert found[-1].startswith("/stages/bill/charges/")
     assert len(found) <= BILL_DEPTH, found
+
+
+def test_few_calls_lie_between_an_export_of_usage_and_whatever_it_does(home, tmp_path):
+    deepest: list[str] = []
+
+    def note(frame: FrameType) -> None:
+        name = frame.f_code.co_filename
+        if name.startswith(ROOT) and not name.endswith(JSON) and frame.f_code.co_name != "<module>":
+            found = calls_within(usage, frame)
+            if len(found) > len(deepest):
+                deepest[:] = found
+
+    at = ("--home", str(home.stores.home), "--json")
+    assert run(["aggregate", "--month", "2026-09", *at]) == 0
+    watch(note, "export", "usage", "--month", "2026-09", "--to", str(tmp_path / "out"), *at)
+
+    assert deepest[0] == "/cli/export/command.py:usage"
+    assert len(deepest) <= EXPORT_DEPTH, deepest

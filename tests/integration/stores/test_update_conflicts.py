@@ -7,7 +7,7 @@ from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.errors import Unavailable
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import submit_order
-from meterlake.pipeline.jobs.attempt import running
+from meterlake.pipeline.jobs.attempt import Patience, running
 from meterlake.stores.lake.connection import translate_errors
 from tests.homes import a_home
 
@@ -34,6 +34,12 @@ def counter():
         yield first, second
 
 
+def repeat(work, attempt, tries):
+    for trial in Patience(attempt, tries, 0.001):
+        with trial:
+            work()
+
+
 def test_a_change_that_met_another_is_made_when_that_is_through(attempt, counter):
     first, second = counter
     tries = []
@@ -45,7 +51,7 @@ def test_a_change_that_met_another_is_made_when_that_is_through(attempt, counter
         with translate_errors():
             second.execute(COUNT)
 
-    attempt.retry(count, 4, 0.001)
+    repeat(count, attempt, 4)
 
     assert len(tries) == 3
     assert "Conflict on update" in tries[1]
@@ -60,7 +66,7 @@ def test_a_change_that_meets_another_each_time_is_given_up_and_not_made(attempt,
             second.execute(COUNT)
 
     with pytest.raises(Unavailable, match="Conflict on update"):
-        attempt.retry(count, 3, 0.001)
+        repeat(count, attempt, 3)
 
     first.execute("COMMIT")
     assert first.execute("FROM counter").fetchall() == [(1,)]

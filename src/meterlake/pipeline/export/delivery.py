@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -16,14 +16,13 @@ from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.export.destinations import destination_of
-from meterlake.pipeline.jobs.attempt import Attempt
+from meterlake.pipeline.jobs.attempt import Attempt, Patience
 from meterlake.stages.export.manifest import ObjectPrefix, arrange_key
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.state import Job
 
-T = TypeVar("T")
 # Members of a zip carry a time; that of the files would change from attempt to attempt.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _BLOCK: Final = 1 << 20
@@ -126,13 +125,23 @@ def deliver(
     attempt.tell(**{_delivered_member(target): 0})
     for number, file in enumerate(moved["files"], start=1):
         staged = folder / Path(file["key"]).name
-        retry_export_work(stores, attempt, _putting(objects, file, staged, again=again))
+        for trial in export_patience(stores, attempt):
+            with trial:
+                objects.put_file(
+                    file["key"],
+                    staged,
+                    create_only=True,
+                    look_first=again,
+                    sha256=file["sha256"],
+                )
         attempt.tell(**{_delivered_member(target): number})
         mark_step("export.file_put")
     clear_parts(attempt, target, manifest)
     attempt.go_on()
     document = encode_manifest(moved)
-    retry_export_work(stores, attempt, lambda: objects.put_bytes(key, document, create_only=True))
+    for trial in export_patience(stores, attempt):
+        with trial:
+            objects.put_bytes(key, document, create_only=True)
     mark_step("export.manifest_put")
     return Delivered(target.name, objects.url(key).removesuffix(f"/{key}"), objects.url(key))
 
@@ -164,22 +173,10 @@ def _delivered_member(target: Target) -> str:
     return f"delivered {target.name}"
 
 
-def _putting(
-    objects: ObjectStore, file: dict[str, Any], staged: Path, *, again: bool
-) -> Callable[[], object]:
-    return lambda: objects.put_file(
-        file["key"], staged, create_only=True, look_first=again, sha256=file["sha256"]
-    )
-
-
-def retry_export_work(stores: Stores, attempt: Attempt, work: Callable[[], T]) -> T:
-    """Do a part of an export as often as the settings allow while the world fails.
-
-    Raises:
-        Unavailable: It failed each time.
-    """
+def export_patience(stores: Stores, attempt: Attempt) -> Patience:
+    """How often an export waits for a world that fails, as the settings say."""
     settings = stores.settings
-    return attempt.retry(work, settings.export_attempts, settings.export_retry_seconds)
+    return Patience(attempt, settings.export_attempts, settings.export_retry_seconds)
 
 
 def manifest_key(job: Job) -> str:

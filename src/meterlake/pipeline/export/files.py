@@ -1,13 +1,13 @@
 """Writing the files of an export from documents, row by row."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,9 +17,16 @@ from meterlake.model.values import wire
 from meterlake.model.values.money import LAKE_PRECISION, LAKE_SCALE
 from meterlake.model.values.period import parse_instant
 from meterlake.model.work.export_request import Format
-from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.decode.gzipped import compress
-from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell, flat, safe_cell
+from meterlake.stages.decode.csv_lines import CsvWriter
+from meterlake.stages.decode.gzipped import GzipStream
+from meterlake.stages.export.column_kinds import (
+    ExportColumn,
+    Kind,
+    cell,
+    flat,
+    member_at,
+    safe_cell,
+)
 from meterlake.stores.files.durable import disk, sync
 
 _ROWS: Final = 10_000
@@ -55,80 +62,119 @@ class FileLimits(NamedTuple):
     threads: int
 
 
-def _write_gzipped(chunks: Iterable[bytes], path: Path, limits: FileLimits) -> None:
-    with path.open("wb") as file:
-        for compressed in compress(_first(chunks, limits.most), limits.threads):
-            file.write(compressed)
+class DocumentFile(Protocol):
+    """A file that documents are written to, one after the other.
+
+    Attributes:
+        is_full: Whether it ends with the document that was added last.
+    """
+
+    is_full: bool
+
+    def add(self, document: Mapping[str, Any]) -> None:
+        """Write a document."""
 
 
-def _first(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """The chunks up to the one with which there are so many bytes; the next one is not made."""
-    for chunk in chunks:
-        yield chunk
-        most -= len(chunk)
-        if most <= 0:
-            return
-
-
-@disk()
-def write_documents(
-    documents: Iterable[Mapping[str, Any]],
+@contextmanager
+def open_documents(
+    path: Path,
     columns: tuple[ExportColumn, ...],
     format: Format,
-    path: Path,
     limits: FileLimits,
     *,
     spreadsheet: bool = False,
-) -> None:
-    """Write documents in their order: as they are in JSON lines, else flat.
+) -> Iterator[DocumentFile]:
+    """Begin a file of documents: as they are in JSON lines, else flat. It is synced at its end.
 
     Args:
-        documents: Nested as on the wire; no more of them are taken than are written.
-        columns: Those of the flat formats.
-        format: How they are written.
         path: The file.
+        columns: Those of the flat formats.
+        format: How documents are written.
         limits: How large it gets, and how many compress.
         spreadsheet: Whether texts of CSV are marked so that none is taken for a formula.
+
+    Raises:
+        Unavailable: The disk failed.
     """
-    if format is Format.JSONL:
-        _write_gzipped((wire.dumps(each) + b"\n" for each in documents), path, limits)
-    elif format is Format.CSV:
-        cell_of = safe_cell if spreadsheet else cell
-        _write_gzipped(_csv(documents, columns, cell_of), path, limits)
-    else:
-        _write_parquet(documents, columns, path, limits.most)
-    sync(path)
+    with disk():
+        if format is Format.PARQUET:
+            with (
+                closing(pa.OSFile(str(path), "wb")) as file,
+                pq.ParquetWriter(file, schema_of(columns), compression="zstd") as writer,
+            ):
+                rows = _ParquetRows(file, writer, columns, limits.most)
+                yield rows
+                rows.flush()
+        else:
+            line_of: Callable[[Mapping[str, Any]], bytes] = _json_line
+            header = b""
+            if format is Format.CSV:
+                line_of = _csv_line(columns, safe_cell if spreadsheet else cell)
+                header = CsvWriter().line([column.name for column in columns]).encode()
+            with path.open("wb") as target, GzipStream(target, limits.threads) as stream:
+                stream.write(header)
+                yield _Lines(stream, line_of, limits.most - len(header))
+        sync(path)
 
 
-def _csv(
-    documents: Iterable[Mapping[str, Any]],
-    columns: tuple[ExportColumn, ...],
-    cell_of: Callable[[Any, Kind], str],
-) -> Iterator[bytes]:
-    header = [column.name for column in columns]
-    rows = (flat(document, columns) for document in documents)
-    cells = ([cell_of(row[column.name], column.kind) for column in columns] for row in rows)
-    lines = csv_lines(chain((header,), cells))
-    yield "".join(islice(lines, 2)).encode()  # No file ends behind its header if there is a row.
-    for line in lines:
-        yield line.encode()
+@dataclass(slots=True)
+class _Lines:
+    """Documents as lines of text."""
+
+    stream: GzipStream
+    line_of: Callable[[Mapping[str, Any]], bytes]
+    left: int
+    is_full: bool = False
+
+    def add(self, document: Mapping[str, Any]) -> None:
+        line = self.line_of(document)
+        self.stream.write(line)
+        self.left -= len(line)
+        self.is_full = self.left <= 0
 
 
-def _write_parquet(
-    documents: Iterable[Mapping[str, Any]], columns: tuple[ExportColumn, ...], path: Path, most: int
-) -> None:
-    schema = schema_of(columns)
-    waiting = iter(documents)
-    with (
-        closing(pa.OSFile(str(path), "wb")) as file,
-        pq.ParquetWriter(file, schema, compression="zstd") as writer,
-    ):
-        while rows := [flat(document, columns) for document in islice(waiting, _ROWS)]:
-            writer.write_table(
-                pa.table([_array(rows, column) for column in columns], schema=schema)
-            )
-            if file.tell() >= most:
-                break
+def _json_line(document: Mapping[str, Any]) -> bytes:
+    return wire.dumps(document) + b"\n"
+
+
+def _csv_line(
+    columns: tuple[ExportColumn, ...], cell_of: Callable[[Any, Kind], str]
+) -> Callable[[Mapping[str, Any]], bytes]:
+    line_of, cells = CsvWriter().line, [(each.name, each.kind) for each in columns]
+
+    def line(document: Mapping[str, Any]) -> bytes:
+        row = [cell_of(member_at(document, name), kind) for name, kind in cells]
+        return line_of(row).encode()
+
+    return line
+
+
+class _ParquetRows:
+    """Documents as rows of Parquet, in groups; the file may end behind each of them."""
+
+    def __init__(
+        self,
+        file: pa.OSFile,
+        writer: pq.ParquetWriter,
+        columns: tuple[ExportColumn, ...],
+        most: int,
+    ) -> None:
+        self._file, self._writer = file, writer
+        self._columns, self._most = columns, most
+        self._rows: list[Mapping[str, Any]] = []
+        self.is_full = False
+
+    def add(self, document: Mapping[str, Any]) -> None:
+        self._rows.append(flat(document, self._columns))
+        if len(self._rows) == _ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            arrays = [_array(self._rows, column) for column in self._columns]
+            self._writer.write_table(pa.table(arrays, schema=schema_of(self._columns)))
+            self._rows = []
+            self.is_full = self._file.tell() >= self._most
 
 
 def _array(rows: Sequence[Mapping[str, Any]], column: ExportColumn) -> Any:

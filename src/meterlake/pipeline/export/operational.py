@@ -54,17 +54,13 @@ def stage_operational(staging: ExportStaging, exports: Iterable[Export]) -> Iter
     """
     with staging.stores.state.reading(staging.place.org_id) as reader:
         for export in exports:
-            yield from _stage(staging, reader, export)
-
-
-def _stage(staging: ExportStaging, reader: Reader, export: Export) -> Iterator[WrittenFile]:
-    read = _DOCUMENTS.get(export.name, _entities)
-    # FOCUS has no such column, and its rows no such end.
-    changes = staging.request.changes_since is not None and export is not FOCUS
-    columns = export.columns_of(changes=changes)
-    # Whatever happens, no query is left open when the reader is.
-    with closing(read(staging, reader, export)) as documents:
-        yield from staged_documents(staging, ExportPart(export.key_type), columns, documents)
+            read = _DOCUMENTS.get(export.name, _entities)
+            # FOCUS has no such column, and its rows no such end.
+            changes = staging.request.changes_since is not None and export is not FOCUS
+            columns, part = export.columns_of(changes=changes), ExportPart(export.key_type)
+            # Whatever happens, no query is left open when the reader is.
+            with closing(read(staging, reader, export)) as documents:
+                yield from staged_documents(staging, part, columns, documents)
 
 
 def _entities(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from meterlake.model.values.money import LAKE_INTEGER_DIGITS, ZERO, exact
-from meterlake.stages.decode.gzipped import compress
+from meterlake.stages.decode.gzipped import GzipStream
 
 # A file of Parquet may end behind so many rows.
 GROUP_ROWS: Final = 122_880
@@ -149,14 +148,13 @@ def write_text(blocks: Iterable[RowBlock], header: bytes, output: RowOutput) -> 
     """
     pieces: list[Piece] = []
     rows = _Rows(blocks)
-    first: list[bytes | memoryview] = [header]
     while not (pieces and rows.over):
         piece = output.piece(len(pieces) + 1)
         pieces.append(piece)
-        with piece.path.open("wb") as file:
-            lines = rows.filling(piece, output.most - len(header))
-            for compressed in compress(chain(first, lines), output.threads):
-                file.write(compressed)
+        with piece.path.open("wb") as file, GzipStream(file, output.threads) as stream:
+            stream.write(header)
+            for text in rows.filling(piece, output.most - len(header)):
+                stream.write(text)
     return pieces
 
 

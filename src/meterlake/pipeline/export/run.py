@@ -34,12 +34,12 @@ from meterlake.pipeline.export.delivery import (
     clear_parts,
     deliver,
     encode_manifest,
+    export_patience,
     for_order,
     keep_for_download,
     kept_manifest,
     may_be_delivered,
     openers_of,
-    retry_export_work,
     targets_of,
 )
 from meterlake.pipeline.export.destinations import missing_here
@@ -308,8 +308,26 @@ def _hold(run: JobRun[Exported]) -> Iterator[None]:
 
 
 def _export(run: JobRun[Exported]) -> Exported:
-    exported = _run_attempt(run.stores, run.attempt, _folder(run.stores, run.job))
-    run.job.result = _result(exported)
+    """Stage the files as often as the settings allow while the world fails; then deliver them."""
+    stores, attempt, job = run.stores, run.attempt, run.job
+    folder, request = _folder(stores, job), ExportRequest.from_wire(job.parameters)
+    for trial in export_patience(stores, attempt):
+        with trial:
+            if not _is_staged(folder):
+                _stage(stores, attempt, folder)
+    manifest: dict[str, Any] = wire.loads((folder / _MANIFEST).read_bytes())
+    attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
+    attempt.go_on()
+    openers = openers_of(stores, job.org_id, request, job.created)
+    targets, places = _deliver_everywhere(stores, attempt, openers, manifest, folder)
+    download = keep_for_download(stores, job, manifest, folder) if request.keep else None
+    mark_step("export.kept")
+    attempt.go_on()
+    attempt.tell(phase="done")
+    if targets:
+        manifest = for_order(manifest, targets[0].order)
+    exported = Exported(job.id, manifest, places, download)
+    job.result = _result(exported)
     return exported
 
 
@@ -346,24 +364,6 @@ def _clear(stores: Stores, attempt: Attempt, folder: Path) -> None:
 
 def _is_staged(folder: Path) -> bool:
     return (folder / _MANIFEST).exists()
-
-
-def _run_attempt(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
-    job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
-    if not _is_staged(folder):
-        retry_export_work(stores, attempt, lambda: _stage(stores, attempt, folder))
-    manifest: dict[str, Any] = wire.loads((folder / _MANIFEST).read_bytes())
-    attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
-    attempt.go_on()
-    openers = openers_of(stores, job.org_id, request, job.created)
-    targets, places = _deliver_everywhere(stores, attempt, openers, manifest, folder)
-    download = keep_for_download(stores, job, manifest, folder) if request.keep else None
-    mark_step("export.kept")
-    attempt.go_on()
-    attempt.tell(phase="done")
-    if targets:
-        manifest = for_order(manifest, targets[0].order)
-    return Exported(job.id, manifest, places, download)
 
 
 def _deliver_everywhere(
@@ -422,7 +422,9 @@ def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
     if runner is not None:
         files = spread_files(staging, exports, runner)
     elif request.source is Source.USAGE:
-        files = [file for export in exports for file in stage_usage(staging, export)]
+        files = []
+        for export in exports:
+            files += stage_usage(staging, export)
     else:
         files = list(stage_operational(staging, exports))
     with write_durably(folder / _MANIFEST) as path:

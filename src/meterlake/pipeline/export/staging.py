@@ -15,7 +15,7 @@ from meterlake.model.values.entity import Configuration
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import Month, Period, zone
 from meterlake.model.work.export_request import ExportRequest, Format
-from meterlake.pipeline.export.files import FileLimits, digest, write_documents
+from meterlake.pipeline.export.files import FileLimits, digest, open_documents
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stages.export.column_kinds import ExportColumn
 from meterlake.stages.export.documents import Codes
@@ -137,15 +137,15 @@ def staged_documents(
     while first is not None or not pieces:
         piece = _Piece(staging, part._replace(number=len(pieces) + 1), ExactSums(columns))
         pieces.append(piece)
-        taken = waiting if first is None else chain((first,), waiting)
-        write_documents(
-            piece.counting(taken),
-            columns,
-            staging.format,
-            piece.path,
-            limits,
-            spreadsheet=staging.request.spreadsheet,
-        )
+        staging.attempt.check()
+        with open_documents(
+            piece.path, columns, staging.format, limits, spreadsheet=staging.request.spreadsheet
+        ) as file:
+            for document in waiting if first is None else chain((first,), waiting):
+                piece.count(document)
+                file.add(document)
+                if file.is_full:
+                    break
         staging.told.add(piece.rows % _TOLD_EVERY)
         first = next(waiting, None)
     for piece in pieces:
@@ -168,16 +168,13 @@ class _Piece:
         """Where it is written, numbered."""
         return self.staging.path(self.part)
 
-    def counting(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """The same documents; they are counted and summed, and somebody may stop it."""
-        self.staging.attempt.check()
-        for document in documents:
-            self.rows += 1
-            self.sums.add_document(document)
-            if self.rows % _TOLD_EVERY == 0:
-                self.staging.told.add(_TOLD_EVERY)
-                self.staging.attempt.check()
-            yield document
+    def count(self, document: Mapping[str, Any]) -> None:
+        """Count a document and add its sums; now and then somebody may stop it here."""
+        self.rows += 1
+        self.sums.add_document(document)
+        if self.rows % _TOLD_EVERY == 0:
+            self.staging.told.add(_TOLD_EVERY)
+            self.staging.attempt.check()
 
 
 def staged_file(

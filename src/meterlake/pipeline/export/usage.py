@@ -62,18 +62,23 @@ def stage_usage(
         export: The type.
         only: The id of the one meter whose measurements are written; those of all if None.
     """
-    if export is not MEASUREMENTS:
-        part = ExportPart(export.key_type)
-        yield from staged_documents(staging, part, export.columns, _quantities(staging))
-        return
     settings = staging.stores.settings
     with (
         staging.stores.lake(staging.place.org_id).apart(settings.export_memory) as connection,
         staging.attempt.interrupting(connection.interrupt),
     ):
+        if export is not MEASUREMENTS:
+            part, quantities = ExportPart(export.key_type), _quantities(connection, staging)
+            yield from staged_documents(staging, part, export.columns, quantities)
+            return
         find = _aggregated_sheets if staging.request.usage.aggregations else _measurement_sheets
         for sheet in find(connection, staging, only):
-            yield from _write_files(staging, sheet)
+            watched = sheet._replace(blocks=_watch_blocks(staging, sheet.blocks))
+            pieces = write_sheet(watched, staging.format, output_of(staging, sheet))
+            for number, piece in enumerate(pieces, start=1):
+                part = sheet.part._replace(number=number if len(pieces) > 1 else 0)
+                sync(piece.path.rename(staging.path(part)))
+                yield staged_file(staging, part, sheet.columns, piece.rows, piece.sums.totals)
 
 
 def meters_of(staging: ExportStaging) -> list[str]:
@@ -191,16 +196,6 @@ def output_of(staging: ExportStaging, sheet: Sheet) -> RowOutput:
     )
 
 
-def _write_files(staging: ExportStaging, sheet: Sheet) -> Iterator[WrittenFile]:
-    """The files of a sheet; numbered if there are several."""
-    watched = sheet._replace(blocks=_watch_blocks(staging, sheet.blocks))
-    pieces = write_sheet(watched, staging.format, output_of(staging, sheet))
-    for number, piece in enumerate(pieces, start=1):
-        part = sheet.part._replace(number=number if len(pieces) > 1 else 0)
-        sync(piece.path.rename(staging.path(part)))
-        yield staged_file(staging, part, sheet.columns, piece.rows, piece.sums.totals)
-
-
 def _watch_blocks(staging: ExportStaging, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
     """The same blocks; it is told how far it is, and somebody may stop it."""
     for block in blocks:
@@ -286,23 +281,20 @@ def _columns(
     return [row[0] for row in rows]
 
 
-def _quantities(staging: ExportStaging) -> Iterator[Document]:
+def _quantities(
+    connection: duckdb.DuckDBPyConnection, staging: ExportStaging
+) -> Iterator[Document]:
     """The quantities of the meters and accounts that are asked for."""
     usage, period = staging.request.usage, staging.period or _ALWAYS
     bounds = [instant.replace(tzinfo=None) for instant in (period.start, period.end)]
-    settings = staging.stores.settings
-    with (
-        staging.stores.lake(staging.place.org_id).apart(settings.export_memory) as connection,
-        staging.attempt.interrupting(connection.interrupt),
-    ):
-        connection.execute(quantities_query(staging.snapshot), bounds)
-        while rows := connection.fetchmany(_ROWS):
-            for row in rows:
-                document = quantity_document(row, staging.codes)
-                if _among(document["meterId"], usage.meter_ids) and _among(
-                    document["accountId"], usage.account_ids
-                ):
-                    yield document
+    connection.execute(quantities_query(staging.snapshot), bounds)
+    while rows := connection.fetchmany(_ROWS):
+        for row in rows:
+            document = quantity_document(row, staging.codes)
+            if _among(document["meterId"], usage.meter_ids) and _among(
+                document["accountId"], usage.account_ids
+            ):
+                yield document
 
 
 def _among(id: str, chosen: Collection[str]) -> bool:

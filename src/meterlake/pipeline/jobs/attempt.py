@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self
 
 from meterlake.model.errors import (
     Conflict,
@@ -15,8 +15,6 @@ from meterlake.model.errors import (
     Unavailable,
 )
 from meterlake.stores.state.jobs import Job, Jobs, JobStatus
-
-T = TypeVar("T")
 
 # So often is a lease renewed while it lasts.
 _RENEWALS: Final = 6
@@ -122,28 +120,6 @@ class Attempt:
         self._halted.wait(seconds)
         self.check()
 
-    def retry(self, work: Callable[[], T], tries: int, pause_s: float) -> T:
-        """Do something that depends on the world, again and again, more and more slowly.
-
-        Args:
-            work: What is done; it may be begun anew.
-            tries: How often at most.
-            pause_s: The first pause, in seconds; each one is twice as long as the one before.
-
-        Raises:
-            Cancelled: The job is to stop.
-            RunnerUnavailable: What carries the tasks of the work failed once.
-            Unavailable: The world failed each time.
-        """
-        self.check()
-        patience = Patience(self, tries, pause_s)
-        while True:
-            try:
-                return work()
-            except Unavailable as error:
-                if not patience.wait_after(error):
-                    raise
-
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
         """Have something called if the job is to stop while the body runs.
@@ -183,33 +159,49 @@ class Attempt:
 
 
 class Patience:
-    """How often an attempt waits for a world that fails: each time twice as long as before."""
+    """How often an attempt tries what depends on the world, more and more slowly.
+
+        for trial in Patience(attempt, tries, pause_s):
+            with trial:
+                result = do_something()
+
+    What is done may be begun anew. What carries the tasks of the work is not waited for.
+
+    Raises:
+        Cancelled: The job is to stop.
+        RunnerUnavailable: What carries the tasks of the work failed once.
+        Unavailable: The world failed each time.
+    """
 
     def __init__(self, attempt: Attempt, tries: int, pause_s: float) -> None:
-        """Begin the first try.
+        """Begin.
 
         Args:
             attempt: Whose work is tried.
             tries: How often at most.
-            pause_s: The first pause, in seconds.
+            pause_s: The first pause, in seconds; each one is twice as long as the one before.
         """
         self._attempt = attempt
-        self._left = tries - 1
+        self._left = tries
         self._pause_s = pause_s
+        self._is_done = False
 
-    def wait_after(self, error: Unavailable) -> bool:
-        """Pause before the next try; False if there is none, so that the error is to be raised.
+    def __iter__(self) -> Iterator[Self]:
+        while not self._is_done:
+            self._attempt.check()
+            self._left -= 1
+            yield self
 
-        What carries the tasks of the work is not waited for.
+    def __enter__(self) -> None:
+        pass
 
-        Raises:
-            Cancelled: The job is to stop.
-        """
-        if self._left < 1 or isinstance(error, RunnerUnavailable):
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        is_of_world = isinstance(error, Unavailable) and not isinstance(error, RunnerUnavailable)
+        if not is_of_world or self._left < 1:
+            self._is_done = True
             return False
         self._attempt.tell(trouble=str(error))
         self._attempt.wait(self._pause_s)
-        self._left -= 1
         self._pause_s *= 2
         return True
 

@@ -198,13 +198,10 @@ def run_here(
     """
     job = stores.state.jobs.get(job_id)
     with _work_on(stores, spec, job, submitted, is_command=True) as run:
-        patience = Patience(run.attempt, tries, pause_s)
-        while True:
-            try:
-                return spec.work(run)
-            except Unavailable as error:
-                if not patience.wait_after(error):
-                    raise
+        for trial in Patience(run.attempt, tries, pause_s):
+            with trial:
+                result = spec.work(run)
+    return result
 
 
 @contextmanager

@@ -6,9 +6,8 @@ so the result does not depend on the number of threads or on how the input arriv
 
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import IO, Final, Self
 
 BLOCK_BYTES: Final = 1 << 20
 # Three times as fast as the usual 6, for files that are an eighth larger.
@@ -21,37 +20,53 @@ _END: Final = b"\x03\x00"
 _RAW: Final = -zlib.MAX_WBITS
 
 
-def compress(chunks: Iterable[bytes | memoryview], threads: int) -> Iterator[bytes]:
-    """Compress a stream; at most `threads` + 1 blocks are in memory.
+class GzipStream:
+    """A stream that is compressed on its way into a file; it is complete when its body has ended."""
 
-    Args:
-        chunks: The stream in pieces of any size.
-        threads: How many threads compress (zlib works without the interpreter's lock).
-    """
-    checksum, length = 0, 0
-    running: deque[Future[bytes]] = deque()
-    yield _HEADER
-    with ThreadPoolExecutor(threads) as pool:
-        for block in blocks(chunks):
-            checksum, length = zlib.crc32(block, checksum), length + len(block)
-            running.append(pool.submit(_deflate, block))
-            if len(running) > threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    yield _END + checksum.to_bytes(4, "little") + (length & 0xFFFFFFFF).to_bytes(4, "little")
+    def __init__(self, file: IO[bytes], threads: int) -> None:
+        """Begin it; at most `threads` + 1 blocks are in memory.
 
+        Args:
+            file: Where to.
+            threads: How many threads compress (zlib works without the interpreter's lock).
+        """
+        self._file = file
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads)
+        self._running: deque[Future[bytes]] = deque()
+        self._waiting = bytearray()
+        self._checksum = self._length = 0
+        file.write(_HEADER)
 
-def blocks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """The same bytes in blocks of one size; only the last one may be shorter."""
-    waiting = bytearray()
-    for chunk in chunks:
-        waiting += chunk
-        while len(waiting) >= BLOCK_BYTES:
-            yield bytes(memoryview(waiting)[:BLOCK_BYTES])
-            del waiting[:BLOCK_BYTES]
-    if waiting:
-        yield bytes(waiting)
+    def write(self, data: bytes | memoryview) -> None:
+        """Add some bytes, however many."""
+        self._waiting += data
+        while len(self._waiting) >= BLOCK_BYTES:
+            self._compress(bytes(memoryview(self._waiting)[:BLOCK_BYTES]))
+            del self._waiting[:BLOCK_BYTES]
+
+    def _compress(self, block: bytes) -> None:
+        self._checksum = zlib.crc32(block, self._checksum)
+        self._length += len(block)
+        self._running.append(self._pool.submit(_deflate, block))
+        if len(self._running) > self._threads:
+            self._file.write(self._running.popleft().result())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        with self._pool:
+            if error is not None:
+                return
+            if self._waiting:
+                self._compress(bytes(self._waiting))
+            for each in self._running:
+                self._file.write(each.result())
+            length = self._length & 0xFFFFFFFF
+            self._file.write(
+                _END + self._checksum.to_bytes(4, "little") + length.to_bytes(4, "little")
+            )
 
 
 def _deflate(block: bytes) -> bytes:

@@ -94,10 +94,11 @@ class ExportColumn(NamedTuple):
 
 def flat(document: Mapping[str, Any], columns: tuple[ExportColumn, ...]) -> dict[str, Any]:
     """The values of a nested document by column name; what is absent is None."""
-    return {column.name: _at(document, column.name) for column in columns}
+    return {column.name: member_at(document, column.name) for column in columns}
 
 
-def _at(document: Mapping[str, Any], name: str) -> Any:
+def member_at(document: Mapping[str, Any], name: str) -> Any:
+    """The value of a nested document at a dotted name; None if it is absent."""
     value: Any = document
     for step in name.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None

@@ -319,11 +319,13 @@ def _has_name(file: BinaryIO, temporary: Path) -> bool:
 
 def _make_folders(folder: Path) -> None:
     """Create a folder and its parents so that they survive a power cut."""
-    if folder.is_dir():
-        return
-    _make_folders(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        _sync_folder(each.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from meterlake.model.work.export_request import ExportRequest, Format, Source
-from meterlake.pipeline.export.files import FileLimits, write_documents
+from meterlake.pipeline.export.files import FileLimits, open_documents
 from meterlake.pipeline.export.run import submit_export
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents
 from meterlake.pipeline.jobs.attempt import running
@@ -50,7 +50,11 @@ def test_documents_in_parquet_are_split_and_all_there(home, tmp_path):
 @pytest.mark.parametrize("most", [-1, 1, 3])
 def test_every_file_has_a_row_however_small_it_is_to_be(tmp_path, format_, most):
     waiting = documents(2)
-    write_documents(waiting, COLUMNS, format_, tmp_path / "file", FileLimits(most, 1))
+    with open_documents(tmp_path / "file", COLUMNS, format_, FileLimits(most, 1)) as file:
+        for each in waiting:
+            file.add(each)
+            if file.is_full:
+                break
 
     left = [each["id"] for each in waiting]
     assert left == ([] if format_ is Format.PARQUET else ["00001"])
