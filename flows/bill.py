@@ -14,9 +14,8 @@ from flows.retrying import retrying
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.billing.jobs.jobs import bill_order
-from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.config.months import month_named, month_text, refuse_future_month
-from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
+from meterlake.pipeline.usage.aggregate import aggregate
 
 
 @retrying("bill {org}")
@@ -33,25 +32,21 @@ def bill_organization(
         # Of the same measurements, whatever has come in meanwhile.
         quantities = aggregate(stores, org_id, named, billed.snapshot)
         currencies = read_currencies(stores, org_id)
+    overflows = len(quantities.overflows)
+    problems = [
+        *failed_of(billed),
+        *[f"{overflows} quantities have too many digits"][: overflows > 0],
+    ]
     return TaskOutcome(
-        _summary(quantities, billed),
+        {
+            "month": str(billed.days),
+            "quantities": len(quantities.quantities),
+            **counts_of(billed),
+        },
         {"Unpriced usage": unpriced_of(billed), "Left as they were": left_of(billed, currencies)},
-        _problems(quantities, billed),
+        problems,
         [quantities_of(quantities), bills_of(billed)],
     )
-
-
-def _summary(quantities: AggregateResult, billed: BillResult) -> Row:
-    return {
-        "month": str(billed.days),
-        "quantities": len(quantities.quantities),
-        **counts_of(billed),
-    }
-
-
-def _problems(quantities: AggregateResult, billed: BillResult) -> list[str]:
-    overflows = len(quantities.overflows)
-    return [*failed_of(billed), *[f"{overflows} quantities have too many digits"][: overflows > 0]]
 
 
 @flow(name="bill", flow_run_name="bill {month}", task_runner=a_few_at_once())

@@ -90,7 +90,13 @@ def review_bills(closing: Closing, *, approve: bool) -> None:
         return
     if not approve:
         closing.note_shown()
-        review = wait_for_review(_question(str(closing.month), done[ClosingStep.BILL]))
+        month = str(closing.month)
+        bills = done[ClosingStep.BILL]
+        shown = [f"- {plain(name)}: {plain(_told(value))}" for name, value in bills.items()]
+        question = "\n".join(
+            [f"The bills of {month} are made; `meterlake bill` shows them.", *shown]
+        )
+        review = wait_for_review(question)
         if review.decision == "reject":
             try:
                 reject_bills(closing, review.reason or "without a reason")
@@ -130,11 +136,6 @@ def _shown(rows: list[Row]) -> Row:
 def _sum(rows: list[Row]) -> Row:
     names = ("files", "received", "accepted", "repeats", "rejected")
     return {name: sum(row.get(name) or 0 for row in rows) for name in names}
-
-
-def _question(month: str, bills: Row) -> str:
-    shown = [f"- {plain(name)}: {plain(_told(value))}" for name, value in bills.items()]
-    return "\n".join([f"The bills of {month} are made; `meterlake bill` shows them.", *shown])
 
 
 def _told(value: Any) -> str:

@@ -50,7 +50,14 @@ def show(rows: Iterable[Mapping[str, Any]]) -> None:
         _show_record(rows[0])
     else:
         width = None if sys.stdout.isatty() else _WIDTH
-        Console(highlight=False, width=width).print(_table(rows))
+        table = Table(box=None, pad_edge=False)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        for name in names:
+            numbers = all(isinstance(row.get(name), int | None) for row in rows)
+            table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(text(row.get(name))) for name in names))
+        Console(highlight=False, width=width).print(table)
 
 
 def _show_record(row: Mapping[str, Any]) -> None:
@@ -59,14 +66,3 @@ def _show_record(row: Mapping[str, Any]) -> None:
     for name, value in row.items():
         sys.stdout.write(f"{name:{width}}  {text(value)}\n")
     sys.stdout.flush()
-
-
-def _table(rows: list[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    for name in names:
-        numbers = all(isinstance(row.get(name), int | None) for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(text(row.get(name))) for name in names))
-    return table

@@ -122,13 +122,6 @@ def _print_lines(rows: Sequence[dict[str, Any]]) -> None:
     sys.stdout.flush()
 
 
-def _print_error(kind: str, message: str) -> None:
-    text = f"meterlake: {message}"
-    if "--json" in sys.argv:
-        text = json.dumps({"error": {"code": kind, "message": message}})
-    sys.stderr.write(f"{text}\n")
-
-
 def main() -> int:
     """The command.
 
@@ -140,7 +133,12 @@ def main() -> int:
     try:
         app()
     except MeterlakeError as error:
-        _print_error(type(error).__name__, " ".join(str(error).split()))
+        kind = type(error).__name__
+        message = " ".join(str(error).split())
+        text = f"meterlake: {message}"
+        if "--json" in sys.argv:
+            text = json.dumps({"error": {"code": kind, "message": message}})
+        sys.stderr.write(f"{text}\n")
         return 1
     return 0
 

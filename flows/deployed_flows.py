@@ -155,15 +155,17 @@ def _found(deployment: DeploymentResponse) -> ServerObject:
         "pool": deployment.work_pool_name,
         "variables": deployment.job_variables,
         # Whether somebody paused them is theirs to say.
-        "schedules": [_clock(each.schedule) for each in deployment.schedules],
+        "schedules": [
+            [
+                getattr(each.schedule, "cron", repr(each.schedule)),
+                getattr(each.schedule, "timezone", None),
+            ]
+            for each in deployment.schedules
+        ],
         "concurrency": _limit(deployment),
         "schema": deployment.parameter_openapi_schema,
     }
     return ServerObject(str(deployment.id), content, TAG in deployment.tags)
-
-
-def _clock(schedule: Any) -> list[Any]:
-    return [getattr(schedule, "cron", repr(schedule)), getattr(schedule, "timezone", None)]
 
 
 def _limit(deployment: DeploymentResponse) -> Row:

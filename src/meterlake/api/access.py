@@ -200,17 +200,19 @@ async def _contents(call: Call) -> Document:
     found, token = await call.run(
         groups.contents, call.stores.state, call.org_id, _group(call), page(call, _PAGE)
     )
-    return envelope([_member_document(each) for each in found], token)
-
-
-def _member_document(member: Member) -> Document:
-    return {
-        "id": member.id,
-        "version": 1,
-        "targetId": member.target_id,
-        "targetType": member.target_type.upper(),
-        **_create_key_document(member),
-    }
+    return envelope(
+        [
+            {
+                "id": each.id,
+                "version": 1,
+                "targetId": each.target_id,
+                "targetType": each.target_type.upper(),
+                **_create_key_document(each),
+            }
+            for each in found
+        ],
+        token,
+    )
 
 
 async def _group_permissions(call: Call) -> Document:

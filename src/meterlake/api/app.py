@@ -93,7 +93,16 @@ def create_app(settings: Settings) -> Application:
                 found.limits.close()
 
     application = Starlette(
-        routes=_routes(),
+        routes=[
+            Route("/healthz", _alive, methods=["GET"], name="GetLiveness"),
+            Route("/readyz", _ready, methods=["GET"], name="GetReadiness"),
+            Route("/metrics", metrics, methods=["GET"], name="GetMetrics"),
+            *oauth.ROUTES,
+            *documentation.ROUTES,
+            *landing.ROUTES,
+            *downloads.ROUTES,
+            *uploads.ROUTES,
+        ],
         middleware=[Middleware(Observed)],
         exception_handlers={Exception: _answer_failure, HTTPException: _answer_refusal},
         lifespan=lifespan,
@@ -101,19 +110,6 @@ def create_app(settings: Settings) -> Application:
     application.router.redirect_slashes = False
     front = Application(application)
     return front
-
-
-def _routes() -> list[Route]:
-    return [
-        Route("/healthz", _alive, methods=["GET"], name="GetLiveness"),
-        Route("/readyz", _ready, methods=["GET"], name="GetReadiness"),
-        Route("/metrics", metrics, methods=["GET"], name="GetMetrics"),
-        *oauth.ROUTES,
-        *documentation.ROUTES,
-        *landing.ROUTES,
-        *downloads.ROUTES,
-        *uploads.ROUTES,
-    ]
 
 
 def services(stores: Stores) -> Services:

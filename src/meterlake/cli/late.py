@@ -153,21 +153,6 @@ def show_late_usage(found: "Sequence[LateUsage]", amounts: AmountText, output: "
 
 def _row(late: "LateUsage", amounts: AmountText) -> dict[str, Any]:
     amount = late.difference
-    return {
-        "account": late.account_code,
-        "period": late.period,
-        "billDate": late.bill_date,
-        "came": _sources(late),
-        "when": min(each.first for each in late.sources).replace(microsecond=0),
-        "measurements": late.measurements,
-        "difference": None if amount is None else amounts.money(amount, late.currency, sign=True),
-        "bill": late.bill_id,
-        "done": _DONE[late.status.value],
-        "where": _where(late),
-    }
-
-
-def _sources(late: "LateUsage") -> str:
     names = list(
         dict.fromkeys(
             f"backfill {each.id[:8]}: {each.name}" if each.kind == "backfill" else each.name
@@ -176,7 +161,19 @@ def _sources(late: "LateUsage") -> str:
     )
     shown = ", ".join(names[:_SOURCES_MAX])
     more = len(names) - _SOURCES_MAX
-    return f"{shown} and {more} more" if more > 0 else shown
+    sources = f"{shown} and {more} more" if more > 0 else shown
+    return {
+        "account": late.account_code,
+        "period": late.period,
+        "billDate": late.bill_date,
+        "came": sources,
+        "when": min(each.first for each in late.sources).replace(microsecond=0),
+        "measurements": late.measurements,
+        "difference": None if amount is None else amounts.money(amount, late.currency, sign=True),
+        "bill": late.bill_id,
+        "done": _DONE[late.status.value],
+        "where": _where(late),
+    }
 
 
 def _where(late: "LateUsage") -> str:

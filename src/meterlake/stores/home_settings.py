@@ -51,7 +51,12 @@ def agree_on_settings(settings: Settings, *, lasting: bool = False) -> Settings:
     """
     home = settings.home.absolute()
     _check_given(settings)
-    known, own = _read_known(home), _given_settings(settings)
+    names = [name for name in settings.model_fields_set if SCOPES[name] is not SettingScope.PROCESS]
+    given = {name: getattr(settings, name) for name in names}
+    given_settings = {
+        name: _to_stored(name, each) for name, each in given.items() if each is not None
+    }
+    known, own = _read_known(home), given_settings
     _compare(known, own, home)
     scopes = {SettingScope.HOME, SettingScope.ROUTE} | (
         {SettingScope.SERVICE} if lasting else set()
@@ -94,27 +99,32 @@ def change_together(settings: Settings, values: Mapping[str, str | None]) -> Non
         hint = "; `meterlake init --name NAME` makes one"
         raise NotFound("meterlake home", str(settings.home), hint)
     for name, value in values.items():
-        _check_changeable(name, value)
+        if SCOPES.get(name, SettingScope.PROCESS) is SettingScope.PROCESS:
+            shared = sorted(
+                each for each, scope in SCOPES.items() if scope is not SettingScope.PROCESS
+            )
+            raise Invalid(
+                "setting", name, f"it must be a setting that homes have: {', '.join(shared)}"
+            )
+        if name == "secret_key" and value is not None:
+            raise Invalid(
+                "setting", name, "it is never written on a command line; unset it instead"
+            )
+        if value is not None:
+            check_location(name, value, name)
     with hold_lock(home / _LOCK):
         known = {name: each for name, each in _read_known(home).items() if name not in values}
         for name, value in values.items():
             if value is not None:
-                known[name] = _to_stored(name, _parse_value(name, _split_list(name, value)))
+                known[name] = _to_stored(
+                    name,
+                    _parse_value(name, wire.loads(value) if name == "redirect_urls" else value),
+                )
         # As a server would find them that is told what this process was told.
         defaults = {name: Settings.model_fields[name].default for name in values}
         found = {name: _parse_value(name, each) for name, each in known.items() if name in SCOPES}
         refuse_broken_promises(settings.model_copy(update=defaults | found), values)
         _write(home, known)
-
-
-def _check_changeable(name: str, value: str | None) -> None:
-    if SCOPES.get(name, SettingScope.PROCESS) is SettingScope.PROCESS:
-        shared = sorted(each for each, scope in SCOPES.items() if scope is not SettingScope.PROCESS)
-        raise Invalid("setting", name, f"it must be a setting that homes have: {', '.join(shared)}")
-    if name == "secret_key" and value is not None:
-        raise Invalid("setting", name, "it is never written on a command line; unset it instead")
-    if value is not None:
-        check_location(name, value, name)
 
 
 def _check_given(settings: Settings) -> None:
@@ -174,12 +184,6 @@ def key_elsewhere(home: Path) -> bool:
     return "secret_key" in _read_known(home)
 
 
-def _given_settings(settings: Settings) -> dict[str, Any]:
-    names = [name for name in settings.model_fields_set if SCOPES[name] is not SettingScope.PROCESS]
-    given = {name: getattr(settings, name) for name in names}
-    return {name: _to_stored(name, each) for name, each in given.items() if each is not None}
-
-
 def _to_stored(name: str, value: Any) -> Any:
     """A value as it stands in the file: absolute, and no secret."""
     match name:
@@ -237,7 +241,10 @@ def _same(name: str, known: Any, value: Any, home: Path) -> bool:
     if name == "catalog":
         return _database(known) == _database(value)
     if name == "secret_key" and known is None:
-        return _of_file(home, value)
+        # Whether a key from a variable is that of the home's file, if there is one.
+        file = home / "secret.key"
+        with disk():
+            return not file.exists() or _fingerprint(file.read_text().strip()) == value
     return known is None or bool(known == value)
 
 
@@ -247,13 +254,6 @@ def _database(url: str) -> tuple[str, str | None]:
         found = make_url(url)
         return found.get_backend_name(), found.database
     return url, None
-
-
-def _of_file(home: Path, value: str) -> bool:
-    """Whether a key from a variable is that of the home's file, if there is one."""
-    file = home / "secret.key"
-    with disk():
-        return not file.exists() or _fingerprint(file.read_text().strip()) == value
 
 
 def _fingerprint(key: str) -> str:
@@ -295,10 +295,6 @@ def _parse_value(name: str, value: Any) -> Any:
         return TypeAdapter[Any](field.rebuild_annotation()).validate_python(value)
     except ValidationError as error:
         raise Invalid(name, value, describe_rule(error.errors()[0])) from None
-
-
-def _split_list(name: str, value: str) -> Any:
-    return wire.loads(value) if name == "redirect_urls" else value
 
 
 def _record(home: Path, new: Known) -> Known:

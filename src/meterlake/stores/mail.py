@@ -247,13 +247,13 @@ class MailServer:
             opened.starttls(context=ssl.create_default_context())
             opened.ehlo()
             is_safe = True
-        if not is_safe and (self.scheme == "smtp+starttls" or self._would_show_password()):
+        if not is_safe and (
+            self.scheme == "smtp+starttls"
+            or (self.user is not None and not _is_this_machine(self.host))
+        ):
             raise smtplib.SMTPException("it offers no TLS, so nothing is sent to it")
         if self.user is not None:
             opened.login(self.user, self.password or "")
-
-    def _would_show_password(self) -> bool:
-        return self.user is not None and not _is_this_machine(self.host)
 
 
 class MailConnection:

@@ -145,15 +145,13 @@ class WaitingWork(Collector):
         """Ask State and the folders of segments."""
         with suppress(MeterlakeError):
             org_ids = [each.id for each in self._stores.state.organizations()]
-            yield self._jobs(org_ids)
+            text = "Jobs of all organizations that wait or run."
+            found = GaugeMetricFamily("meterlake_jobs", text, labels=["kind", "status"])
+            for (kind, status), count in self._stores.state.jobs.count_unfinished(org_ids).items():
+                found.add_metric([kind, status], count)
+            jobs = found
+            yield jobs
             yield self._segments(org_ids)
-
-    def _jobs(self, org_ids: list[str]) -> Metric:
-        text = "Jobs of all organizations that wait or run."
-        found = GaugeMetricFamily("meterlake_jobs", text, labels=["kind", "status"])
-        for (kind, status), count in self._stores.state.jobs.count_unfinished(org_ids).items():
-            found.add_metric([kind, status], count)
-        return found
 
     def _segments(self, org_ids: list[str]) -> Metric:
         text = "Bytes of submitted measurements that wait in this home."

@@ -33,7 +33,7 @@ from meterlake.pipeline.export.schedules import submit_due
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.home.letters import try_letters
 from meterlake.pipeline.ingest.drop import ingest_inbox
-from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
+from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
 from meterlake.pipeline.ingest.inbox import inbox_round
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
@@ -155,15 +155,12 @@ def ingest_dropped(loop: Loop, org_id: str, stop: Stop) -> Iterator[Receipt]:
     """Ingest what lies in the drop folder."""
     stores = loop.stores
     folder = drop_folder(stores, stores.state.organization(org_id).code)
-    _warn_of_left_alone(folder, loop.warned)
-    return ingest_inbox(stores, org_id, folder, stop=stop)
-
-
-def _warn_of_left_alone(folder: DropFolder, warned: set[Path]) -> None:
+    warned = loop.warned
     found = {folder.inbox / name for name in left_alone(folder.inbox)}
     for path in sorted(found - warned):
         _log.warning("%s is left alone: it is no file", path)
     warned |= found
+    return ingest_inbox(stores, org_id, folder, stop=stop)
 
 
 def ingest_submitted(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:

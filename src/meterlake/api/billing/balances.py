@@ -75,22 +75,19 @@ async def _preview_transactions(call: Call) -> Any:
 
 async def _list_balances(call: Call) -> Any:
     query = call.query
+    # The contract of the filter; empty text, which asks for balances of no contract, is kept.
+    found = call.query.text("contractId") or call.query.text("contract")
+    contract_id = found or call.request.query_params.get("contractId")
     criteria = BalanceFilters(
         ids=tuple(query.texts("ids")),
         account_id=query.text("accountId"),
-        contract_id=_contract_id(call),
+        contract_id=contract_id,
         ends_from=query.instant("endDateStart"),
         ends_before=query.instant("endDateEnd"),
     )
     return await call.run(
         balances.list_page, call.stores, call.org_id, criteria, page(call, _PAGE_MAX)
     )
-
-
-def _contract_id(call: Call) -> str | None:
-    """The contract of the filter; empty text, which asks for balances of no contract, is kept."""
-    found = call.query.text("contractId") or call.query.text("contract")
-    return found or call.request.query_params.get("contractId")
 
 
 def _with_amount(operation: Operation) -> Operation:

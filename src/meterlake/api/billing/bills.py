@@ -178,7 +178,9 @@ async def _set_status(call: Call) -> Any:
 async def _approve(call: Call) -> Any:
     document = await call.document(may_be_empty=True)
     # Whoever calls with the SDK and means the filters has to name bills, and names none.
-    filtered = document.get("billIds") in (None, []) and _has_filters(call)
+    filtered = document.get("billIds") in (None, []) and any(
+        name in call.query for name in _APPROVAL_FILTERS
+    )
     if document.get("billIds") is not None and not filtered:
         ids = read(ApproveBillsRequest, document).bill_ids
         await permit_each(call, RESOURCE, ids, _UPDATE)
@@ -208,10 +210,6 @@ def permit_all(call: Call, action: str) -> None:
     """
     if call.permissions.singles_out(action, RESOURCE):
         raise Forbidden(f"no permission for {action} on every {RESOURCE}; name the bills")
-
-
-def _has_filters(call: Call) -> bool:
-    return any(name in call.query for name in _APPROVAL_FILTERS)
 
 
 def _filters_to_approve(call: Call) -> BillFilters:

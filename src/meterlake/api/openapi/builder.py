@@ -138,10 +138,15 @@ def _used_tags(paths: Schema) -> set[str]:
 
 
 def _operation(operation: Operation, shape: Shape | None) -> Schema:
+    members = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    text = {"type": "string"}
+    path_parameters = [
+        {"name": each, "in": "path", "required": True, "schema": text} for each in members
+    ]
     found: Schema = {
         "operationId": operation.id,
         **descriptions.describe_operation(operation),
-        "parameters": _path_parameters(operation.path),
+        "parameters": path_parameters,
     }
     if operation in _OPEN:
         found["security"] = []
@@ -149,7 +154,9 @@ def _operation(operation: Operation, shape: Shape | None) -> Schema:
         return {**found, "responses": {**_LATER, **_ERRORS}}
     found["parameters"] += [each.to_document() for each in _query_of(operation, shape)]
     if shape.takes is not None:
-        found["requestBody"] = _body(shape)
+        media = {"schema": ref(_name(shape.takes))}
+        content = {_JSON: media, **({_FORM: media} if shape.form else {})}
+        found["requestBody"] = {"content": content, "required": not shape.optional}
     elif shape.file:
         found["requestBody"] = _FILE
     errors = {status: {**_ERROR, "description": why} for status, why in shape.errors.items()}
@@ -167,19 +174,6 @@ def query_names(operation: Operation) -> frozenset[str]:
     place = (operation.method, operation.path)
     shape = SHAPES.get(operation.id) or _declared_shapes().get(place)
     return frozenset(() if shape is None else (each.name for each in _query_of(operation, shape)))
-
-
-def _path_parameters(path: str) -> list[Schema]:
-    members = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-    text = {"type": "string"}
-    return [{"name": each, "in": "path", "required": True, "schema": text} for each in members]
-
-
-def _body(shape: Shape) -> Schema:
-    assert shape.takes is not None
-    media = {"schema": ref(_name(shape.takes))}
-    content = {_JSON: media, **({_FORM: media} if shape.form else {})}
-    return {"content": content, "required": not shape.optional}
 
 
 def _answer(shape: Shape) -> Schema:
@@ -246,7 +240,7 @@ def _schemas(shapes: Iterable[Shape]) -> dict[str, Schema]:
     for resource in RESOURCES:
         request = found[f"{resource.schema}Request"]
         fields = relax_properties(request["properties"])
-        found[f"{resource.schema}Request"] = _request(request, resource)
+        found[f"{resource.schema}Request"] = _with_version(without(request, resource.path_members))
         found[f"{resource.schema}Response"] = {
             "type": "object",
             **_require_members(resource, request),
@@ -263,10 +257,6 @@ def _require_members(resource: Resource, request: Schema) -> Schema:
     # Support access that was never given is an empty document.
     never = resource.schema == "Support"
     return {} if never else {"required": ["id", *request.get("required", ())]}
-
-
-def _request(schema: Schema, resource: Resource) -> Schema:
-    return _with_version(without(schema, resource.path_members))
 
 
 def _with_version(schema: Schema) -> Schema:

@@ -372,26 +372,22 @@ class Examples:
 def _scalar(schema: Schema, name: str) -> Any:
     kind = schema.get("type")
     found = VALUES.get(name)
-    if found is not None and not isinstance(found, list) and _is(kind, found):
+    if (
+        found is not None
+        and not isinstance(found, list)
+        and (isinstance(found, str) == (kind == "string") and kind != "boolean")
+    ):
         return found
     match kind:
         case "boolean":
             return schema.get("default", True)
         case "integer" | "number":
-            return _number(schema)
+            least = int(schema.get("minimum", 1)) + (1 if schema.get("exclusiveMinimum") else 0)
+            return max(least, min(1, int(schema.get("maximum", 1))))
         case "string":
             return _text(schema, name)
         case _:
             return {}
-
-
-def _is(kind: str | None, value: Any) -> bool:
-    return isinstance(value, str) == (kind == "string") and kind != "boolean"
-
-
-def _number(schema: Schema) -> int:
-    least = int(schema.get("minimum", 1)) + (1 if schema.get("exclusiveMinimum") else 0)
-    return max(least, min(1, int(schema.get("maximum", 1))))
 
 
 def _text(schema: Schema, name: str) -> str | None:

@@ -27,20 +27,17 @@ def with_examples(document: Schema) -> Schema:
     """The document with what a reader wants to know of each of its parts."""
     schemas = document["components"]["schemas"]
     described = {name: _with_meanings(name, schema) for name, schema in schemas.items()}
-    examples = Examples(described, _known_examples())
-    for item in document["paths"].values():
-        for operation in item.values():
-            _complete(operation, examples)
-    return {**document, "components": {**document["components"], "schemas": described}}
-
-
-def _known_examples() -> dict[str, Any]:
     known: dict[str, Any] = {**BODIES, **ANSWERS}
     for resource in RESOURCES:
         if resource.area != "state":
             known[f"{resource.schema}Request"] = request_example(resource)
             known[f"{resource.schema}Response"] = response_example(resource)
-    return {name: wire.to_plain(each) for name, each in known.items()}
+    known_examples = {name: wire.to_plain(each) for name, each in known.items()}
+    examples = Examples(described, known_examples)
+    for item in document["paths"].values():
+        for operation in item.values():
+            _complete(operation, examples)
+    return {**document, "components": {**document["components"], "schemas": described}}
 
 
 def _complete(operation: Schema, examples: Examples) -> None:

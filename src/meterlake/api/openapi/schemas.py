@@ -229,11 +229,11 @@ class Parameter:
     def to_document(self) -> Schema:
         """The parameter as OpenAPI writes it; arrays are joined by commas or repeated."""
         found = {"name": self.name, "in": "query", "required": False, "schema": self.schema}
-        return {**found, "style": "form", "explode": True} if _is_array(self.schema) else found
-
-
-def _is_array(schema: Schema) -> bool:
-    return schema.get("type") == "array"
+        return (
+            {**found, "style": "form", "explode": True}
+            if (self.schema.get("type") == "array")
+            else found
+        )
 
 
 def text(name: str, *among: str) -> Parameter:

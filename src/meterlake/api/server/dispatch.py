@@ -149,7 +149,9 @@ class Dispatcher:
         self, request: Request, operation: Operation, members: dict[str, str]
     ) -> Response:
         services = self.services
-        services.limits.check_address(operation.limit, _address(request))
+        services.limits.check_address(
+            operation.limit, request.client.host if request.client else "unknown"
+        )
         principal = services.tokens.verify(_token(request))
         request.scope["meterlake.organization"] = principal.org_id
         if members["orgId"] != principal.org_id:
@@ -248,7 +250,3 @@ def _token(request: Request) -> str:
     if header[: len(_BEARER)].lower() != _BEARER:
         raise Unauthorized("a bearer token is required; get one at /oauth/token")
     return header[len(_BEARER) :].strip()
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else "unknown"

@@ -16,7 +16,6 @@ from meterlake.model.errors import MeterlakeError, NotFound, Required
 from meterlake.pipeline.ingest.reporting import failed_ingest_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import PATH, Download
-from meterlake.stores.objects import ObjectInfo
 
 _BLOCK: Final = 1 << 18
 _HEADERS: Final = {
@@ -74,7 +73,11 @@ def file_response(stores: Stores, download: Download) -> Response:
         content = _blocks(stores.objects.open(download.key))
     except NotFound:  # It names the store's own path.
         raise NotFound("file", download.name, " any more; have it made again") from None
-    headers = {**_HEADERS, "Content-Disposition": _disposition(download.name), **_length(info)}
+    headers = {
+        **_HEADERS,
+        "Content-Disposition": _disposition(download.name),
+        "Content-Length": str(info.size_bytes),
+    }
     return StreamingResponse(content, headers=headers, media_type=download.media_type)
 
 
@@ -93,10 +96,6 @@ def _blocks(stream: BinaryIO) -> Iterator[bytes]:
 
 def _disposition(name: str) -> str:
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-
-
-def _length(info: ObjectInfo) -> dict[str, str]:
-    return {"Content-Length": str(info.size_bytes)}
 
 
 OPERATIONS: Final = (

@@ -95,19 +95,16 @@ class Buckets:
         with self._lock:
             fcntl.lockf(self._handle, fcntl.LOCK_EX, _SET_BYTES, start)
             try:
-                return self._take(limit, name, start)
+                now = self._clock()
+                slot, missing = self._find(name, start, now)
+                tokens = limit.burst - missing * limit.rate
+                wait = 0.0 if tokens >= 1 - _ROUNDED else (1 - tokens) / limit.rate
+                _SLOT.pack_into(
+                    self._memory, slot, name, missing if wait else missing + 1 / limit.rate, now
+                )
+                return wait
             finally:
                 fcntl.lockf(self._handle, fcntl.LOCK_UN, _SET_BYTES, start)
-
-    def _take(self, limit: Limit, name: bytes, start: int) -> float:
-        now = self._clock()
-        slot, missing = self._find(name, start, now)
-        tokens = limit.burst - missing * limit.rate
-        wait = 0.0 if tokens >= 1 - _ROUNDED else (1 - tokens) / limit.rate
-        _SLOT.pack_into(
-            self._memory, slot, name, missing if wait else missing + 1 / limit.rate, now
-        )
-        return wait
 
     def _find(self, name: bytes, start: int, now: float) -> tuple[int, float]:
         """The slot of a bucket with the seconds until it is full, or that of a new bucket."""

@@ -252,7 +252,11 @@ async def sign_out(request: Request) -> Response:
 def _check_request(request: Request, given: dict[str, str]) -> dict[str, str]:
     """What a client asks `authorize` for, checked before anything leads anywhere."""
     parameters = {name: given[name] for name in _CARRIED if given.get(name)}
-    allowed = _redirects(request)
+    settings = _services(request).stores.settings
+    own = {f"{request.url.scheme}://{request.url.netloc}{CALLBACK}"}
+    if settings.public_url:
+        own.add(f"{settings.public_url}{CALLBACK}")
+    allowed = own | set(settings.redirect_urls)
     rules = {
         "client_id": (parameters.get("client_id") == CLIENT, CLIENT),
         "redirect_uri": (parameters.get("redirect_uri") in allowed, "one that the settings allow"),
@@ -267,14 +271,6 @@ def _check_request(request: Request, given: dict[str, str]) -> dict[str, str]:
         if not kept:
             raise Invalid(name, parameters.get(name, ""), f"it must be {rule}")
     return parameters
-
-
-def _redirects(request: Request) -> set[str]:
-    settings = _services(request).stores.settings
-    own = {f"{request.url.scheme}://{request.url.netloc}{CALLBACK}"}
-    if settings.public_url:
-        own.add(f"{settings.public_url}{CALLBACK}")
-    return own | set(settings.redirect_urls)
 
 
 def _authorize(request: Request, parameters: dict[str, str], secret: str) -> Response | None:

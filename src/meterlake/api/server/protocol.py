@@ -6,7 +6,7 @@ sending a body whose answer is out. None of that needs a token, and each costs a
 
 import asyncio
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -103,17 +103,15 @@ class TimedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if not self._is_answering:
-            self.transport.write(_answer(status, {"message": text}))
+            document = {"message": text}
+            body = wire.dumps(document)
+            head = (
+                f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+                f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            )
+            answer = head.encode() + body
+            self.transport.write(answer)
         self.transport.close()
 
 
 _TOO_LARGE: Final = f"the head of a request may have {HEAD_MAX} bytes"
-
-
-def _answer(status: HTTPStatus, document: dict[str, Any]) -> bytes:
-    body = wire.dumps(document)
-    head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-    )
-    return head.encode() + body

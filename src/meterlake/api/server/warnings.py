@@ -82,13 +82,13 @@ def header(sentences: list[str]) -> dict[str, str]:
 def _written(operation: Operation, answer: Any) -> Entity | None:
     """The entity that an answer shows, if it is the one that was written."""
     kind = _KINDS.get(operation.resource)
-    if kind is None or operation.method not in _WRITES or not _is_entity(answer):
+    if (
+        kind is None
+        or operation.method not in _WRITES
+        or not (isinstance(answer, dict) and "id" in answer and "version" in answer)
+    ):
         return None
     try:
         return kind.from_wire(answer)
     except ValidationError:
         return None  # It shows something else than an entity of the kind.
-
-
-def _is_entity(answer: Any) -> bool:
-    return isinstance(answer, dict) and "id" in answer and "version" in answer

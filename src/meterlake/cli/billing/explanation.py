@@ -171,7 +171,13 @@ def show_tree(explanation: "BillExplanation", output: "Output") -> None:
     bill, root = explanation.bill, explanation.root
     chosen = next((each for each in root.operands if each.facts["id"] == bill["line"]), None)
     text = NumberText(bill["currency"], bill["currencyPlaces"], signs_of_terminal())
-    output.text(_title(bill))
+    last = bill["pins"]
+    same = "" if last["isSameCode"] else f", made by version {last['code']} of meterlake"
+    title = (
+        f"Bill of {bill['accountCode']} of {bill['billDate']}, version {bill['version']},"
+        f" snapshot {last['snapshot']}{same}\n"
+    )
+    output.text(title)
     if chosen is not None:
         root = replace(root, operands=visible_lines(root, chosen.facts["lineKey"]))
     output.text("\n".join(draw_tree(root, text)))
@@ -183,15 +189,6 @@ def show_tree(explanation: "BillExplanation", output: "Output") -> None:
         number = first.facts["number"]
         output.note("\nThe SQL, and the measurements with file and row, of a line:")
         output.command(f"bill explain {bill['id']} {number}")
-
-
-def _title(bill: Any) -> str:
-    last = bill["pins"]
-    same = "" if last["isSameCode"] else f", made by version {last['code']} of meterlake"
-    return (
-        f"Bill of {bill['accountCode']} of {bill['billDate']}, version {bill['version']},"
-        f" snapshot {last['snapshot']}{same}\n"
-    )
 
 
 def _show_measured(number: "ExplainedNumber", output: "Output") -> None:

@@ -93,7 +93,11 @@ def show_comparison(
     if is_table:
         _show(shown, summary, movers, amounts, output)
     if is_table or form.output is not None:
-        _show_notes(summary, form, output)
+        for note in _notes(summary):
+            output.note(note)
+        for path in (form.output, form.picture):
+            if path is not None:
+                output.note(f"written: {path}")
 
 
 def _watched(changes: "Iterable[AmountChange]", movers: "Movers") -> "Iterator[AmountChange]":
@@ -210,7 +214,9 @@ def _show(
             *("!account", "product", "lineItemType=line type", "!month"),
             *("before", "after", "difference", "currency"),
         )
-        rows = [_row(each, amounts) for each in sorted(shown)]
+        rows = [
+            (each.to_wire() | _written(amounts, each, each.key.currency)) for each in sorted(shown)
+        ]
         output.rows(rows, columns, "Amounts that change")
     rest = summary.rows_changed - len(shown)
     if rest > 0:
@@ -229,10 +235,6 @@ def _show(
                 Bar(e.account, e.difference, text) for e, text in zip(movers_, texts, strict=True)
             ]
             output.bars(bars, title, changes=True)
-
-
-def _row(change: "AmountChange", amounts: AmountText) -> dict[str, Any]:
-    return change.to_wire() | _written(amounts, change, change.key.currency)
 
 
 def _total_row(currency: str, total: "AmountTotal", amounts: AmountText) -> dict[str, Any]:
@@ -257,14 +259,6 @@ def _written(
         "after": amounts.write(of.after, currency),
         "difference": amounts.write(of.difference, currency, sign=True),
     }
-
-
-def _show_notes(summary: "WhatIfSummary", form: WhatIfForm, output: "Output") -> None:
-    for note in _notes(summary):
-        output.note(note)
-    for path in (form.output, form.picture):
-        if path is not None:
-            output.note(f"written: {path}")
 
 
 def _notes(summary: "WhatIfSummary") -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`meterlake export jobs`: exports that wait, run, or have ended."""
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
@@ -61,7 +61,11 @@ def list_(
             end=instant("--until", until),
         )
         found = list_jobs(stores, organization.id, filters, Page(limit))["data"]
-    rows = found if options.json else [_flat(each) for each in found]
+    rows = (
+        found
+        if options.json
+        else [{**each, "rows": each.get("result", {}).get("rows")} for each in found]
+    )
     options.output.rows(rows, LISTED, empty="No exports.")
 
 
@@ -129,7 +133,3 @@ def download(job: Job, /, *, to: Path = Path(), options: Options = NO_OPTIONS) -
         options.output.line({"path": str(path)})
     else:
         options.output.note(str(path))
-
-
-def _flat(job: dict[str, Any]) -> dict[str, Any]:
-    return {**job, "rows": job.get("result", {}).get("rows")}

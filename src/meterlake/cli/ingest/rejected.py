@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
@@ -160,14 +160,14 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     history, decisions = found.pop("history"), found.pop("decisions", [])
     options.output.record(found)
     columns = ("at", "?name=file", "?row", "requeued", "?edited", "reason", "detail")
-    options.output.rows([_outcome(each) for each in history], columns, "What became of it")
+    options.output.rows(
+        [(each if each["reason"] else each | {"reason": "came in"}) for each in history],
+        columns,
+        "What became of it",
+    )
     if decisions:
         title = "Who gave it up, and took it up again"
         options.output.rows(decisions, ("at", "action", "author", "because"), title)
-
-
-def _outcome(each: dict[str, Any]) -> dict[str, Any]:
-    return each if each["reason"] else each | {"reason": "came in"}
 
 
 def export(

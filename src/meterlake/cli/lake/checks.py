@@ -12,7 +12,7 @@ from meterlake.cli.shell.output import error_line
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from meterlake.stores.lake.reconciliation import Reconciliation
+    pass
 
 
 def register(app: App) -> None:
@@ -46,7 +46,14 @@ def reconciliation(*, options: Options = NO_OPTIONS) -> int:
             {**found.totals, "measurements": found.measurements, "differences": differences}
         )
     else:
-        options.output.note(_sentence(found))
+        total = found.totals
+        sentence = (
+            f"{counted(total['sources'], 'source')}: {total['received']:,} received ="
+            f" {total['accepted']:,} accepted + {counted(total['repeats'], 'repeat')}"
+            f" + {total['rejected']:,} rejected{incomplete(total)};"
+            f" {counted(found.measurements, 'measurement')} in the lake"
+        )
+        options.output.note(sentence)
         options.output.rows(differences, ("name", "?attempt", "what", "ledger", "found"))
     if not found.balanced:
         message = f"{counted(len(differences), 'difference')}, the first: {found.differences[0]}"
@@ -129,13 +136,3 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
     ]
     options.output.rows(rows, ("alert", "message", "?since", "+!eventId"), empty="No alerts.")
     return 1 if rows else 0
-
-
-def _sentence(found: "Reconciliation") -> str:
-    total = found.totals
-    return (
-        f"{counted(total['sources'], 'source')}: {total['received']:,} received ="
-        f" {total['accepted']:,} accepted + {counted(total['repeats'], 'repeat')}"
-        f" + {total['rejected']:,} rejected{incomplete(total)};"
-        f" {counted(found.measurements, 'measurement')} in the lake"
-    )

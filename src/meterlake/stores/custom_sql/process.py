@@ -108,7 +108,9 @@ class Process:
             request["bytes"] = rows.nbytes
         try:
             self._socket.settimeout(seconds)
-            self._socket.sendall(_line({"do": do, "seconds": seconds, **request}))
+            self._socket.sendall(
+                json.dumps({"do": do, "seconds": seconds, **request}).encode() + b"\n"
+            )
             if rows is not None:
                 _send(rows, self._socket)
         except TimeoutError:
@@ -165,28 +167,25 @@ class Process:
 
 def _start(mode: Mode, memory: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
     folders = dict.fromkeys(str(_folder(name)) for name in _LIBRARIES)
-    return subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, "-I", "-S", str(_CHILD), mode, memory, *folders],
-        stdin=theirs.fileno(),
-        stdout=theirs.fileno(),
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env=_environment(),
-        start_new_session=True,
-    )
-
-
-def _environment() -> Mapping[str, str]:
     # Nothing of ours but where libraries are found; each of the others starts threads, or takes
     # memory in advance.
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    return {
+    environment = {
         **kept,
         "TZ": "UTC",
         "ARROW_DEFAULT_MEMORY_POOL": "system",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
+    return subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-I", "-S", str(_CHILD), mode, memory, *folders],
+        stdin=theirs.fileno(),
+        stdout=theirs.fileno(),
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def _folder(library: str) -> Path:
@@ -195,10 +194,6 @@ def _folder(library: str) -> Path:
     assert spec is not None, library
     assert spec.origin is not None, library
     return Path(spec.origin).absolute().parents[1]
-
-
-def _line(request: Mapping[str, object]) -> bytes:
-    return json.dumps(request).encode() + b"\n"
 
 
 def _send(rows: "pa.Table", to: socket.socket) -> None:

@@ -62,7 +62,17 @@ class Sandbox:
         if left <= 0:
             raise self._all_too_long()
         seconds = min(self.limits.seconds, left)
-        process = self._fill()
+        # The process, with the measurements.
+        if self._process is None:
+            self._process = Process("run", self.limits.memory)
+        if self._rows is not None and not self._there:
+            try:
+                self._process.ask("table", _ROWS_S, self._rows)
+            except Ended:
+                self._end()
+                raise
+        self._there = True
+        process = self._process
         start = monotonic()
         try:
             answer = process.ask("value", seconds, sql=sql)
@@ -74,19 +84,6 @@ class Sandbox:
         finally:
             self._spent[aggregation_id] += monotonic() - start
         return _value(answer)
-
-    def _fill(self) -> Process:
-        """The process, with the measurements."""
-        if self._process is None:
-            self._process = Process("run", self.limits.memory)
-        if self._rows is not None and not self._there:
-            try:
-                self._process.ask("table", _ROWS_S, self._rows)
-            except Ended:
-                self._end()
-                raise
-        self._there = True
-        return self._process
 
     def _all_too_long(self) -> InvalidSql:
         whole = f"{self.limits.run_seconds:g} s"

@@ -122,7 +122,13 @@ class ProcessFanOut:
                 self._forget(process)
                 process = None
             else:
-                ended.put(TaskEnd(number, task.name, None, _given_up(task)))
+                why = f"its process died {DEATHS_MAX} times"
+                given_up = RunnerUnavailable(
+                    task.name,
+                    why,
+                    "perhaps it needs more memory than there is: give it more, and run it again",
+                )
+                ended.put(TaskEnd(number, task.name, None, given_up))
 
     def _start(self) -> _TaskProcess | None:
         """Start a process, unless all are to end."""
@@ -139,13 +145,6 @@ class ProcessFanOut:
                 return
             self._children.discard(process.process)
         stop(process.process)
-
-
-def _given_up(task: FanOutTask) -> RunnerUnavailable:
-    why = f"its process died {DEATHS_MAX} times"
-    return RunnerUnavailable(
-        task.name, why, "perhaps it needs more memory than there is: give it more, and run it again"
-    )
 
 
 def _take(ended: "SimpleQueue[TaskEnd]") -> TaskEnd:

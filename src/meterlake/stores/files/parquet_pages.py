@@ -374,16 +374,16 @@ class ThriftReader:
                 found = self._take(8 if kind == _DOUBLE else self._varint())
             case 9 | 10:
                 length, inner = self._list_head()
-                found = [self._element(inner, depth) for _ in range(length)]
+                # In a list a truth value is a byte.
+                found = [
+                    (self._byte() if inner in {_TRUE, _FALSE} else self._value(inner, depth + 1))
+                    for _ in range(length)
+                ]
             case 12:
                 found = self.struct(depth + 1)
             case _:
                 raise ValueError(f"a value of type {kind}")
         return found
-
-    def _element(self, kind: int, depth: int) -> Any:
-        # In a list a truth value is a byte.
-        return self._byte() if kind in {_TRUE, _FALSE} else self._value(kind, depth + 1)
 
     def _list_head(self) -> tuple[int, int]:
         head = self._byte()

@@ -375,7 +375,16 @@ class Segments:
             for batch in batches:
                 by_organization.setdefault(batch.org_id, []).append(batch)
             self._answer(by_organization)
-            self._close_due(all_of_them=stopping)
+            now, settings = time.monotonic(), self._settings
+            for org_id, segment in list(self._open.items()):
+                old = now - segment.opened >= settings.segment_seconds
+                if stopping or old or segment.size >= settings.segment_bytes:
+                    del self._open[org_id]
+                    try:
+                        segment.close()
+                    except Exception:  # noqa: BLE001 - it is logged, and the thread must live
+                        # Its lock is free now: the recovery closes it. Others must not wait for it.
+                        _log.exception("the segment %s was not closed", segment.path.name)
 
     def _next(self) -> tuple[list[_Batch], bool]:
         with self._wake:
@@ -451,15 +460,3 @@ class Segments:
             os.close(handle)
             raise
         return _Segment(folder, path, handle, time.monotonic(), self._now())
-
-    def _close_due(self, *, all_of_them: bool) -> None:
-        now, settings = time.monotonic(), self._settings
-        for org_id, segment in list(self._open.items()):
-            old = now - segment.opened >= settings.segment_seconds
-            if all_of_them or old or segment.size >= settings.segment_bytes:
-                del self._open[org_id]
-                try:
-                    segment.close()
-                except Exception:  # noqa: BLE001 - it is logged, and the thread must live
-                    # Its lock is free now: the recovery closes it. Others must not wait for it.
-                    _log.exception("the segment %s was not closed", segment.path.name)

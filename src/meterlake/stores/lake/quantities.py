@@ -16,7 +16,7 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.sql import quote
 from meterlake.stores.lake.connection import INLINED_ROWS_MAX, translate_errors
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.staged import StagedFile, StagedFiles
+from meterlake.stores.lake.staged import StagedFiles
 
 TABLE: Final = "quantity"
 STATEMENTS: Final = "quantity_statement"
@@ -142,7 +142,12 @@ def append(lake: Lake, key: RunKey, found: RunQuantities) -> Run:
             _note_again(lake, key, newest, found)
             return _run_of_row(newest, appended=False)
         run = _complete(found, newest, key)
-        tables = {TABLE: run, STATEMENTS: _statements(found, run), RUNS: _notes(found, run)}
+        noted = (
+            [] if found.configuration is None else [(_id(run), found.snapshot, found.configuration)]
+        )
+        schema = {"run_id": pl.String, "snapshot": pl.Int64, "configuration": pl.String}
+        notes = pl.DataFrame(noted, schema=schema, orient="row")
+        tables = {TABLE: run, STATEMENTS: _statements(found, run), RUNS: notes}
         if _commit(lake, key, newest, tables):
             return _run_of_row(run, appended=True)
 
@@ -270,31 +275,26 @@ def _commit(
                     return False
             with lake.transaction() as connection:
                 for file in files:
-                    _add(lake, connection, file, f"{folder.name}.parquet")
+                    name = f"{folder.name}.parquet"
+                    large = (
+                        file.table == STATEMENTS and file.path.stat().st_size > _INLINED_BYTES_MAX
+                    )
+                    if large or file.rows > INLINED_ROWS_MAX:
+                        lake.register(connection, file.table, file.path, name)
+                    else:
+                        # By name: in a lake of an older version, newer columns stand behind all others.
+                        source = f"read_parquet({quote(file.path)})"
+                        connection.execute(
+                            f"INSERT INTO lake.{file.table} BY NAME SELECT * FROM {source}"
+                        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     mark_step("quantities.done")
     return True
 
 
-def _add(lake: Lake, connection: duckdb.DuckDBPyConnection, file: StagedFile, name: str) -> None:
-    large = file.table == STATEMENTS and file.path.stat().st_size > _INLINED_BYTES_MAX
-    if large or file.rows > INLINED_ROWS_MAX:
-        lake.register(connection, file.table, file.path, name)
-    else:
-        # By name: in a lake of an older version, newer columns stand behind all others.
-        source = f"read_parquet({quote(file.path)})"
-        connection.execute(f"INSERT INTO lake.{file.table} BY NAME SELECT * FROM {source}")
-
-
 def _id(run: pl.DataFrame) -> str | None:
     return None if run.is_empty() else str(run["run_id"][0])
-
-
-def _notes(found: RunQuantities, run: pl.DataFrame) -> pl.DataFrame:
-    noted = [] if found.configuration is None else [(_id(run), found.snapshot, found.configuration)]
-    schema = {"run_id": pl.String, "snapshot": pl.Int64, "configuration": pl.String}
-    return pl.DataFrame(noted, schema=schema, orient="row")
 
 
 def _note_again(lake: Lake, key: RunKey, newest: pl.DataFrame, found: RunQuantities) -> None:

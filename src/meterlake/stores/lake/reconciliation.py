@@ -113,13 +113,30 @@ def compare(connection: duckdb.DuckDBPyConnection) -> Reconciliation:
     connection.execute("BEGIN")
     try:
         tables = sorted(name for name in table_names(connection) if name.startswith("m_"))
-        rows = _measurements(tables)
+        # A lake without measurements has no table to ask.
+        none = "SELECT NULL::VARCHAR AS source WHERE false"
+        each = (f"SELECT source FROM lake.{identifier(table)}" for table in tables)
+        rows = " UNION ALL ".join([none, *each])
         found = [
             ReconciliationDifference(*row)
             for question in _questions(rows)
             for row in connection.execute(f"{question} LIMIT {_LISTED_MAX}").fetchall()
         ]
-        return Reconciliation(_totals(connection), _count(connection, rows), tuple(found))
+        names = (
+            "sources",
+            "received",
+            "accepted",
+            "repeats",
+            "rejected",
+            "incomplete",
+            "retracted",
+        )
+        totals = dict(zip(names, _first(connection, _TOTALS), strict=True))
+        return Reconciliation(
+            totals,
+            int(_first(connection, f"SELECT count(*) FROM ({rows})")[0]),
+            tuple(found),
+        )
     finally:
         connection.execute("ROLLBACK")
 
@@ -228,22 +245,6 @@ def _questions(rows: str) -> list[str]:
         _ACCEPTED.format(what="known uids", rows="SELECT source FROM lake.uid_index"),
         _ACCEPTED.format(what="measurements in the tables of meters", rows=rows),
     ]
-
-
-def _measurements(tables: list[str]) -> str:
-    # A lake without measurements has no table to ask.
-    none = "SELECT NULL::VARCHAR AS source WHERE false"
-    each = (f"SELECT source FROM lake.{identifier(table)}" for table in tables)
-    return " UNION ALL ".join([none, *each])
-
-
-def _count(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
-    return int(_first(connection, f"SELECT count(*) FROM ({rows})")[0])
-
-
-def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete", "retracted")
-    return dict(zip(names, _first(connection, _TOTALS), strict=True))
 
 
 def _first(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:

@@ -312,14 +312,12 @@ def identities(connection: duckdb.DuckDBPyConnection, prefix: str) -> list[str]:
 
 def tries(connection: duckdb.DuckDBPyConnection, place: RowRef) -> list[dict[str, Any]]:
     """What became of a row each time that it was looked at, the oldest first."""
-    rows = connection.execute(_TRIES, {"identity": place.identity, **_numbers(place)}).fetchall()
+    rows = connection.execute(
+        _TRIES, {"identity": place.identity, "row": place.row, "part": place.part}
+    ).fetchall()
     names = ("at", "name", "identity", "row", "attempt", "requeued", "edited", "reason", "detail")
     found = [dict(zip(names, row[: len(names)], strict=True)) for row in rows]
     return [each | {"at": each["at"].replace(tzinfo=UTC)} for each in found]
-
-
-def _numbers(place: RowRef) -> dict[str, int]:
-    return {"row": place.row, "part": place.part}
 
 
 _TRIES: Final = """

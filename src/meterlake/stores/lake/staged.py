@@ -249,10 +249,6 @@ class StagedFiles:
                 yield StagedFile(key.table, key.partition, path, rows)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
-
-
 def _compression(name: str, schema: pa.Schema) -> str:
     # Hashes do not compress, and the uids beside them are seldom read.
     return "none" if "uid_hash" in schema.names and name in _INCOMPRESSIBLE else "zstd"
@@ -267,7 +263,11 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
 
     Bounds of texts cost as much as their encoding and prune nothing, but for accounts and sources.
     """
-    texts = [field.name for field in schema if _is_text(field.type)]
+    texts = [
+        field.name
+        for field in schema
+        if bool(pa.types.is_large_string(field.type) or pa.types.is_dictionary(field.type))
+    ]
     bounded = [name for name in schema.names if name not in texts or name in _BOUNDED_TEXTS]
     return {
         "compression": {name: _compression(name, schema) for name in schema.names},

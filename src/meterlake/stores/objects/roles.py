@@ -64,7 +64,14 @@ def session(role: Role | None) -> boto3.Session:
     region = own.region_name or _REGION
     fetcher = AssumeRoleCredentialFetcher(
         functools.partial(
-            core.create_client, endpoint_url=role.endpoint, region_name=region, config=_config()
+            core.create_client,
+            endpoint_url=role.endpoint,
+            region_name=region,
+            config=Config(
+                connect_timeout=CONNECT_TIMEOUT_S,
+                read_timeout=READ_TIMEOUT_S,
+                retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            ),
         ),
         source,
         role.arn,
@@ -102,14 +109,6 @@ def _core() -> botocore.session.Session:
 @functools.cache
 def _loader() -> Any:
     return botocore.session.get_session().get_component(_DESCRIPTIONS)
-
-
-def _config() -> Config:
-    return Config(
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-    )
 
 
 class _Assumed(CredentialProvider):

@@ -293,17 +293,16 @@ def _jobs(reader: Reader, *tests: ColumnElement[bool]) -> Select[Any]:
 
 def _with_files(reader: Reader, rows: Sequence[Row[Any]]) -> list[LookupJob]:
     files = uploads.find_all(reader.connection, [row.id for row in rows])
-    return [_job(row, files.get(row.id)) for row in rows]
-
-
-def _job(row: Row[Any], file: Upload | None) -> LookupJob:
-    return LookupJob(
-        row.id,
-        row.revision_id,
-        row.destination_id,
-        LookupTableDataJobType(row.type),
-        _STATUS[JobStatus(row.status)],
-        row.created,
-        row.data_version,
-        file,
-    )
+    return [
+        LookupJob(
+            row.id,
+            row.revision_id,
+            row.destination_id,
+            LookupTableDataJobType(row.type),
+            _STATUS[JobStatus(row.status)],
+            row.created,
+            row.data_version,
+            files.get(row.id),
+        )
+        for row in rows
+    ]

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 import duckdb
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine
+from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from meterlake.model.errors import Busy, Invalid
@@ -104,7 +104,19 @@ class PostgresCatalog(Catalog):
         self._is_set_up = False
         # Of a process that has many lakes, few hold their locks at a time: each of those has a
         # connection for as long, and two are kept.
-        self._pool = share_pool(self.url, "catalog", lambda: _make_engine(self.url), None)
+        self._pool = share_pool(
+            self.url,
+            "catalog",
+            lambda: create_engine(
+                self.url,
+                isolation_level="AUTOCOMMIT",
+                pool_pre_ping=True,
+                pool_size=POOL_IDLE,
+                max_overflow=-1,
+                connect_args=connection_options(self.url, _CONNECT_SECONDS),
+            ),
+            None,
+        )
         self._is_closed = False
 
     @property
@@ -231,7 +243,13 @@ class PostgresCatalog(Catalog):
             self._wait(session, timeout_s)
             self._token = secrets.token_hex(16)
             try:
-                self._take(session, self._token)
+                values = {"token": self._token, "lake": self._schema}
+                row = session.exec_driver_sql(_TAKE, values).first()
+                self._moved_to = row.moved_to if row else None
+                if row is None:
+                    session.exec_driver_sql(
+                        f"INSERT INTO {_SCHEMA}.writer VALUES (%(lake)s, 1, %(token)s)", values
+                    )
                 yield
             finally:
                 self._token = None
@@ -247,15 +265,6 @@ class PostgresCatalog(Catalog):
                 raise Busy("lake", f"another process writes to {self._schema}; try again later")
             time.sleep(pause)
             pause = min(longest, pause * 1.5)
-
-    def _take(self, session: Connection, token: str) -> None:
-        values = {"token": token, "lake": self._schema}
-        row = session.exec_driver_sql(_TAKE, values).first()
-        self._moved_to = row.moved_to if row else None
-        if row is None:
-            session.exec_driver_sql(
-                f"INSERT INTO {_SCHEMA}.writer VALUES (%(lake)s, 1, %(token)s)", values
-            )
 
     def moved_to(self) -> str | None:
         """See `Catalog.moved_to`; whoever takes the lock reads it."""
@@ -298,17 +307,6 @@ class PostgresCatalog(Catalog):
 def schema_of(lake: str) -> str:
     """The schema of a lake's catalog."""
     return f"lake_{lake.replace('-', '')}"
-
-
-def _make_engine(url: URL) -> Engine:
-    return create_engine(
-        url,
-        isolation_level="AUTOCOMMIT",
-        pool_pre_ping=True,
-        pool_size=POOL_IDLE,
-        max_overflow=-1,
-        connect_args=connection_options(url, _CONNECT_SECONDS),
-    )
 
 
 def read_fences(setting: str) -> dict[str, int]:

@@ -120,20 +120,17 @@ class FileCopies:
             raise CannotMove(f"{self._source.url(key)} has {known}")
         sent = not self._is_there(key, found, digest)
         if sent:
-            self._put(key, path, digest)
+            try:
+                self._target.put_file(key, path, sha256=digest)
+            except NotFound as error:
+                # It is the bucket that is missing, and not the file.
+                raise CannotMove(str(error)) from error
             mark_step("move.file_sent")
             if not self._is_there(key, found, digest):
                 raise CannotMove(
                     f"{self._target.url(key)} did not arrive as it was sent; run it again"
                 )
         return FileCopy(key, found, digest, sent)
-
-    def _put(self, key: str, path: Path, digest: str) -> None:
-        try:
-            self._target.put_file(key, path, sha256=digest)
-        except NotFound as error:
-            # It is the bucket that is missing, and not the file.
-            raise CannotMove(str(error)) from error
 
     def _is_there(self, key: str, size: int, digest: str) -> bool:
         """Whether the target has these bytes: they are read back."""

@@ -180,7 +180,12 @@ class LakeMove:
                 self.source.files.objects.delete(name)
                 mark_step("move.source_file_removed")
             if self.moves_files and self.source.files.is_local:
-                _remove_empty_folders(Path(self.source.files.root))
+                root = Path(self.source.files.root)
+                for folder in sorted(
+                    (path for path in root.rglob("*") if path.is_dir()), reverse=True
+                ):
+                    if not any(folder.iterdir()):
+                        folder.rmdir()
             self.source.catalog.drop()
             mark_step("move.source_removed")
         return len(names)
@@ -194,18 +199,10 @@ class LakeMove:
 def _control_totals(lake: Lake, pinned: Collection[int]) -> ControlTotals:
     with closing(lake.connect()) as connection, lake.catalog.reading():
         schema = f"__ducklake_metadata_lake.{identifier(lake.catalog.schema)}"
-        return control_totals(connection, schema, _some(sorted(pinned)))
-
-
-def _some(snapshots: list[int]) -> list[int]:
-    step = max(1, -(-len(snapshots) // _SNAPSHOTS_MAX))
-    return sorted({*snapshots[::step], *snapshots[-1:]})
-
-
-def _remove_empty_folders(root: Path) -> None:
-    for folder in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
-        if not any(folder.iterdir()):
-            folder.rmdir()
+        snapshots = sorted(pinned)
+        step = max(1, -(-len(snapshots) // _SNAPSHOTS_MAX))
+        some = sorted({*snapshots[::step], *snapshots[-1:]})
+        return control_totals(connection, schema, some)
 
 
 @dataclass(frozen=True, slots=True)

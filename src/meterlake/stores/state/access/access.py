@@ -157,7 +157,13 @@ def grant(
         NotFound: There is no such policy or principal.
     """
     transaction.get(PermissionPolicy, policy_id)
-    _require(transaction, principal_type, principal_id)
+    checks: dict[PrincipalType, Any] = {
+        PrincipalType.USER: lambda: people.user(transaction, principal_id),
+        PrincipalType.USERGROUP: lambda: group(transaction, USER_GROUP, principal_id),
+        PrincipalType.SERVICEUSER: lambda: transaction.get(ServiceUser, principal_id),
+        PrincipalType.SUPPORTUSERS: lambda: None,
+    }
+    checks[principal_type]()
     known = _grant(transaction, policy_id, principal_id, principal_type)
     if known is not None:
         return known
@@ -237,16 +243,6 @@ def organization_name(connection: Connection, org_id: str) -> str | None:
     """The name of an organization, or None if there is none."""
     query = select(ORGANIZATION.c.name).where(ORGANIZATION.c.id == org_id)
     return connection.execute(query).scalar()
-
-
-def _require(reader: Reader, type: PrincipalType, id: str) -> None:
-    checks: dict[PrincipalType, Any] = {
-        PrincipalType.USER: lambda: people.user(reader, id),
-        PrincipalType.USERGROUP: lambda: group(reader, USER_GROUP, id),
-        PrincipalType.SERVICEUSER: lambda: reader.get(ServiceUser, id),
-        PrincipalType.SUPPORTUSERS: lambda: None,
-    }
-    checks[type]()
 
 
 def _grant(

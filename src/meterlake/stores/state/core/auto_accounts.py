@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Integer, column, func, insert, select
 
@@ -141,7 +141,17 @@ def _insert(transaction: Transaction, new: dict[str, str]) -> None:
     if not new:
         return
     records = [_record(transaction, code, new[code]) for code in new]
-    rows = [_row(transaction, record) for record in records]
+    rows = [
+        {
+            "org": transaction.org_id,
+            "kind": Account.__name__,
+            "id": record.id,
+            "version": record.version,
+            "code": record.entity.code,
+            "body": wire.dumps_sorted(record.entity.to_wire()),
+        }
+        for record in records
+    ]
     created = {"created": transaction.now, "created_by": transaction.author}
     modified = {"modified": transaction.now, "modified_by": transaction.author}
     past = {
@@ -164,14 +174,3 @@ def _insert(transaction: Transaction, new: dict[str, str]) -> None:
 def _record(transaction: Transaction, code: str, id: str) -> Record[Account]:
     now, author = transaction.now, transaction.author
     return Record(id, 1, _skeleton(code, id), now, author, now, author)
-
-
-def _row(transaction: Transaction, record: Record[Account]) -> dict[str, Any]:
-    return {
-        "org": transaction.org_id,
-        "kind": Account.__name__,
-        "id": record.id,
-        "version": record.version,
-        "code": record.entity.code,
-        "body": wire.dumps_sorted(record.entity.to_wire()),
-    }

@@ -256,7 +256,8 @@ class State:
     def organizations(self) -> list[Organization]:
         """All organizations, the oldest first."""
         with self._database.reading() as connection:
-            return list(_organizations(connection))
+            query = select(ORGANIZATION).order_by(ORGANIZATION.c.created, ORGANIZATION.c.code)
+            return [_organization(row) for row in connection.execute(query)]
 
     def count_organizations(self) -> int:
         """How many organizations there are; none ever goes away."""
@@ -316,11 +317,6 @@ def _listed(known: Sequence[Organization]) -> str:
     return ", ".join(texts) + (f" and {more:,} more" if more else "")
 
 
-def _organizations(connection: Connection) -> Iterator[Organization]:
-    query = select(ORGANIZATION).order_by(ORGANIZATION.c.created, ORGANIZATION.c.code)
-    return map(_organization, connection.execute(query))
-
-
 def _organization(row: Row[tuple[str, str, str, datetime]]) -> Organization:
     return Organization(row.id, row.code, row.name, row.created)
 
@@ -330,7 +326,10 @@ def _url(settings: Settings, *, create: bool) -> URL:
         return parse_url(settings.state)
     file = settings.home.absolute() / FILE_NAME
     if create:
-        _make_folder(file.parent)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable("the home folder", str(error), CHECK_PATH) from error
         _make_private(file)
     elif not file.exists():
         hint = "; `meterlake init --name NAME` makes one"
@@ -346,13 +345,6 @@ def _make_private(file: Path) -> None:
     """
     with disk(), suppress(FileExistsError):
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Unavailable("the home folder", str(error), CHECK_PATH) from error
 
 
 def elapsed() -> float:

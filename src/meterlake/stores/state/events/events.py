@@ -121,7 +121,12 @@ def page(reader: Reader, criteria: EventFilter, of: Page) -> tuple[list[StoredEv
     """
     query = _events(reader).where(*_conditions(criteria))
     if of.token is not None:
-        query = query.where(tuple_(EVENT.c.time, EVENT.c.seq) < _place(of.token))
+        # Where a page ended; its last event may be gone meanwhile.
+        time, seq = key_of(of.token)
+        if not seq.isdecimal() or len(seq) > _SEQ_DIGITS:
+            raise Invalid(NEXT_TOKEN, of.token, TOKEN_RULE)
+        place = tuple_(literal(time, EVENT.c.time.type), literal(int(seq), EVENT.c.seq.type))
+        query = query.where(tuple_(EVENT.c.time, EVENT.c.seq) < place)
     query = query.order_by(EVENT.c.time.desc(), EVENT.c.seq.desc()).limit(of.size + 1)
     # Name by name each is read in the order of an index; of several at once none would be.
     by_name = [query.where(EVENT.c.name == name) for name in criteria.names] or [query]
@@ -210,7 +215,12 @@ class Journal:
         if resource_of(noted.record.entity).event is None:
             return
         if old is not None:
-            noted.old_computed = _computed_fields(old, self._around(type(old.entity)))
+            kind = type(old.entity)
+            # What is computed looks at other kinds: while one kind changes, they may be remembered.
+            if self._before[0] is not kind:
+                self._before = kind, StoredConfiguration(self._reader)
+            around = self._before[1]
+            noted.old_computed = _computed_fields(old, around)
         self._pending.append(noted)
 
     def note_computed(self, record: Record[Any], new: dict[str, Any], old: dict[str, Any]) -> None:
@@ -232,12 +242,6 @@ class Journal:
             ]
             insert_rows(self._reader.connection, EVENT, rows)
         self._pending.clear()
-
-    def _around(self, kind: type[Entity]) -> StoredConfiguration:
-        # What is computed looks at other kinds: while one kind changes, they may be remembered.
-        if self._before[0] is not kind:
-            self._before = kind, StoredConfiguration(self._reader)
-        return self._before[1]
 
     def _event(
         self, noted: _Change | Event, configuration: StoredConfiguration, codes: dict[str, str]
@@ -323,25 +327,16 @@ def _conditions(criteria: EventFilter) -> Iterator[ColumnElement[bool]]:
     if criteria.resource_id is not None:
         yield EVENT.c.resource_id == criteria.resource_id
     if criteria.notification_ids is not None:
-        yield EVENT.c.id.in_(_of_notifications(criteria.notification_ids))
+        query = select(EVENT_NOTIFICATION.c.event_id)
+        of_notifications = query.where(
+            EVENT_NOTIFICATION.c.notification_id.in_(criteria.notification_ids)
+        )
+        yield EVENT.c.id.in_(of_notifications)
     if criteria.category is not None:
         same = EVENT.c.category == criteria.category
         yield or_(same, EVENT.c.category.is_(None)) if criteria.names else same
     if not criteria.actioned:
         yield EVENT.c.actioned.is_(None)
-
-
-def _of_notifications(notification_ids: tuple[str, ...]) -> Select[Any]:
-    query = select(EVENT_NOTIFICATION.c.event_id)
-    return query.where(EVENT_NOTIFICATION.c.notification_id.in_(notification_ids))
-
-
-def _place(token: str) -> ColumnElement[Any]:
-    """Where a page ended; its last event may be gone meanwhile."""
-    time, seq = key_of(token)
-    if not seq.isdecimal() or len(seq) > _SEQ_DIGITS:
-        raise Invalid(NEXT_TOKEN, token, TOKEN_RULE)
-    return tuple_(literal(time, EVENT.c.time.type), literal(int(seq), EVENT.c.seq.type))
 
 
 def event_of_row(row: Row[Any]) -> StoredEvent:

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Table, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, insert, select, update
 
 from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.reader import Reader
@@ -54,7 +54,14 @@ def replace_moments(reader: Reader, moments: Mapping[MomentKey, datetime | None]
                         delete(SCHEDULED_MOMENT).where(*_at(reader, key), table.due == old)
                     )
             if due is not None and due not in stored[key]:
-                new.append(_row(reader, key, due))
+                config_id, entity_id = key
+                row = {
+                    "org": reader.org_id,
+                    "config_id": config_id,
+                    "entity_id": entity_id,
+                    "due": due,
+                }
+                new.append(row)
         insert_rows(reader.connection, SCHEDULED_MOMENT, new)
 
 
@@ -69,11 +76,6 @@ def _stored_moments(
     for row in reader.connection.execute(query):
         found[row.config_id, row.entity_id][row.due] = row.fired
     return found
-
-
-def _row(reader: Reader, key: MomentKey, due: datetime) -> dict[str, Any]:
-    config_id, entity_id = key
-    return {"org": reader.org_id, "config_id": config_id, "entity_id": entity_id, "due": due}
 
 
 def _at(reader: Reader, key: MomentKey) -> Iterator[ColumnElement[bool]]:
@@ -131,10 +133,9 @@ def read_scans(reader: Reader) -> dict[str, Scan]:
 def write_scan(reader: Reader, scan: Scan) -> None:
     """Note how far the entities of a configuration have been looked at."""
     values = {name: getattr(scan, name) for name in Scan.__slots__}
-    _replace(reader, SCHEDULED_SCAN, scan.config_id, values)
-
-
-def _replace(reader: Reader, table: Table, config_id: str, values: dict[str, Any]) -> None:
-    same = (table.c.org == reader.org_id, table.c.config_id == config_id)
-    if reader.connection.execute(update(table).where(*same).values(**values)).rowcount == 0:
-        reader.connection.execute(insert(table), {"org": reader.org_id, **values})
+    same = (SCHEDULED_SCAN.c.org == reader.org_id, SCHEDULED_SCAN.c.config_id == scan.config_id)
+    if (
+        reader.connection.execute(update(SCHEDULED_SCAN).where(*same).values(**values)).rowcount
+        == 0
+    ):
+        reader.connection.execute(insert(SCHEDULED_SCAN), {"org": reader.org_id, **values})

@@ -123,7 +123,12 @@ def integration_facts(
         destination_id: The webhook that it leads to, if it leads to one.
     """
     ids = [id, *filter(None, [destination_id])]
-    disabled = _reason_of_end(connection, org_id, ids)
+    column = DESTINATION_HEALTH.c
+    query = select(column.reason).where(
+        column.org == org_id, column.destination_id.in_(ids), column.disabled.is_not(None)
+    )
+    row = connection.execute(query).first()
+    disabled = None if row is None else row.reason or "it was disabled"
     is_refused = bool(refusing_destinations(connection, org_id, ids))
     run = _newest_run(connection, org_id, id)
     if run is None:
@@ -138,15 +143,6 @@ def integration_facts(
         url=run.url,
         external_id=run.external_id,
     )
-
-
-def _reason_of_end(connection: Connection, org_id: str, ids: list[str]) -> str | None:
-    column = DESTINATION_HEALTH.c
-    query = select(column.reason).where(
-        column.org == org_id, column.destination_id.in_(ids), column.disabled.is_not(None)
-    )
-    row = connection.execute(query).first()
-    return None if row is None else row.reason or "it was disabled"
 
 
 def _newest_run(connection: Connection, org_id: str, id: str) -> Row[Any] | None:

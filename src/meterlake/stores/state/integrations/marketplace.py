@@ -85,7 +85,14 @@ def plan_record(
         return replace(known, is_doubtful=True)
     if is_sent:
         _add_bill(transaction, wanted)
-    cents = _owed(transaction, wanted) - _reported(transaction, wanted)
+    column = MARKETPLACE_RECORD.c
+    query = select(func.sum(column.quantity)).where(
+        column.org == transaction.org_id,
+        column.account_id == wanted.account_id,
+        column.dimension == wanted.dimension,
+    )
+    reported = int(transaction.connection.execute(query).scalar() or 0)
+    cents = _owed(transaction, wanted) - reported
     if cents <= 0:
         return Unsettled(cents, is_pending=_has_pending(transaction, wanted, now))
     hour = _free_hour(transaction, wanted, now)
@@ -216,16 +223,6 @@ def _has_pending(reader: Reader, wanted: MarketplaceRecord, now: datetime) -> bo
         column.hour > now - _AGE_MAX,
     )
     return reader.connection.execute(query).first() is not None
-
-
-def _reported(reader: Reader, wanted: MarketplaceRecord) -> int:
-    column = MARKETPLACE_RECORD.c
-    query = select(func.sum(column.quantity)).where(
-        column.org == reader.org_id,
-        column.account_id == wanted.account_id,
-        column.dimension == wanted.dimension,
-    )
-    return int(reader.connection.execute(query).scalar() or 0)
 
 
 def _free_hour(reader: Reader, wanted: MarketplaceRecord, now: datetime) -> datetime | None:

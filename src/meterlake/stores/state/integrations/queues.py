@@ -210,16 +210,12 @@ def _next_ids(connection: Connection, queue: str, size: int, now: datetime) -> l
     values = {"queue": queue, "size": size, "now": now}
     found = list(connection.execute(_NEXT, values).scalars())
     if not found:
-        _postpone(connection, queue, now)
+        waiting = connection.execute(_WAITING_LONG, {"queue": queue, "now": now}).all()
+        if waiting:
+            later = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id == bindparam("run_id"))
+            rows = [{"run_id": row.id, "until": row.due} for row in waiting]
+            connection.execute(later.values(due=bindparam("until")), rows)
     return found
-
-
-def _postpone(connection: Connection, queue: str, now: datetime) -> None:
-    waiting = connection.execute(_WAITING_LONG, {"queue": queue, "now": now}).all()
-    if waiting:
-        later = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id == bindparam("run_id"))
-        rows = [{"run_id": row.id, "until": row.due} for row in waiting]
-        connection.execute(later.values(due=bindparam("until")), rows)
 
 
 def _begin_attempts(connection: Connection, ids: list[str], now: datetime) -> dict[str, int]:
@@ -326,7 +322,19 @@ def write_steps(connection: Connection, steps: Sequence[RunStep], now: datetime)
         tried = [each for each in kept if each.tried is not None]
         insert_rows(connection, INTEGRATION_TRY, [_try_row(each) for each in tried])
         connection.execute(_JOBS, [_job_values(each, now) for each in kept])
-        connection.execute(_RUNS, [_run_values(each) for each in kept])
+        connection.execute(
+            _RUNS,
+            [
+                {
+                    "run_id": each.run.id,
+                    "new_status": each.status.value,
+                    "new_due": each.due,
+                    "new_external_id": each.external_id,
+                    "new_url": each.url,
+                }
+                for each in kept
+            ],
+        )
     return kept
 
 
@@ -369,16 +377,6 @@ def _job_values(step: RunStep, now: datetime) -> dict[str, Any]:
         "new_not_before": step.due,
         "new_finished": now if step.due is None else None,
         "new_error": step.error,
-    }
-
-
-def _run_values(step: RunStep) -> dict[str, Any]:
-    return {
-        "run_id": step.run.id,
-        "new_status": step.status.value,
-        "new_due": step.due,
-        "new_external_id": step.external_id,
-        "new_url": step.url,
     }
 
 

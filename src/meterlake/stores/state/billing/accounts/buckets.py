@@ -185,19 +185,20 @@ def _read_bucket(
     rows: PackedList[EntityRow] = PackedList()
     changed = set()
     for ids in chunks_of(with_relatives):
-        for query in (_accounts(reader, ids), _own(reader, ids)):
+        for query in (
+            select(*_COLUMNS).where(
+                ENTITY.c.org == reader.org_id,
+                ENTITY.c.kind == Account.__name__,
+                ENTITY.c.id.in_(ids),
+            ),
+            _own(reader, ids),
+        ):
             for found in reader.connection.execute(query).tuples():
                 row = EntityRow(*found)
                 rows.append(row)
                 if row.version > 1:
                     changed.add(row.kind)
     return AccountBucket(account_ids, rows, frozenset(changed))
-
-
-def _accounts(reader: Reader, ids: Collection[str]) -> Select[Any]:
-    return select(*_COLUMNS).where(
-        ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__, ENTITY.c.id.in_(ids)
-    )
 
 
 def _own(reader: Reader, ids: Collection[str]) -> Select[Any]:

@@ -24,9 +24,19 @@ def accounts_apart(reader: Reader, plan_ids: Sequence[str]) -> list[Record[Any]]
         Accounts and account plans, also account plans that have an epoch themselves.
     """
     apart = union(
-        _ids(reader, Account, _has("billEpoch") | _has("parentAccountId")),
+        select(ENTITY.c.id).where(
+            ENTITY.c.org == reader.org_id,
+            ENTITY.c.kind == Account.__name__,
+            _has("billEpoch") | _has("parentAccountId"),
+        ),
         _targets(reader, Account),
-        _accounts_on(reader, _has("billEpoch") | _has("planGroupId") | _plan_in(plan_ids)),
+        select(member_text(ENTITY.c.body, "accountId")).where(
+            ENTITY.c.org == reader.org_id,
+            ENTITY.c.kind == AccountPlan.__name__,
+            _has("billEpoch")
+            | _has("planGroupId")
+            | member_text(ENTITY.c.body, "planId").in_(list(plan_ids)),
+        ),
     ).subquery()
     chosen = select(apart.c[0])
     reference = ENTITY_REFERENCE.c
@@ -44,22 +54,6 @@ def accounts_apart(reader: Reader, plan_ids: Sequence[str]) -> list[Record[Any]]
 
 def _has(member: str) -> ColumnElement[bool]:
     return member_text(ENTITY.c.body, member).is_not(None)
-
-
-def _plan_in(plan_ids: Iterable[str]) -> ColumnElement[bool]:
-    return member_text(ENTITY.c.body, "planId").in_(list(plan_ids))
-
-
-def _ids(reader: Reader, kind: type[Any], condition: ColumnElement[bool]) -> Select[Any]:
-    return select(ENTITY.c.id).where(
-        ENTITY.c.org == reader.org_id, ENTITY.c.kind == kind.__name__, condition
-    )
-
-
-def _accounts_on(reader: Reader, condition: ColumnElement[bool]) -> Select[Any]:
-    return select(member_text(ENTITY.c.body, "accountId")).where(
-        ENTITY.c.org == reader.org_id, ENTITY.c.kind == AccountPlan.__name__, condition
-    )
 
 
 def _targets(reader: Reader, kind: type[Any]) -> Select[Any]:

@@ -285,7 +285,14 @@ class _Chunk:
         self.before: dict[str, Row[Any]] = {}
 
     def put(self) -> list[BatchedBill]:
-        stored = self._read_stored()
+        keys = [content.key for content in self.contents]
+        query = select(BILL).where(
+            BILL.c.org == self.transaction.org_id,
+            BILL.c.bill_date.in_({key.bill_date for key in keys}),
+            BILL.c.account_id.in_({key.account_id for key in keys}),
+        )
+        rows = self.transaction.connection.execute(query)
+        stored = {BillKey.of_row(row): row for row in rows}
         self.others = {_charges_of(key, _is_mixed(key)): row.id for key, row in stored.items()}
         lines = self._stored_lines([row.id for row in stored.values()])
         self.standing = consumption_of(self.transaction, (row.id for row in stored.values()))
@@ -302,16 +309,6 @@ class _Chunk:
             row = stored.get(content.key)
             added = () if row is None else memos.get(row.id, ())
             yield BillColumns(with_memos(content, added), self.run.closed_until)
-
-    def _read_stored(self) -> dict[BillKey, Row[Any]]:
-        keys = [content.key for content in self.contents]
-        query = select(BILL).where(
-            BILL.c.org == self.transaction.org_id,
-            BILL.c.bill_date.in_({key.bill_date for key in keys}),
-            BILL.c.account_id.in_({key.account_id for key in keys}),
-        )
-        rows = self.transaction.connection.execute(query)
-        return {BillKey.of_row(row): row for row in rows}
 
     def _stored_lines(self, ids: list[str]) -> dict[str, list[tuple[str, str]]]:
         lines = defaultdict(list)

@@ -27,7 +27,9 @@ def note_event(transaction: Transaction, new: StoredBill | None, old: StoredBill
     """Note the event of a bill that was created (no `old`), changed or deleted (no `new`)."""
     bill = new or old
     assert bill is not None
-    documents = [_bill_document(transaction, each) for each in (new, old)]
+    documents = [
+        (None if each is None else _event_document(transaction, each)) for each in (new, old)
+    ]
     _add_event(transaction, bill.id, bill.content.key.account_id, documents)
 
 
@@ -75,10 +77,6 @@ def _row_document(transaction: Transaction, row: Mapping[str, Any]) -> dict[str,
         ),
     )
     return _event_document(transaction, stored)
-
-
-def _bill_document(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
-    return None if bill is None else _event_document(transaction, bill)
 
 
 def bill_documents(reader: Reader, ids: Collection[str]) -> dict[str, dict[str, Any]]:

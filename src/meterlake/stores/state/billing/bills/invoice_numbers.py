@@ -23,22 +23,19 @@ class InvoiceNumbers:
     def take(self) -> str | None:
         """The next number with the organization's prefix; None if it has no prefix."""
         if self._last is None:
-            self._read()
+            self._config = next(
+                (each.entity for each in self._transaction.all(OrganizationConfig)), None
+            )
+            table = INVOICE_SEQUENCE.c
+            query = select(table.last).where(table.org == self._transaction.org_id)
+            self._stored = self._transaction.connection.execute(query).scalar()
+            start = (self._config.sequence_start_number if self._config else None) or 0
+            self._last = max(start, self._stored if self._stored is not None else start)
         assert self._last is not None
         if self._config is None or not self._config.bill_prefix:
             return None
         self._last += 1
         return f"{self._config.bill_prefix}{self._last}"
-
-    def _read(self) -> None:
-        self._config = next(
-            (each.entity for each in self._transaction.all(OrganizationConfig)), None
-        )
-        table = INVOICE_SEQUENCE.c
-        query = select(table.last).where(table.org == self._transaction.org_id)
-        self._stored = self._transaction.connection.execute(query).scalar()
-        start = (self._config.sequence_start_number if self._config else None) or 0
-        self._last = max(start, self._stored if self._stored is not None else start)
 
     def save(self) -> None:
         """Keep the last number that was taken; nothing is written if none was."""

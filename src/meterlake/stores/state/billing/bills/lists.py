@@ -200,22 +200,19 @@ def list_lines(
         .order_by(BILL.c.created.desc(), BILL.c.id.desc(), BILL_LINE.c.sequence)
     )
     if page.token:
-        query = query.where(_after(page.token))
+        created, last = pages.key_of(page.token)
+        bill_id, _, number = last.partition(" ")
+        if not (number.isascii() and number.isdigit() and len(number) < len(str(2**31))):
+            raise Invalid(pages.NEXT_TOKEN, page.token, pages.TOKEN_RULE)
+        same_bill = and_(BILL.c.id == bill_id, BILL_LINE.c.sequence > int(number))
+        same_time = and_(BILL.c.created == created, or_(BILL.c.id < bill_id, same_bill))
+        after = or_(BILL.c.created < created, same_time)
+        query = query.where(after)
     rows = reader.connection.execute(query.limit(page.size + 1)).all()
     listed = rows[: page.size]
     more = len(rows) > page.size
     token = _line_token(listed[-1]) if more else None
     return [_stored_line(row) for row in listed], token
-
-
-def _after(token: str) -> ColumnElement[bool]:
-    created, last = pages.key_of(token)
-    bill_id, _, number = last.partition(" ")
-    if not (number.isascii() and number.isdigit() and len(number) < len(str(2**31))):
-        raise Invalid(pages.NEXT_TOKEN, token, pages.TOKEN_RULE)
-    same_bill = and_(BILL.c.id == bill_id, BILL_LINE.c.sequence > int(number))
-    same_time = and_(BILL.c.created == created, or_(BILL.c.id < bill_id, same_bill))
-    return or_(BILL.c.created < created, same_time)
 
 
 def _line_token(row: Row[Any]) -> str:

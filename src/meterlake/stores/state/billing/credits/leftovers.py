@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    ScalarSelect,
     Select,
     and_,
     case,
@@ -60,10 +59,14 @@ def _unsettled(reader: Reader, now: datetime) -> Select[Any]:
         literal(0),
     )
     known = BALANCE_SETTLEMENT.c
+    query = select(func.count()).where(
+        POSTING.c.org == ENTITY.c.org, POSTING.c.source_id == ENTITY.c.id, _applies(now)
+    )
+    count = query.correlate(ENTITY).scalar_subquery()
     is_settled = and_(
         known.version == ENTITY.c.version,
         known.ends == ends,
-        or_(ends == 0, known.postings == _count(ENTITY.c.id, now)),
+        or_(ends == 0, known.postings == count),
     )
     return (
         select(ENTITY.c.id)
@@ -75,13 +78,6 @@ def _unsettled(reader: Reader, now: datetime) -> Select[Any]:
         )
         .order_by(ENTITY.c.created, ENTITY.c.id)
     )
-
-
-def _count(balance_id: object, now: datetime) -> ScalarSelect[int]:
-    query = select(func.count()).where(
-        POSTING.c.org == ENTITY.c.org, POSTING.c.source_id == balance_id, _applies(now)
-    )
-    return query.correlate(ENTITY).scalar_subquery()
 
 
 def _applies(now: datetime) -> ColumnElement[bool]:

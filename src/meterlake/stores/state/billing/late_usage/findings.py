@@ -100,7 +100,16 @@ def note_late_usage(transaction: Transaction, findings: Sequence[LateFinding]) -
     for each in new:
         before = undecided.get(each.bill.id)
         if before is not None:
-            _extend(transaction, before, each)
+            values = {
+                "until": each.until,
+                "ledger_at": each.bill.ledger_at,
+                "status": LateUsageStatus.OPEN.value,
+                "sources": sources_to_text(
+                    merge_sources(sources_from_text(before.sources), each.sources)
+                ),
+            }
+            one = update(LATE_USAGE).where(LATE_USAGE.c.id == before.id)
+            transaction.connection.execute(one.values(**values))
         elif each.bill.id not in damaged:
             insert_finding(transaction, each)
     return len(new)
@@ -126,17 +135,6 @@ def insert_finding(transaction: Transaction, finding: LateFinding) -> str:
     }
     transaction.connection.execute(insert(LATE_USAGE), row)
     return id_
-
-
-def _extend(transaction: Transaction, row: Row[Any], finding: LateFinding) -> None:
-    values = {
-        "until": finding.until,
-        "ledger_at": finding.bill.ledger_at,
-        "status": LateUsageStatus.OPEN.value,
-        "sources": sources_to_text(merge_sources(sources_from_text(row.sources), finding.sources)),
-    }
-    one = update(LATE_USAGE).where(LATE_USAGE.c.id == row.id)
-    transaction.connection.execute(one.values(**values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

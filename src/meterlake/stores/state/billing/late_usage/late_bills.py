@@ -65,17 +65,22 @@ def read_late_bills(reader: Reader, *conditions: Any) -> list[LateBill]:
         .where(BILL.c.org == reader.org_id, *conditions)
     )
     rows = reader.connection.execute(query.order_by(BILL.c.bill_date, BILL.c.id))
-    return [_late_bill_of(row) for row in rows]
-
-
-def _late_bill_of(row: Any) -> LateBill:
-    """A bill from its row."""
-    return LateBill(
-        *(row.id, BillKey.of_row(row), row.period, row.currency, Decimal(row.total), row.locked),
-        *(row.read_until, row.content_version, row.calculation_id, row.ledger_at or 0),
-        row.calculated,
-        *(datetime.fromisoformat(row.starts), datetime.fromisoformat(row.ends)),
-    )
+    return [
+        LateBill(
+            *(
+                row.id,
+                BillKey.of_row(row),
+                row.period,
+                row.currency,
+                Decimal(row.total),
+                row.locked,
+            ),
+            *(row.read_until, row.content_version, row.calculation_id, row.ledger_at or 0),
+            row.calculated,
+            *(datetime.fromisoformat(row.starts), datetime.fromisoformat(row.ends)),
+        )
+        for row in rows
+    ]
 
 
 def oldest_calculated(reader: Reader, before: int) -> list[OldestBill]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import or_, select
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.clock import is_closed
@@ -67,7 +67,11 @@ def billed_lines(
                 BILL_LINE.c.pins.label("made"),
             )
             .join(BILL_LINE)
-            .where(BILL.c.org == reader.org_id, BILL.c.account_id.in_(chunk), _are(types))
+            .where(
+                BILL.c.org == reader.org_id,
+                BILL.c.account_id.in_(chunk),
+                or_(*(BILL_LINE.c.key.like(f"{each.value}/%") for each in types)),
+            )
             .order_by(BILL.c.bill_date, BILL.c.created, BILL.c.id, BILL_LINE.c.sequence)
         )
         for row in reader.connection.execute(query):
@@ -130,7 +134,3 @@ def closed_bills(
             if is_closed(row.bill_date, closed_until, locked=row.locked):
                 found.add(BillKey.of_row(row))
     return found
-
-
-def _are(types: Sequence[LineItemType]) -> ColumnElement[bool]:
-    return or_(*(BILL_LINE.c.key.like(f"{each.value}/%") for each in types))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     BigInteger,
@@ -112,14 +112,10 @@ def statement_files(reader: Reader, bill_ids: Collection[str]) -> Mapping[str, F
             table.org == reader.org_id, table.bill_id.in_(some)
         )
         for row in reader.connection.execute(query):
-            file = _file_of(row)
+            values = {name: getattr(row, name) for name in StatementFile.__slots__}
+            file = StatementFile(**values | {"format": StatementFormat(row.format)})
             found.setdefault(row.bill_id, {})[file.format] = file
     return found
-
-
-def _file_of(row: Any) -> StatementFile:
-    values = {name: getattr(row, name) for name in StatementFile.__slots__}
-    return StatementFile(**values | {"format": StatementFormat(row.format)})
 
 
 def put_statement(transaction: Transaction, file: StatementFile) -> None:

@@ -138,7 +138,10 @@ def order_statements(transaction: Transaction, bills: Collection[ApprovedBill]) 
         order
         for order in due
         if not _is_made(order, files.get(order.bill_id, {}))
-        and not any(_covers(each, order) for each in waiting.get(order.bill_id, ()))
+        and not any(
+            (not each.meter_ids and set(order.formats) <= set(each.formats))
+            for each in waiting.get(order.bill_id, ())
+        )
     ]
     for order in missing:
         submit_statement(transaction, order)
@@ -176,10 +179,6 @@ def _is_made(order: StatementOrder, files: Files) -> bool:
         if file is None or file.filtered or file.status is StatementStatus.STALE:
             return False
     return True
-
-
-def _covers(made: StatementOrder, order: StatementOrder) -> bool:
-    return not made.meter_ids and set(order.formats) <= set(made.formats)
 
 
 def _waiting_orders(
