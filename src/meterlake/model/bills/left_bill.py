@@ -72,7 +72,15 @@ def left_differences(
         lines: The keys and bodies of its lines, as they are and as they would be.
         draws: Whether it would draw something else from commitments and balances.
     """
-    found = [*_of_columns(stored, calculated), *_of_lines(*map(dict, lines))]
+    of_columns: list[LeftDifference] = []
+    for path, *sides in differing_members(
+        wire.loads(stored["body"]), wire.loads(calculated["body"])
+    ):
+        of_columns.append(LeftDifference(path, *sides))
+    for name, text in calculated.items():
+        if name != "body" and stored[name] != text:
+            of_columns.append(LeftDifference(name, stored[name], text))
+    found = [*of_columns, *_of_lines(*map(dict, lines))]
     if draws:
         found.append(LeftDifference(_DRAWN))
     return tuple(found[:_KEPT_MAX])
@@ -92,18 +100,6 @@ def describe_left(differences: Iterable[LeftDifference], *, has_totals: bool) ->
         if not (has_totals and each.follows_total)
     ]
     return first_of(texts, _TOLD_MAX)
-
-
-def _of_columns(
-    stored: Mapping[str, str], calculated: Mapping[str, str]
-) -> Iterator[LeftDifference]:
-    for path, *sides in differing_members(
-        wire.loads(stored["body"]), wire.loads(calculated["body"])
-    ):
-        yield LeftDifference(path, *sides)
-    for name, text in calculated.items():
-        if name != "body" and stored[name] != text:
-            yield LeftDifference(name, stored[name], text)
 
 
 def _of_lines(stored: Mapping[str, str], calculated: Mapping[str, str]) -> Iterator[LeftDifference]:

@@ -238,7 +238,11 @@ class CurrencyMovers:
         self.same += not found.difference
         if found.difference:
             named = self.rising if found.difference > 0 else self.falling
-            insort(named, found, key=_rank)
+            insort(
+                named,
+                found,
+                key=lambda mover: (mover.difference.copy_abs().copy_negate(), mover.account),
+            )
             del named[MOVERS_MAX:]
 
 
@@ -267,8 +271,3 @@ class Movers:
         for currency, total in self._totals.items():
             self._found.setdefault(currency, CurrencyMovers()).add(self._account, total)
         self._totals = {}
-
-
-def _rank(mover: Mover) -> tuple[Decimal, str]:
-    """The order of accounts that move in the same direction."""
-    return mover.difference.copy_abs().copy_negate(), mover.account

@@ -89,7 +89,13 @@ def _chain(node: Chain, scope: CalculationScope) -> Type:
         if operator in _COMPARISONS and {found, right} == {Type.NUMBER, Type.TEXT}:
             raise _uncomparable(operator, at, operand, found, right)
         _need(operand, right, allowed if found == Type.NULL else {found}, f"`{operator}`", allowed)
-        found, at = _result(operator, found, right), operand
+        if operator in {"OR", "AND", "==", "!=", "<", ">", "<=", ">="}:
+            result = Type.BOOLEAN
+        elif operator == "+":
+            result = right if found == Type.NULL else found
+        else:
+            result = Type.NUMBER
+        found, at = result, operand
     return found
 
 
@@ -109,14 +115,6 @@ def _uncomparable(
     ):
         hint = f'"{plain(number.value)}"'
     return InvalidCalculation(rule, right.column, hint)
-
-
-def _result(operator: str, left: Type, right: Type) -> Type:
-    if operator in {"OR", "AND", "==", "!=", "<", ">", "<=", ">="}:
-        return Type.BOOLEAN
-    if operator == "+":
-        return right if left == Type.NULL else left
-    return Type.NUMBER
 
 
 def _common(node: Node, first: Type, second: Type, what: str) -> Type:

@@ -1,6 +1,5 @@
 """Rules of accounts, parents and children, and of the plans that they are on."""
 
-from collections.abc import Iterator
 from itertools import combinations
 from typing import Any, Final
 
@@ -137,7 +136,18 @@ def overlaps_are_allowed(new: Proposed[OrganizationConfig]) -> None:
     """Overlapping plans stay allowed as long as an account has some."""
     if not changes(new, "allow_overlapping_plans") or new.entity.allow_overlapping_plans:
         return
-    found = list(_overlaps(new.configuration))
+    # Every two account plans of an account that overlap, in words.
+    found: list[str] = []
+    of_account: dict[str, list[Record[AccountPlan]]] = {}
+    for record in new.configuration.all(AccountPlan):
+        of_account.setdefault(record.entity.account_id, []).append(record)
+    for account_id, plans in of_account.items():
+        plans.sort(key=lambda record: (record.entity.start_date, record.id))
+        for one, other in combinations(plans, 2):
+            if _collide(one.entity, other.entity, new.configuration):
+                account = display_name(new.configuration.get(Account, account_id))
+                both = f"{display_name(one)} {span(one.entity)}, {display_name(other)} {span(other.entity)}"
+                found.append(f"{account}: {both}")
     if not found:
         return
     listed = first_of(found, _LISTED_MAX)
@@ -147,20 +157,6 @@ def overlaps_are_allowed(new: Proposed[OrganizationConfig]) -> None:
         " allowOverlappingPlans: true"
     )
     raise Invalid("allowOverlappingPlans", new.entity.allow_overlapping_plans, rule)
-
-
-def _overlaps(configuration: Configuration) -> Iterator[str]:
-    """Every two account plans of an account that overlap, in words."""
-    of_account: dict[str, list[Record[AccountPlan]]] = {}
-    for record in configuration.all(AccountPlan):
-        of_account.setdefault(record.entity.account_id, []).append(record)
-    for account_id, plans in of_account.items():
-        plans.sort(key=lambda record: (record.entity.start_date, record.id))
-        for one, other in combinations(plans, 2):
-            if _collide(one.entity, other.entity, configuration):
-                account = display_name(configuration.get(Account, account_id))
-                both = f"{display_name(one)} {span(one.entity)}, {display_name(other)} {span(other.entity)}"
-                yield f"{account}: {both}"
 
 
 def _collide(one: AccountPlan, other: AccountPlan, configuration: Configuration) -> bool:

@@ -60,11 +60,8 @@ def destination_complete(new: Proposed[ExportDestination]) -> None:
             "it must be made of letters, digits, '.', '_' and '-', the first one a letter or digit"
         )
         raise Invalid("bucketName", destination.bucket_name, rule)
-    _check_prefix((destination.prefix or "").strip("/"))
-
-
-def _check_prefix(prefix: str) -> None:
-    """What the names of objects begin with is a path that goes down."""
+    # What the names of objects begin with is a path that goes down.
+    prefix = (destination.prefix or "").strip("/")
     parts = prefix.split("/") if prefix else []
     if any(part in {"", ".", ".."} for part in parts):
         raise Invalid(

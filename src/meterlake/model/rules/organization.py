@@ -1,6 +1,6 @@
 """Rules of the organization's settings and its currencies."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from meterlake.model.configuration.organization import (
@@ -11,7 +11,6 @@ from meterlake.model.configuration.organization import (
 )
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed, display_name
-from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import zone
 
 # The fields in which entities name a currency by its code, but for the organization's rates.
@@ -76,19 +75,17 @@ def currency_code_stays(new: Proposed[Currency]) -> None:
     before = new.before.code if new.before else None
     if before is None or before == new.entity.code:
         return
-    for user in _users_of_currency(new.configuration, before):
-        rule = f"{user} is in {before!r}; keep that, or change what is in it first"
-        raise Invalid("code", new.entity.code, rule)
-
-
-def _users_of_currency(configuration: Configuration, code: str) -> Iterator[str]:
-    for config in configuration.all(OrganizationConfig):
+    users_of_currency: list[str] = []
+    for config in new.configuration.all(OrganizationConfig):
         rates = config.entity.currency_conversions
-        if code in {config.entity.currency, *(r.from_ for r in rates), *(r.to for r in rates)}:
-            yield "the organization's configuration"
-    for kind in configuration.kinds():
+        if before in {config.entity.currency, *(r.from_ for r in rates), *(r.to for r in rates)}:
+            users_of_currency.append("the organization's configuration")
+    for kind in new.configuration.kinds():
         for field in CURRENCY_FIELDS:
             if field in kind.model_fields:
-                yield from (
-                    display_name(record) for record in configuration.where(kind, field, code)
+                users_of_currency += (
+                    display_name(record) for record in new.configuration.where(kind, field, before)
                 )
+    for user in users_of_currency:
+        rule = f"{user} is in {before!r}; keep that, or change what is in it first"
+        raise Invalid("code", new.entity.code, rule)

@@ -93,27 +93,23 @@ def _check_selection(selection: Selection, configuration: Configuration, locatio
     for index, aggregation in enumerate(selection.aggregations):
         here = f"{location}aggregations[{index}]"
         _check_field(aggregation, aggregation.field_type, configuration, here)
-        _check_function(aggregation, here)
+        function = aggregation.function
+        if aggregation.field_type is _DIMENSION and function not in _OF_TEXTS:
+            raise Invalid(
+                f"{here}.function",
+                function.value,
+                "a DIMENSION has only COUNT and UNIQUE; choose one of them",
+            )
+        if aggregation.field_type is _MEASURE and function is _UNIQUE:
+            raise Invalid(
+                f"{here}.function",
+                function.value,
+                "a MEASURE has no UNIQUE; choose another function",
+            )
     if selection.groups and not selection.aggregations:
         raise Required(f"{location}aggregations")
     for index, group in enumerate(selection.groups):
         _check_group(group, configuration, f"{location}groups[{index}]")
-
-
-def _check_function(aggregation: DataExplorerAggregation, location: str) -> None:
-    function = aggregation.function
-    if aggregation.field_type is _DIMENSION and function not in _OF_TEXTS:
-        raise Invalid(
-            f"{location}.function",
-            function.value,
-            "a DIMENSION has only COUNT and UNIQUE; choose one of them",
-        )
-    if aggregation.field_type is _MEASURE and function is _UNIQUE:
-        raise Invalid(
-            f"{location}.function",
-            function.value,
-            "a MEASURE has no UNIQUE; choose another function",
-        )
 
 
 def _check_group(group: DataExplorerGroup, configuration: Configuration, location: str) -> None:

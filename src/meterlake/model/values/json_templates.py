@@ -59,7 +59,19 @@ def check_template(text: str) -> str:
     try:
         tree = environment().parse(text)
         # Compiling calculates constants: what may be calculated is checked before.
-        _check_nodes(tree)
+        from jinja2 import nodes  # noqa: PLC0415 - few processes need it
+
+        for node in tree.find_all(nodes.Node):
+            name = type(node).__name__
+            # The names of a loop are stored: `for a, b in …`.
+            if name in _REFUSED and getattr(node, "ctx", None) != "store":
+                raise _refusal(
+                    f"it must be a template that only reads, chooses and repeats, without {name}"
+                )
+            if isinstance(node, nodes.Const) and not _is_finite(node.value):
+                raise _refusal("it must be a template whose numbers are finite")
+        if _nested_filters(tree) > FILTERS_MAX:
+            raise _refusal(f"it must be a template with at most {FILTERS_MAX} filters in a row")
         environment().compile(tree)
     except PydanticCustomError:
         raise
@@ -81,22 +93,6 @@ def environment() -> "ImmutableSandboxedEnvironment":
     made.policies["json.dumps_function"] = _dumps
     made.policies["json.dumps_kwargs"] = {}
     return made
-
-
-def _check_nodes(tree: "nodes.Template") -> None:
-    from jinja2 import nodes  # noqa: PLC0415 - few processes need it
-
-    for node in tree.find_all(nodes.Node):
-        name = type(node).__name__
-        # The names of a loop are stored: `for a, b in …`.
-        if name in _REFUSED and getattr(node, "ctx", None) != "store":
-            raise _refusal(
-                f"it must be a template that only reads, chooses and repeats, without {name}"
-            )
-        if isinstance(node, nodes.Const) and not _is_finite(node.value):
-            raise _refusal("it must be a template whose numbers are finite")
-    if _nested_filters(tree) > FILTERS_MAX:
-        raise _refusal(f"it must be a template with at most {FILTERS_MAX} filters in a row")
 
 
 def _nested_filters(node: "nodes.Node") -> int:

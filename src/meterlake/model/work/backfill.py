@@ -105,21 +105,18 @@ class BackfillSpec:
             Invalid: Something is too much.
         """
         if self.mode is Mode.RETRACT:
-            self._check_retraction()
+            if not (self.reason or "").strip():
+                raise Required("reason")
+            if (self.source is None) == (not self.uids):
+                raise Required("source or uids (one of the two)")
+            if self.window or self.meters or self.accounts or self.files:
+                raise Invalid(
+                    "mode",
+                    self.mode.value,
+                    "it is for a source or uids; leave out since, until, meters, accounts and files",
+                )
         else:
             self._check_window()
-
-    def _check_retraction(self) -> None:
-        if not (self.reason or "").strip():
-            raise Required("reason")
-        if (self.source is None) == (not self.uids):
-            raise Required("source or uids (one of the two)")
-        if self.window or self.meters or self.accounts or self.files:
-            raise Invalid(
-                "mode",
-                self.mode.value,
-                "it is for a source or uids; leave out since, until, meters, accounts and files",
-            )
 
     def _check_window(self) -> None:
         if self.window is None:

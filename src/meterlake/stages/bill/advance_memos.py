@@ -299,7 +299,19 @@ class _NextBills:
         day = line.bill.bill_date
         while True:
             following = cycle.containing(day).after
-            due = list(self._due(line, account_plan, DayRange(day, following)))
+            # The bills of an account's plans with some days, in their order.
+            days = DayRange(day, following)
+            calendar = BillingCalendar(self.configuration, days)
+            account = self.configuration.get(Account, line.bill.account_id)
+            group = self.identities.grouping_key(account_plan.contract_id)
+            found = {
+                self.identities.of_plan(account.id, period, record.entity.contract_id)
+                for record in self.hierarchies.plans_billed_to(account)
+                if self.identities.grouping_key(record.entity.contract_id) == group
+                for period in calendar.due(record.entity)
+                if period.period.intersection(record.entity.start_date, record.entity.end_date)
+            }
+            due = sorted(found, key=lambda each: each.rank)
             if not due:
                 due = [
                     self.identities.without_plan(
@@ -310,19 +322,3 @@ class _NextBills:
                 if not self.closed.has(key):
                     return key
             day = following
-
-    def _due(
-        self, line: AdvanceLine, account_plan: AccountPlan, days: DayRange
-    ) -> Iterator[BillIdentity]:
-        """The bills of an account's plans with some days, in their order."""
-        calendar = BillingCalendar(self.configuration, days)
-        account = self.configuration.get(Account, line.bill.account_id)
-        group = self.identities.grouping_key(account_plan.contract_id)
-        found = {
-            self.identities.of_plan(account.id, period, record.entity.contract_id)
-            for record in self.hierarchies.plans_billed_to(account)
-            if self.identities.grouping_key(record.entity.contract_id) == group
-            for period in calendar.due(record.entity)
-            if period.period.intersection(record.entity.start_date, record.entity.end_date)
-        }
-        yield from sorted(found, key=lambda each: each.rank)

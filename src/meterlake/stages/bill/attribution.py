@@ -105,7 +105,13 @@ class _Attribution:
 
     def steps(self) -> Iterator[AttributedStep]:
         start = 0
-        for end in self._ends():
+        # Where single changes, and runs of those that nobody is sure of, end.
+        ends: list[int] = []
+        for number in sorted(self._all):
+            after = number + 1
+            if number in self._certain or after in self._certain or after == len(self._all):
+                ends.append(after)
+        for end in ends:
             if self.prefix(end) is not None:
                 yield from self._within(start, end)
                 start = end
@@ -135,13 +141,6 @@ class _Attribution:
                 found[place] = share
             effect = so_far
         return found
-
-    def _ends(self) -> Iterator[int]:
-        """Where single changes, and runs of those that nobody is sure of, end."""
-        for number in sorted(self._all):
-            after = number + 1
-            if number in self._certain or after in self._certain or after == len(self._all):
-                yield after
 
     def _within(self, start: int, end: int) -> Iterator[AttributedStep]:
         """What the changes of a part of the sequence do; the bill is known before and after it."""

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from meterlake.model.bills.bill import Bill, Failure, Line, Pins
-from meterlake.model.bills.billed_usage import BilledUsage, MissingQuantity
+from meterlake.model.bills.billed_usage import BilledUsage
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.configuration.organization import InvoiceDate
 from meterlake.model.customers.accounts import Account
@@ -18,7 +18,6 @@ from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     BilledQuantityKey,
     BillInputs,
-    Quantities,
 )
 from meterlake.stages.bill.credits.account_ledger import AccountLedger
 from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS, Movements
@@ -61,25 +60,6 @@ def make_bills(
     maker = BillMaker(terms, usage, provenance, billed)
     for account_terms in maker.accounts:
         yield from maker.make(account_terms, AccountLedger(movements))
-
-
-def _by_key(usage: BilledUsage) -> Quantities:
-    simple = (
-        each for found in usage.by_meter.values() for used in found for each in used.quantities
-    )
-    return {
-        BilledQuantityKey(
-            each.account_id, each.aggregation_id, each.period, each.segment, each.selection
-        ): each
-        for each in chain(simple, usage.compounds)
-    }
-
-
-def _missing_key(missing: MissingQuantity) -> BilledQuantityKey:
-    return BilledQuantityKey(
-        *(missing.account_id, missing.aggregation_id, missing.period, missing.segment),
-        missing.selection,
-    )
 
 
 def _failure(account_terms: AccountTerms, reason: str, before: Collection[BillIdentity]) -> Failure:
@@ -126,14 +106,29 @@ class BillMaker:
                 that what is no longer charged does not stay on them.
         """
         self.terms = terms
+        simple = (
+            each for found in usage.by_meter.values() for used in found for each in used.quantities
+        )
+        quantities = {
+            BilledQuantityKey(
+                each.account_id, each.aggregation_id, each.period, each.segment, each.selection
+            ): each
+            for each in chain(simple, usage.compounds)
+        }
         self.inputs = BillInputs(
             configuration=terms.configuration,
             catalog=terms.catalog,
             zone=terms.zone,
             snapshot=provenance.snapshot,
             currencies=terms.currencies,
-            quantities=_by_key(usage),
-            missing={_missing_key(each): each.detail for each in usage.missing},
+            quantities=quantities,
+            missing={
+                BilledQuantityKey(
+                    *(each.account_id, each.aggregation_id, each.period, each.segment),
+                    each.selection,
+                ): each.detail
+                for each in usage.missing
+            },
             left_out=usage.left_out,
         )
         self.provenance = provenance

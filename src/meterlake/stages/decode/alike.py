@@ -87,17 +87,13 @@ def read_alike(data: bytes, lines: int, fields: Collection[str]) -> dict[str, pl
     form = None if b"\\" in data else _form(line, fields)
     if form is None:
         return None
-    breaks = _breaks(data)
-    return _Lines(data, form, breaks).columns() if len(breaks) == lines else None
-
-
-def _breaks(data: bytes) -> Places:
-    """Where the line breaks stand."""
+    # Where the line breaks stand.
     text = np.frombuffer(data, np.uint8)
     parts = range(0, len(data), _PART_BYTES)
-    return np.concatenate(
+    breaks = np.concatenate(
         [np.flatnonzero(text[part : part + _PART_BYTES] == _BREAK) + part for part in parts]
     )
+    return _Lines(data, form, breaks).columns() if len(breaks) == lines else None
 
 
 def _form(line: bytes, fields: Collection[str]) -> _Form | None:

@@ -103,7 +103,10 @@ class CsvDecoder:
             UnreadableSource: The text is not UTF-8.
         """
         if block.oversized:
-            return _reject_oversized(block, self.line_bytes, self.columns)
+            detail = f"longer than {self.line_bytes} bytes"
+            frame = pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(self.columns, pl.String)})
+            rejection = Rejection(block.first, Reason.MALFORMED_ROW, detail)
+            return Decoded(frame, [rejection], LinesOf(block.data, block.first))
         data = utf8_lines(block, self.name)
         frame, rejected = self._fast(data, block.lines) or self._slow(data)
         numbered = frame.with_columns(pl.col("row") + block.first)
@@ -143,7 +146,16 @@ class CsvDecoder:
         if b'"' not in data:
             if b"\r" in data:
                 return None  # The engines would take a lone one for a line break.
-            frame = self._with_polars(data)
+            try:
+                frame = pl.read_csv(
+                    data,
+                    has_header=False,
+                    schema=dict.fromkeys(self.columns, pl.String),
+                    separator=self.delimiter,
+                    quote_char=None,
+                )
+            except pl.exceptions.PolarsError:
+                frame = None
             if frame is not None and len(frame) == lines and self._all_whole(frame, data):
                 return frame.with_row_index("row").cast({"row": pl.Int64}), []
         return self._with_arrow(data, lines)
@@ -158,18 +170,6 @@ class CsvDecoder:
             return True
         separators = len(frame) * (len(self.columns) - 1)
         return data.count(self.delimiter.encode()) == separators
-
-    def _with_polars(self, data: bytes) -> pl.DataFrame | None:
-        try:
-            return pl.read_csv(
-                data,
-                has_header=False,
-                schema=dict.fromkeys(self.columns, pl.String),
-                separator=self.delimiter,
-                quote_char=None,
-            )
-        except pl.exceptions.PolarsError:
-            return None
 
     def _with_arrow(self, data: bytes, lines: int) -> tuple[pl.DataFrame, list[Rejection]] | None:
         bad: list[Rejection] = []
@@ -203,7 +203,9 @@ class CsvDecoder:
             return None
         skipped = {rejection.row for rejection in bad}
         rows = [row for row in range(lines) if row not in skipped] if skipped else range(lines)
-        frame = _as_frame(table).with_columns(pl.Series("row", rows, dtype=pl.Int64))
+        as_frame = pl.from_arrow(table)
+        assert isinstance(as_frame, pl.DataFrame)
+        frame = as_frame.with_columns(pl.Series("row", rows, dtype=pl.Int64))
         return self._only_texts(frame, data), bad
 
     def _slow(self, data: bytes) -> tuple[pl.DataFrame, list[Rejection]]:
@@ -214,7 +216,14 @@ class CsvDecoder:
                 continue
             text = data[record.start : record.end - 1].removesuffix(b"\r").decode()
             if not record.whole:
-                rejected.append(Rejection(record.line, Reason.MALFORMED_ROW, self._problem(text)))
+                # Why a line is no record.
+                if len(text.encode()) > self.line_bytes:
+                    problem = f"longer than {self.line_bytes} bytes"
+                elif '"' in text:
+                    problem = "a quote that nothing closes, or text after a closing quote"
+                else:
+                    problem = "a carriage return outside of quotes"
+                rejected.append(Rejection(record.line, Reason.MALFORMED_ROW, problem))
                 continue
             values = self._values(text)
             if len(values) == len(self.columns):
@@ -238,21 +247,6 @@ class CsvDecoder:
             for value, quoted in zip(values, (cell == _EMPTY for cell in cells), strict=True)
         ]
 
-    def _problem(self, line: str) -> str:
-        """Why a line is no record."""
-        if len(line.encode()) > self.line_bytes:
-            return f"longer than {self.line_bytes} bytes"
-        if '"' in line:
-            return "a quote that nothing closes, or text after a closing quote"
-        return "a carriage return outside of quotes"
-
-
-def _reject_oversized(block: Block, line_bytes: int, columns: Sequence[str]) -> Decoded:
-    detail = f"longer than {line_bytes} bytes"
-    frame = pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(columns, pl.String)})
-    rejection = Rejection(block.first, Reason.MALFORMED_ROW, detail)
-    return Decoded(frame, [rejection], LinesOf(block.data, block.first))
-
 
 def _number_rows(
     frame: pl.DataFrame, rejected: list[Rejection], numbers: NDArray[np.int64]
@@ -260,12 +254,6 @@ def _number_rows(
     """Rows with the numbers of the lines that they stood on."""
     rows = pl.Series("row", numbers[frame["row"].to_numpy()], dtype=pl.Int64)
     return frame.with_columns(rows), [bad._replace(row=int(numbers[bad.row])) for bad in rejected]
-
-
-def _as_frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def _wrong_count(actual: int, expected: int) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from meterlake.model.measurements.mapped_columns import ChosenMember, Step, parse_path
+from meterlake.model.measurements.mapped_columns import Step, parse_path
 from meterlake.model.measurements.measurement import (
     CATEGORY_KEYS,
     FIELDS_KEY,
@@ -191,23 +191,20 @@ class JsonDecoder:
             return None
         for number in (_LAKE_NUMBER, _WIDE_NUMBER):
             with contextlib.suppress(pa.ArrowInvalid, UnicodeDecodeError):
-                table = self._read_table(data, number)
+                schema = pa.schema(
+                    [(key, pa.string()) for key in (*FIXED_KEYS, FIELDS_KEY)]
+                    + [(key, self._category(key, number)) for key in CATEGORY_KEYS]
+                )
+                table = pa.json.read_json(
+                    pa.BufferReader(data),
+                    read_options=pa.json.ReadOptions(use_threads=False, block_size=_LARGE_BLOCK),
+                    # To infer members that nobody knows costs the process where they nest deeply.
+                    parse_options=pa.json.ParseOptions(
+                        explicit_schema=schema, unexpected_field_behavior="error"
+                    ),
+                )
                 return _flat(table) if table.num_rows == lines else None
         return None
-
-    def _read_table(self, data: bytes, number: pa.DataType) -> pa.Table:
-        schema = pa.schema(
-            [(key, pa.string()) for key in (*FIXED_KEYS, FIELDS_KEY)]
-            + [(key, self._category(key, number)) for key in CATEGORY_KEYS]
-        )
-        return pa.json.read_json(
-            pa.BufferReader(data),
-            read_options=pa.json.ReadOptions(use_threads=False, block_size=_LARGE_BLOCK),
-            # To infer members that nobody knows costs the process where they nest deeply.
-            parse_options=pa.json.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior="error"
-            ),
-        )
 
     def _category(self, key: str, number: pa.DataType) -> pa.DataType:
         kind = number if key in NUMERIC_KEYS else pa.string()
@@ -304,16 +301,15 @@ def _walk(value: Any, steps: Sequence[Step]) -> Any:
                 found = isinstance(here, list) and step < len(here)
                 value = here[step] if found else None
             case _:
-                value = next((each for each in _members(here) if _is_chosen(each, step)), None)
+                value = next(
+                    (
+                        each
+                        for each in (here if isinstance(here, list) else ())
+                        if (isinstance(each, dict) and each.get(step.member) == step.text)
+                    ),
+                    None,
+                )
     return value
-
-
-def _members(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
-
-
-def _is_chosen(value: Any, step: ChosenMember) -> bool:
-    return isinstance(value, dict) and value.get(step.member) == step.text
 
 
 def _parsed(text: str) -> Any:
@@ -438,12 +434,9 @@ def _flat(table: pa.Table) -> pl.DataFrame:
                 values = pc.struct_field(column, index)
                 # Arrow lets through what has more digits than its type says.
                 values.validate(full=name in NUMERIC_KEYS)
-                columns[f"{name}.{member.name}"] = _number(values)
+                columns[f"{name}.{member.name}"] = (
+                    values.cast(pa.string()) if values.type == _WIDE_NUMBER else values
+                )
     frame = pl.from_arrow(pa.table(columns))
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-def _number(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    # Polars has no 256-bit decimals; text keeps every digit for the validation to round.
-    return column.cast(pa.string()) if column.type == _WIDE_NUMBER else column

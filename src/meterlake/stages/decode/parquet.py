@@ -112,27 +112,24 @@ def _plain(values: pa.Array, column: str, name: str) -> pa.Array:
         values = values.dictionary_decode()
     kind = values.type
     if pa.types.is_timestamp(kind):
-        return _instants(values)
-    _check_values(values, column, name)
-    if _is_text(kind):
-        return pc.cast(values, pa.large_string())
-    if pa.types.is_float16(kind):
-        return values.cast(pa.float32())
-    return values.cast(pa.string()) if _is_foreign(kind) else values
-
-
-def _is_foreign(kind: pa.DataType) -> bool:
-    if pa.types.is_decimal(kind):
-        return kind.precision > LAKE_PRECISION or not 0 <= kind.scale <= kind.precision
-    return bool(pa.types.is_date(kind) or pa.types.is_time(kind))
-
-
-def _check_values(values: pa.Array, column: str, name: str) -> None:
-    """Refuse values that are not what their type says: nothing has checked that so far.
-
-    Raises:
-        UnreadableSource: A text is not UTF-8, a decimal has too many digits.
-    """
+        # Naive UTC in µs, cut below; texts where one lies outside of the calendar.
+        unit = values.type.unit
+        absent = values.is_null().to_numpy(zero_copy_only=False)
+        ticks = values.cast(pa.int64()).fill_null(0).to_numpy()
+        divisor, factor = _UNITS_PER_MICROSECOND.get(unit, 1), _MICROSECONDS_PER_UNIT.get(unit, 1)
+        # Nanoseconds in 64 bits reach from 1677 to 2262 only.
+        outside = (ticks < -(-_FIRST // factor)) | (ticks > _LAST // factor)
+        if divisor == 1 and outside.any():
+            texts = [
+                None
+                if gone
+                else f"{tick} {unit}"
+                if out
+                else (_EPOCH + timedelta(microseconds=int(tick) * factor)).isoformat()
+                for tick, gone, out in zip(ticks, absent, outside, strict=True)
+            ]
+            return pa.array(texts, pa.large_string())
+        return pa.array(ticks // divisor * factor, pa.timestamp("us"), mask=absent)
     text = _is_text(values.type)
     try:
         (pc.cast(values, pa.large_string()) if text else values).validate(full=True)
@@ -140,24 +137,12 @@ def _check_values(values: pa.Array, column: str, name: str) -> None:
         detail = f"column {column}: {str(error).partition(chr(10))[0]}; write the file again"
         reason = Reason.INVALID_ENCODING if text else Reason.DAMAGED_FILE
         raise UnreadableSource(name, reason, detail) from None
-
-
-def _instants(values: pa.Array) -> pa.Array:
-    """Naive UTC in µs, cut below; texts where one lies outside of the calendar."""
-    unit = values.type.unit
-    absent = values.is_null().to_numpy(zero_copy_only=False)
-    ticks = values.cast(pa.int64()).fill_null(0).to_numpy()
-    divisor, factor = _UNITS_PER_MICROSECOND.get(unit, 1), _MICROSECONDS_PER_UNIT.get(unit, 1)
-    # Nanoseconds in 64 bits reach from 1677 to 2262 only.
-    outside = (ticks < -(-_FIRST // factor)) | (ticks > _LAST // factor)
-    if divisor == 1 and outside.any():
-        texts = [
-            None if gone else f"{tick} {unit}" if out else _iso(int(tick) * factor)
-            for tick, gone, out in zip(ticks, absent, outside, strict=True)
-        ]
-        return pa.array(texts, pa.large_string())
-    return pa.array(ticks // divisor * factor, pa.timestamp("us"), mask=absent)
-
-
-def _iso(microseconds: int) -> str:
-    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    if _is_text(kind):
+        return pc.cast(values, pa.large_string())
+    if pa.types.is_float16(kind):
+        return values.cast(pa.float32())
+    if pa.types.is_decimal(kind):
+        is_foreign = kind.precision > LAKE_PRECISION or not 0 <= kind.scale <= kind.precision
+    else:
+        is_foreign = bool(pa.types.is_date(kind) or pa.types.is_time(kind))
+    return values.cast(pa.string()) if is_foreign else values

@@ -193,7 +193,10 @@ class ArraySplitter:
         elements: list[bytes] = []
         start = 0
         for end in self.ends.find(self.rest):
-            self._mark(self.rest[end : end + 1])
+            mark = self.rest[end : end + 1]
+            self.closed = mark == b"]"
+            if mark == b"}":
+                raise self._damaged_error("a } closes nothing")
             if not self.skipping:
                 elements += self._element(self.rest[start:end].strip(_WHITE), len(elements))
             start, self.skipping = end + 1, False
@@ -205,12 +208,11 @@ class ArraySplitter:
             number, levels = self.row, f"{_LEVELS_MAX:,}"
             raise self._damaged_error(f"element {number} opens more than {levels} brackets")
         if not self.closed and (self.skipping or len(self.rest) > self.line_bytes):
-            yield from self._drop()
-
-    def _mark(self, mark: bytes) -> None:
-        self.closed = mark == b"]"
-        if mark == b"}":
-            raise self._damaged_error("a } closes nothing")
+            if not self.skipping:
+                beginning = self.rest.lstrip(_WHITE)[:_PREFIX_BYTES].translate(_BREAKS_TO_SPACES)
+                yield Block(beginning, self.row, 1, oversized=True)
+                self.row += 1
+            self.rest, self.skipping = self.ends.cut(self.rest, len(self.rest)), True
 
     def _element(self, text: bytes, before: int) -> list[bytes]:
         if text:
@@ -218,13 +220,6 @@ class ArraySplitter:
         if self.closed and self.row + before == 1:
             return []
         raise self._damaged_error(f"element {self.row + before} is empty")
-
-    def _drop(self) -> Iterator[Block]:
-        if not self.skipping:
-            beginning = self.rest.lstrip(_WHITE)[:_PREFIX_BYTES].translate(_BREAKS_TO_SPACES)
-            yield Block(beginning, self.row, 1, oversized=True)
-            self.row += 1
-        self.rest, self.skipping = self.ends.cut(self.rest, len(self.rest)), True
 
     def _blocks(self, elements: list[bytes]) -> Iterator[Block]:
         for start in range(0, len(elements), LINES_MAX):

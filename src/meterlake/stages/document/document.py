@@ -21,7 +21,7 @@ from meterlake.model.bills.document import (
     DocumentUsageRow,
 )
 from meterlake.model.bills.requests import BillStatus
-from meterlake.model.bills.statement_content import AggregatedUsage, StatementLine
+from meterlake.model.bills.statement_content import AggregatedUsage
 from meterlake.model.errors import UnbalancedBill
 from meterlake.model.values.money import divide, exact, plain, round_quotient
 from meterlake.model.values.period import format_instant, zone
@@ -135,23 +135,17 @@ def _usage_lines(
     numbers = {each.body["id"]: each.body["sequenceNumber"] for each in facts.content.lines}
     for line in facts.content.lines:
         if line.usage or line.usage_of is not None:
-            yield _usage_line(line, numbers, texts, tz)
-
-
-def _usage_line(
-    line: StatementLine, numbers: Mapping[str, int], texts: LineWriter, tz: tzinfo
-) -> DocumentUsageLine:
-    body, account = line.body, texts.account(line.body)
-    return DocumentUsageLine(
-        line=body["sequenceNumber"],
-        description=clean_text(body["description"]),
-        accountCode=account and account.code,
-        quantity=number_text(body["quantity"]),
-        units=number_text(body["units"]),
-        unit=clean_text(body["unit"]),
-        sameAs=None if line.usage_of is None else numbers[line.usage_of],
-        usages=[_usage(each, tz) for each in line.usage],
-    )
+            body, account = line.body, texts.account(line.body)
+            yield DocumentUsageLine(
+                line=body["sequenceNumber"],
+                description=clean_text(body["description"]),
+                accountCode=account and account.code,
+                quantity=number_text(body["quantity"]),
+                units=number_text(body["units"]),
+                unit=clean_text(body["unit"]),
+                sameAs=None if line.usage_of is None else numbers[line.usage_of],
+                usages=[_usage(each, tz) for each in line.usage],
+            )
 
 
 def _usage(usage: AggregatedUsage, tz: tzinfo) -> DocumentUsage:

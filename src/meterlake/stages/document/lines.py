@@ -58,6 +58,18 @@ class LineWriter:
         account = self.account(body)
         start, end = (str(body[f"servicePeriod{each}Date"]) for each in ("Start", "End"))
         currency = str(body["currency"])
+        bill_id, line_id = body.get("referencedBillId"), body.get("referencedLineItemId")
+        if bill_id is None or line_id is None:
+            reference = None
+        else:
+            bill = self._facts.bills.get(bill_id)
+            reference = DocumentReference(
+                billId=bill_id,
+                billNumber=bill and bill.number,
+                billDate=bill and bill.date.isoformat(),
+                lineId=line_id,
+                line=bill and bill.lines.get(line_id),
+            )
         return DocumentLine(
             number=body["sequenceNumber"],
             id=body["id"],
@@ -85,7 +97,7 @@ class LineWriter:
             ],
             bands=list(self._bands(body)),
             draws=list(self._draws(body)),
-            reference=self._reference(body),
+            reference=reference,
         )
 
     def amount(self, value: Any, currency: str | None = None) -> str:
@@ -140,19 +152,6 @@ class LineWriter:
             return number_text(used[0]["unitPrice"]) if is_whole else None
         is_one = not bands and Decimal(body["units"]) == ONE
         return self.amount(body["subtotal"], currency) if is_one else None
-
-    def _reference(self, body: Body) -> DocumentReference | None:
-        bill_id, line_id = body.get("referencedBillId"), body.get("referencedLineItemId")
-        if bill_id is None or line_id is None:
-            return None
-        bill = self._facts.bills.get(bill_id)
-        return DocumentReference(
-            billId=bill_id,
-            billNumber=bill and bill.number,
-            billDate=bill and bill.date.isoformat(),
-            lineId=line_id,
-            line=bill and bill.lines.get(line_id),
-        )
 
 
 def sections_of(texts: LineWriter, bodies: Iterable[Body]) -> list[DocumentSection]:

@@ -363,7 +363,19 @@ def _compile_call(node: FunctionCall) -> Condition:
         return _compile_logic("OR", any_of)
     if node.function == "lookup":
         raise CalculationError("notifications read no lookup tables")
-    return _compile_function(node.function, _FUNCTIONS[node.function], arguments)
+    function = _FUNCTIONS[node.function]
+    types = [function.types_at(index) for index in range(len(arguments))]
+
+    def call(values: EventValues) -> Any:
+        given = [each(values) for each in arguments]
+        for value, expected in zip(given, types, strict=True):
+            _need(value, expected, node.function)
+        if None in given:
+            return None
+        found = function.compute(*given)
+        return short(found) if isinstance(found, str) else found
+
+    return call
 
 
 def _compile_isnull(value: Condition, fallback: Condition) -> Condition:
@@ -372,21 +384,6 @@ def _compile_isnull(value: Condition, fallback: Condition) -> Condition:
         return fallback(values) if found is None else found
 
     return choose
-
-
-def _compile_function(name: str, function: Function, arguments: Sequence[Condition]) -> Condition:
-    types = [function.types_at(index) for index in range(len(arguments))]
-
-    def call(values: EventValues) -> Any:
-        given = [each(values) for each in arguments]
-        for value, expected in zip(given, types, strict=True):
-            _need(value, expected, name)
-        if None in given:
-            return None
-        found = function.compute(*given)
-        return short(found) if isinstance(found, str) else found
-
-    return call
 
 
 def _need(value: Any, expected: frozenset[Type], what: str) -> Any:

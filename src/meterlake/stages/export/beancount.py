@@ -40,26 +40,22 @@ def beancount_lines(postings: Iterable[Posting], title: str) -> Iterator[str]:
     for posting in postings:
         day = posting.created.astimezone(UTC).date()
         last = max(last, day)
-        yield from _transaction(posting, day)
+        yield ""
+        yield f"{day} * {_quote(posting.kind.value)}"
+        yield f"  id: {_quote(posting.id)}"
+        for name, value in (("bill", posting.bill_id), ("reverses", posting.reverses)):
+            if value is not None:
+                yield f"  {name}: {_quote(value)}"
+        debit = _money(posting.amount, posting.currency)
+        credit = _money(posting.amount.copy_negate(), posting.currency)
+        yield f"  {_account_name(posting.from_account)}  {debit}"
+        yield f"  {_account_name(posting.to_account)}  {credit}"
         _add(sums, posting)
     for account in sorted({account for account, _ in sums}):
         yield f"{_OPENED} open {_account_name(account)}"
     for (account, currency), amount in sorted(sums.items()):
         after = last + timedelta(days=1)
         yield f"{after} balance {_account_name(account)} {_money(amount, currency)}"
-
-
-def _transaction(posting: Posting, day: date) -> Iterator[str]:
-    yield ""
-    yield f"{day} * {_quote(posting.kind.value)}"
-    yield f"  id: {_quote(posting.id)}"
-    for name, value in (("bill", posting.bill_id), ("reverses", posting.reverses)):
-        if value is not None:
-            yield f"  {name}: {_quote(value)}"
-    debit = _money(posting.amount, posting.currency)
-    credit = _money(posting.amount.copy_negate(), posting.currency)
-    yield f"  {_account_name(posting.from_account)}  {debit}"
-    yield f"  {_account_name(posting.to_account)}  {credit}"
 
 
 def _add(sums: dict[tuple[LedgerAccount, str], Decimal], posting: Posting) -> None:

@@ -165,6 +165,16 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
         names: Of what both refer to.
     """
     charge = CHARGES[LineItemType(line["lineItemType"])]
+    child = line.get("childAccountId")
+    if child is None:
+        sub_account = {}
+    else:
+        name = line.get("childAccountCode")
+        sub_account = {
+            "SubAccountId": child,
+            "SubAccountName": name,
+            "SubAccountType": "Child account",
+        }
     row: Document = {
         "BilledCost": line["convertedSubtotal"],
         "BillingAccountId": bill["accountId"],
@@ -187,7 +197,7 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
         "ServiceCategory": "Other",
         "ServiceName": line.get("productName") or names.provider,
         "ServiceSubcategory": "Other (Other)",
-        **_sub_account(line),
+        **sub_account,
         **_prices(line, charge),
         **_sku(line, names),
         **{each.focus: line.get(each.name) for each in _OWN},
@@ -198,14 +208,6 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
 def _is_correction(bill: Document, line: Document) -> bool:
     """Whether a line corrects an earlier bill; what corrects its own bill is none for FOCUS."""
     return line.get("referencedBillId") not in {None, bill["id"]}
-
-
-def _sub_account(line: Document) -> Document:
-    child = line.get("childAccountId")
-    if child is None:
-        return {}
-    name = line.get("childAccountCode")
-    return {"SubAccountId": child, "SubAccountName": name, "SubAccountType": "Child account"}
 
 
 def _prices(line: Document, charge: FocusCharge) -> Document:

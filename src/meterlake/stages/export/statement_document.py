@@ -91,32 +91,8 @@ def write_statement(content: StatementContent) -> bytes:
 
 def statement_document(content: StatementContent) -> Document:
     """The statement as a document."""
-    found: Document = {
-        "layout": LAYOUT,
-        "bill": _bill(content),
-        "definition": _definition(content),
-    }
-    if content.meter_ids:
-        found["filters"] = {"meterIds": list(content.meter_ids)}
-        found["omitted"] = _omitted(content.omitted)
-    prices = bool(content.layout.include_price_per_unit)
-    found["lines"] = [_line(each, prices=prices) for each in content.lines]
-    return found
-
-
-def _bill(content: StatementContent) -> Document:
-    named = {"accountName": content.account_name, "total": _text(content.bill["billTotal"])}
-    return _present(
-        {
-            **{name: content.bill[name] for name in _OF_BILL if content.bill.get(name) is not None},
-            **named,
-        }
-    )
-
-
-def _definition(content: StatementContent) -> Document:
     record, layout = content.definition, content.layout
-    return _present(
+    definition = _present(
         {
             "id": record and record.id,
             "version": record and record.version,
@@ -126,6 +102,24 @@ def _definition(content: StatementContent) -> Document:
             "generateSlimStatements": bool(layout.generate_slim_statements),
         }
     )
+    named = {"accountName": content.account_name, "total": _text(content.bill["billTotal"])}
+    bill = _present(
+        {
+            **{name: content.bill[name] for name in _OF_BILL if content.bill.get(name) is not None},
+            **named,
+        }
+    )
+    found: Document = {
+        "layout": LAYOUT,
+        "bill": bill,
+        "definition": definition,
+    }
+    if content.meter_ids:
+        found["filters"] = {"meterIds": list(content.meter_ids)}
+        found["omitted"] = _omitted(content.omitted)
+    prices = bool(content.layout.include_price_per_unit)
+    found["lines"] = [_line(each, prices=prices) for each in content.lines]
+    return found
 
 
 def _omitted(lines: Iterable[Mapping[str, Any]]) -> Document:
@@ -147,7 +141,23 @@ def _line(line: StatementLine, *, prices: bool) -> Document:
     if line.usage_of is not None:
         found["usageOf"] = line.usage_of
     if line.usage:
-        found["usage"] = [_usage(each) for each in line.usage]
+        found["usage"] = [
+            _present(
+                {
+                    "meterId": each.meter_id,
+                    "meterCode": each.meter_code,
+                    "aggregationName": each.aggregation_name,
+                    "aggregationCode": each.aggregation_code,
+                    "aggregation": each.kind.value,
+                    "targetField": each.field,
+                    "additive": each.is_additive,
+                    "quantity": _number(each.quantity),
+                    "restQuantity": _number(rest_of(each)),
+                    "rows": [_row(each) for each in each.rows],
+                }
+            )
+            for each in line.usage
+        ]
     return _present(found)
 
 
@@ -161,23 +171,6 @@ def _band(band: Mapping[str, Any], *, prices: bool) -> Document:
         "convertedSubtotal": "convertedBandSubtotal",
     }
     return {name: _text(band[member]) for name, member in names.items()}
-
-
-def _usage(usage: AggregatedUsage) -> Document:
-    return _present(
-        {
-            "meterId": usage.meter_id,
-            "meterCode": usage.meter_code,
-            "aggregationName": usage.aggregation_name,
-            "aggregationCode": usage.aggregation_code,
-            "aggregation": usage.kind.value,
-            "targetField": usage.field,
-            "additive": usage.is_additive,
-            "quantity": _number(usage.quantity),
-            "restQuantity": _number(rest_of(usage)),
-            "rows": [_row(each) for each in usage.rows],
-        }
-    )
 
 
 def rest_of(usage: AggregatedUsage) -> Decimal | None:
@@ -251,21 +244,20 @@ def _rows_of(line: Document, usage: Sequence[AggregatedUsage]) -> Iterator[tuple
         yield _BAND, named | {"unit": line["unit"], "currency": line["currency"]}
     for each in usage:
         for row in each.rows:
-            yield _USAGE, _usage_values(each, row)
-
-
-def _usage_values(usage: AggregatedUsage, row: StatementRow) -> Values:
-    return {
-        "start": row.period.start,
-        "end": row.period.end,
-        "meterCode": usage.meter_code,
-        "aggregationCode": usage.aggregation_code,
-        "aggregation": usage.kind.value,
-        "dimensions": dict(row.dimensions) or None,
-        "measurements": row.measurements,
-        "quantity": row.quantity,
-        "measures": measures_of(row) or None,
-    }
+            yield (
+                _USAGE,
+                {
+                    "start": row.period.start,
+                    "end": row.period.end,
+                    "meterCode": each.meter_code,
+                    "aggregationCode": each.aggregation_code,
+                    "aggregation": each.kind.value,
+                    "dimensions": dict(row.dimensions) or None,
+                    "measurements": row.measurements,
+                    "quantity": row.quantity,
+                    "measures": measures_of(row) or None,
+                },
+            )
 
 
 def _cells(values: Values) -> list[str]:

@@ -107,31 +107,26 @@ def shape(frame: pl.DataFrame, mapping: Mapping | None, account: str | None) -> 
         account: The account code that all rows share, where the mapping fixes one.
     """
     if mapping is None:
-        yield MeterPart(0, _own(frame))
+        more = {FIELDS_KEY, UNKNOWN_COLUMN}
+        fields = [name for name in frame.columns if is_field_column(name) or name in more]
+        own = frame.select(
+            "row",
+            *(
+                pl.col(key) if key in frame.columns else pl.lit(None, pl.String).alias(key)
+                for key in FIXED_KEYS
+            ),
+            *fields,
+        )
+        yield MeterPart(0, own)
         return
-    clean = _without_null_tokens(frame, mapping.nulls)
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    clean = frame.with_columns(
+        pl.when(~pl.col(name).is_in(list(mapping.nulls))).then(pl.col(name)).alias(name)
+        for name in texts
+    )
     for index, rule in enumerate(mapping.measurements):
         rows = clean.filter(_condition(rule.when)) if rule.when != When() else clean
         yield MeterPart(index, _map_columns(rows, mapping, index, account))
-
-
-def _own(frame: pl.DataFrame) -> pl.DataFrame:
-    more = {FIELDS_KEY, UNKNOWN_COLUMN}
-    fields = [name for name in frame.columns if is_field_column(name) or name in more]
-    return frame.select("row", *(_column(frame, key) for key in FIXED_KEYS), *fields)
-
-
-def _column(frame: pl.DataFrame, name: str) -> pl.Expr:
-    if name in frame.columns:
-        return pl.col(name)
-    return pl.lit(None, pl.String).alias(name)
-
-
-def _without_null_tokens(frame: pl.DataFrame, tokens: Sequence[str]) -> pl.DataFrame:
-    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
-    return frame.with_columns(
-        pl.when(~pl.col(name).is_in(list(tokens))).then(pl.col(name)).alias(name) for name in texts
-    )
 
 
 def _condition(when: When) -> pl.Expr:
@@ -147,10 +142,17 @@ def _map_columns(
     frame: pl.DataFrame, mapping: Mapping, index: int, account: str | None
 ) -> pl.DataFrame:
     rule = mapping.measurements[index]
+    if not mapping.uid:
+        uid = pl.lit(None, pl.String)
+    else:
+        # A row without one of its parts has no uid of its own: it gets the derived one.
+        uid = pl.concat_str([pl.col(name).cast(pl.String) for name in mapping.uid], separator="-")
+        # The measurements of one row must not share a uid.
+        uid = uid if len(mapping.measurements) == 1 else uid + f".{index}"
     fixed = {
         "meter": pl.lit(rule.meter),
         "account": _account(frame, mapping, account),
-        "uid": _uid(mapping, index),
+        "uid": uid,
         "ts": read_instants(frame, mapping.ts),
         "ets": read_instants(frame, mapping.ets) if mapping.ets else pl.lit(None, pl.String),
     }
@@ -172,15 +174,6 @@ def _account(frame: pl.DataFrame, mapping: Mapping, account: str | None) -> pl.E
         return pl.lit(account, pl.String)
     column = ColumnMapping(column=told.column, trim=told.trim, case=told.case)
     return read_text(frame, column, mapping.nulls)
-
-
-def _uid(mapping: Mapping, index: int) -> pl.Expr:
-    if not mapping.uid:
-        return pl.lit(None, pl.String)
-    # A row without one of its parts has no uid of its own: it gets the derived one.
-    uid = pl.concat_str([pl.col(name).cast(pl.String) for name in mapping.uid], separator="-")
-    # The measurements of one row must not share a uid.
-    return uid if len(mapping.measurements) == 1 else uid + f".{index}"
 
 
 def read_text(frame: pl.DataFrame, mapped: str | ColumnMapping, nulls: Sequence[str]) -> pl.Series:

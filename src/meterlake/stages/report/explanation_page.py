@@ -102,7 +102,17 @@ def _node(
     """
     details = [*_details(number, facts_of(number))]
     below = [*text.shown_operands(number), *number.beside]
-    summary = _summary(number, text)
+    counted = number.facts.get("number")
+    name = number.name if counted is None else f"{counted}. {number.name}"
+    how = escape(text.derivation(number))
+    if number.rule is DerivationRule.SAME:
+        how = f'<a href="#{_anchor(number.options["of"])}">{how}</a>'
+    anchor = f' id="{_anchor(number.key)}"' if number.key else ""
+    summary = (
+        f'<span class="name"{anchor}>{escape(name)}</span> <span class="how">{how}</span>'
+        f' <span class="value">{escape(text.value(number))}</span>'
+        f' <span class="unit">{escape(number.unit)}</span>'
+    )
     if not below and not details:
         yield f'<div class="leaf">{summary}</div>\n'
         return
@@ -113,20 +123,6 @@ def _node(
         chosen = is_chosen or (number.key == "total" and explained == [each])
         yield from _node(each, text, is_open=chosen, is_chosen=chosen)
     yield "</div></details>\n"
-
-
-def _summary(number: ExplainedNumber, text: NumberText) -> str:
-    counted = number.facts.get("number")
-    name = number.name if counted is None else f"{counted}. {number.name}"
-    how = escape(text.derivation(number))
-    if number.rule is DerivationRule.SAME:
-        how = f'<a href="#{_anchor(number.options["of"])}">{how}</a>'
-    anchor = f' id="{_anchor(number.key)}"' if number.key else ""
-    return (
-        f'<span class="name"{anchor}>{escape(name)}</span> <span class="how">{how}</span>'
-        f' <span class="value">{escape(text.value(number))}</span>'
-        f' <span class="unit">{escape(number.unit)}</span>'
-    )
 
 
 def _anchor(key: str) -> str:

@@ -135,14 +135,14 @@ class Cycles:
             if each.entity.bill_frequency is self.run.frequency
         )
         longest = recurring(self.run.frequency, self.run.after, max(intervals, default=1))
-        return midnight(max([longest.day(1), *self._first_bills()]), self.zone)
-
-    def _first_bills(self) -> Iterator[date]:
-        """The first bill dates until which a long first period may last that begins in the run."""
+        # The first bill dates until which a long first period may last that begins in the
+        # run.
+        first_bills: list[date] = []
         for record in self.configuration.all(AccountPlan):
             first_bill = self._first_bill(record.entity)
             if first_bill is not None and record.entity.start_date < self.period.end:
-                yield min(first_bill, LAST_FIRST_BILL)
+                first_bills.append(min(first_bill, LAST_FIRST_BILL))
+        return midnight(max([longest.day(1), *first_bills]), self.zone)
 
     def of_meter(self, meter: Record[Meter], among: Collection[str] | None = None) -> MeterCycles:
         """The accounts with periods of their own, and the pools of a meter.
@@ -219,14 +219,7 @@ class Cycles:
     def _beginning(self, account_id: str, product_id: str | None) -> list[Period]:
         own = self._touching(BillingCycle(self._cycle(self._epoch(account_id))), self.period)
         configuration = Period(own[0].start, max(self.period.end, own[-1].end))
-        planned = self._planned_within(configuration, account_id, product_id)
-        rest = (part for whole in own for part in uncovered_periods(whole, planned))
-        return sorted({each for each in (*planned, *rest) if each.start in self.period})
-
-    def _planned_within(
-        self, configuration: Period, account_id: str, product_id: str | None
-    ) -> list[Period]:
-        """The periods of an account's plans that touch a time."""
+        # The periods of an account's plans that touch a time.
         subscriptions = self._subscriptions(account_id)
         found = []
         for plan in subscriptions:
@@ -238,7 +231,9 @@ class Cycles:
                     # A period that has begun ends as it would, whatever plan comes then.
                     first = max((end for end in before if end), default=None)
                     found += [each.intersection(first, None) for each in periods]
-        return [each for each in found if each is not None]
+        planned = [each for each in found if each is not None]
+        rest = (part for whole in own for part in uncovered_periods(whole, planned))
+        return sorted({each for each in (*planned, *rest) if each.start in self.period})
 
     def _last_end(self, plan: Subscribed) -> datetime | None:
         """Where the last period of a plan ends; None if it has none in runs of this frequency."""

@@ -27,7 +27,6 @@ from meterlake.stages.bill.charges.line_draft import (
     LineSubject,
     sort_lines,
 )
-from meterlake.stages.bill.hierarchies import PoolMember
 from meterlake.stages.bill.periods.service_periods import ServicePeriod
 from meterlake.stages.bill.pricing import rate
 from meterlake.stages.bill.pricing.applicable_pricing import ApplicableCounterPricing
@@ -146,12 +145,8 @@ def _is_first(draft: BillDraft, window: _Window) -> bool:
     """Whether no other plan of the product, nor another pricing, has the counter before in the period."""
     plan_period, pricing = window.plan_period, window.applicable.pricing
     own = (plan_period.account_plan.id, plan_period.terms.plan.id, pricing.id)
-    first = min(_alike(draft, window), default=None)
-    return first is None or (first[0], *first[-3:]) == (window.active.start, *own)
-
-
-def _alike(draft: BillDraft, window: _Window) -> Iterator[tuple[Any, ...]]:
-    """When which plans of the account, on whichever bill, have the counter in the same period."""
+    # When which plans of the account, on whichever bill, have the counter in the same period.
+    alike: list[tuple[Any, ...]] = []
     configuration, whole = draft.inputs.configuration, window.whole
     account_id = window.plan_period.account_plan.entity.account_id
     calendar = window.plan_period.time.calendar
@@ -162,7 +157,9 @@ def _alike(draft: BillDraft, window: _Window) -> Iterator[tuple[Any, ...]]:
         for number, plan_id in enumerate(plan_ids_of(record.entity, configuration)):
             for start, pricing_id in _starts(draft, window, plan_id, active):
                 order = (start, record.entity.start_date, record.created, number)
-                yield *order, record.id, plan_id, pricing_id
+                alike.append((*order, record.id, plan_id, pricing_id))
+    first = min(alike, default=None)
+    return first is None or (first[0], *first[-3:]) == (window.active.start, *own)
 
 
 def _starts(
@@ -183,20 +180,18 @@ def _adjustments(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraf
     """The changes of counters within the service periods that end with the bill."""
     for service in plan_period.time.services(in_advance=False):
         for window in _of_service(draft, plan_period, service):
-            yield from _changes(draft, window)
-
-
-def _changes(draft: BillDraft, window: _Window) -> Iterator[LineDraft]:
-    zone, values = draft.inputs.zone, _values(draft, window)
-    first, after = (first_day(each, zone) for each in (window.active.start, window.active.end))
-    before = values.on(first) or ZERO
-    for day, value in values.changes:
-        # Of the day on which a plan ends, what follows it carries the number.
-        if first < day < after and value != before:
-            drafted = _change(draft, window, midnight(day, zone), (before, value))
-            before = value
-            if drafted is not None:
-                yield drafted
+            zone, values = draft.inputs.zone, _values(draft, window)
+            first, after = (
+                first_day(each, zone) for each in (window.active.start, window.active.end)
+            )
+            before = values.on(first) or ZERO
+            for day, value in values.changes:
+                # Of the day on which a plan ends, what follows it carries the number.
+                if first < day < after and value != before:
+                    drafted = _change(draft, window, midnight(day, zone), (before, value))
+                    before = value
+                    if drafted is not None:
+                        yield drafted
 
 
 def _change(
@@ -231,7 +226,15 @@ def _values(draft: BillDraft, window: _Window) -> _Values:
     deltas: dict[date, Decimal] = defaultdict(lambda: ZERO)
     for member in pool.members:
         before = ZERO
-        for day, value in _changes_of_member(draft, member, counter_id):
+        # The numbers with which an account counts in a pool; 0 while it is no member.
+        changes_of_member: list[tuple[date, Decimal]] = []
+        values = _Values(_changes_of(draft, member.account.id, counter_id))
+        for first, after in member.days(draft.inputs.zone):
+            if first < after:
+                changes_of_member.append((first, values.on(first) or ZERO))
+                changes_of_member += (each for each in values.changes if first < each[0] < after)
+                changes_of_member.append((after, ZERO))
+        for day, value in changes_of_member:
             with exact():
                 deltas[day] += value - before
             before = value
@@ -248,18 +251,6 @@ def _changes_of(draft: BillDraft, account_id: str, counter_id: str) -> list[tupl
         if each.entity.counter_id == counter_id
     )
     return sorted(changes, key=itemgetter(0))
-
-
-def _changes_of_member(
-    draft: BillDraft, member: PoolMember, counter_id: str
-) -> Iterator[tuple[date, Decimal]]:
-    """The numbers with which an account counts in a pool; 0 while it is no member."""
-    values = _Values(_changes_of(draft, member.account.id, counter_id))
-    for first, after in member.days(draft.inputs.zone):
-        if first < after:
-            yield first, values.on(first) or ZERO
-            yield from (each for each in values.changes if first < each[0] < after)
-            yield after, ZERO
 
 
 def _draft_amount(

@@ -94,7 +94,14 @@ def minimum_spends(draft: BillDraft) -> Iterator[LineDraft]:
     assessed: dict[int, _Assessment] = {}
     for plan_period in draft.bill.plan_periods:
         assessment = assessed[id(plan_period)] = _assess_plan(draft, plan_period)
-        yield from sort_lines([*_charge_in_advance(draft, plan_period), *assessment.lines])
+        # The minimums of the service periods that begin with the bill, whole.
+        charge_in_advance: list[LineDraft] = []
+        for services in filter(None, plan_period.time.begun):
+            period = Period(services[0].whole.start, services[-1].whole.end)
+            terms = draft.inputs.catalog.terms(plan_period.terms.plan.id, period)
+            for minimum in (*_of_pricings(terms, plan_period), *_of_plan(terms, plan_period)):
+                charge_in_advance += _begin(draft, services, minimum)
+        yield from sort_lines([*charge_in_advance, *assessment.lines])
     for plan_periods in draft.plans_of_groups():
         of_plans = [assessed[id(each)] for each in plan_periods]
         used = tuple(found for each in of_plans for found in each.coverage.used)
@@ -193,15 +200,6 @@ def _assess_group(
         if services:
             lines += _Assessed.of(draft, services, minimum).lines(covered)
     yield from sort_lines(lines)
-
-
-def _charge_in_advance(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:
-    """The minimums of the service periods that begin with the bill, whole."""
-    for services in filter(None, plan_period.time.begun):
-        period = Period(services[0].whole.start, services[-1].whole.end)
-        terms = draft.inputs.catalog.terms(plan_period.terms.plan.id, period)
-        for minimum in (*_of_pricings(terms, plan_period), *_of_plan(terms, plan_period)):
-            yield from _begin(draft, services, minimum)
 
 
 def _begin(

@@ -22,7 +22,7 @@ from meterlake.stages.bill.charges.line_draft import (
     RoundedAmount,
 )
 from meterlake.stages.bill.credits.credit_sources import source_members
-from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawDowns, PartKey
+from meterlake.stages.bill.credits.draw_downs import CreditSource, PartKey
 from meterlake.stages.bill.credits.overage import (
     Overage,
     OverageSplit,
@@ -44,24 +44,20 @@ def overage_charges(draft: BillDraft) -> Iterator[LineDraft]:
     found = find_overage(drawn)
     for overage in found:
         if overage.surcharge.dividend:
-            yield _surcharge(draft, drawn, overage)
+            source = overage.source
+            assert draft.sources is not None
+            texts = draft.sources.texts(source)
+            yield LineDraft(
+                type=LineItemType.OVERAGE_SURCHARGE,
+                description=texts.overage,
+                service_period=drawn_period(drawn, overage.amounts),
+                charged=LineAmount(overage.surcharge, UNIT, currency=draft.currency),
+                accounting_product=draft.inputs.catalog.product(texts.overage_product_id),
+                subject=LineSubject(source.id),
+                members=source_members(source),
+                basis=overage,
+            )
     yield from _separate(draft, found)
-
-
-def _surcharge(draft: BillDraft, drawn: DrawDowns, overage: Overage) -> LineDraft:
-    source = overage.source
-    assert draft.sources is not None
-    texts = draft.sources.texts(source)
-    return LineDraft(
-        type=LineItemType.OVERAGE_SURCHARGE,
-        description=texts.overage,
-        service_period=drawn_period(drawn, overage.amounts),
-        charged=LineAmount(overage.surcharge, UNIT, currency=draft.currency),
-        accounting_product=draft.inputs.catalog.product(texts.overage_product_id),
-        subject=LineSubject(source.id),
-        members=source_members(source),
-        basis=overage,
-    )
 
 
 def _separate(draft: BillDraft, found: Sequence[Overage]) -> Iterator[LineDraft]:
@@ -75,7 +71,15 @@ def _separate(draft: BillDraft, found: Sequence[Overage]) -> Iterator[LineDraft]
     with exact():
         for overage in found:
             for key, amount in overage.amounts.items():
-                if _is_separate(draft.line(key.line), overage.source):
+                finished = draft.line(key.line)
+                if overage.source.separates:
+                    is_separate = True
+                else:
+                    charge = finished.draft.subject.usage
+                    assert charge is not None
+                    has_bands = bool(charge.applicable_pricing.pricing.entity.overage_pricing_bands)
+                    is_separate = overage.source.reprices and has_bands
+                if is_separate:
                     uncovered[key.line] += amount
                     sources[key.line] = overage.source
                     parts[key.line].append(key)
@@ -86,16 +90,6 @@ def _separate(draft: BillDraft, found: Sequence[Overage]) -> Iterator[LineDraft]
         cut = CutUsage(usage.finished, split, sources[number], own, usage.is_plain)
         yield usage.beyond(draft, cut)
         draft.replace(number, usage.keep_covered(draft, cut))
-
-
-def _is_separate(finished: FinishedLine, source: CreditSource) -> bool:
-    """Whether usage beyond a source has a line of its own, as the source or the pricing says."""
-    if source.separates:
-        return True
-    charge = finished.draft.subject.usage
-    assert charge is not None
-    has_bands = bool(charge.applicable_pricing.pricing.entity.overage_pricing_bands)
-    return source.reprices and has_bands
 
 
 class CutUsage(NamedTuple):

@@ -196,25 +196,25 @@ class LineExplainer:
             return self.bill.explain_once(
                 key, lambda: with_key(self.explain_draft(drafted, key), key, name)
             )
-        found = self._amount(drafted, key)
-        if isinstance(drafted.basis, PoolPart) and drafted.basis.is_rounded_together:
-            return found
-        return self.bill.finish("rounded", found, _currency(drafted, self.bill))
-
-    def _amount(self, drafted: LineDraft, key: str) -> ExplainedNumber:
-        """What it comes to before that, in its own currency."""
+        # What it comes to before that, in its own currency.
         basis = drafted.basis
         if isinstance(basis, MinimumBasis):
             is_refund = drafted.type is LineItemType.MINIMUM_SPEND_REFUND
-            return MinimumExplainer(self.bill, self.explain_draft).line(basis, is_refund=is_refund)
-        if isinstance(basis, CreditBasis):
-            return explain_credit(self.bill, basis, self.explain_draft)
-        if isinstance(basis, SourceDraw):
-            return self.draws.line(basis)
-        if isinstance(basis, Overage):
-            return explain_surcharge(self.bill, self.draws, basis)
-        explain = _BY_BASIS.get(type(basis)) or _BY_TYPE.get(drafted.type, explain_drafted_usage)
-        return explain(self.bill, drafted, key)
+            found = MinimumExplainer(self.bill, self.explain_draft).line(basis, is_refund=is_refund)
+        elif isinstance(basis, CreditBasis):
+            found = explain_credit(self.bill, basis, self.explain_draft)
+        elif isinstance(basis, SourceDraw):
+            found = self.draws.line(basis)
+        elif isinstance(basis, Overage):
+            found = explain_surcharge(self.bill, self.draws, basis)
+        else:
+            explain = _BY_BASIS.get(type(basis)) or _BY_TYPE.get(
+                drafted.type, explain_drafted_usage
+            )
+            found = explain(self.bill, drafted, key)
+        if isinstance(drafted.basis, PoolPart) and drafted.basis.is_rounded_together:
+            return found
+        return self.bill.finish("rounded", found, _currency(drafted, self.bill))
 
 
 # What neither other lines nor sources decide.

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber, number_of
 from meterlake.model.bills.ledger import Movement
-from meterlake.model.customers.balances import Balance, rollover_of
+from meterlake.model.customers.balances import rollover_of
 from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values.money import ONE, ZERO, RoundingMode, exact, round_amount
 from meterlake.model.values.period import Period
@@ -191,7 +191,21 @@ class DrawExplainer:
             counted = [each for each in movements if moment.counts(each)]
             amount = cite("amount of the commitment", entity.amount, entity.currency)
             return total("left", (amount, *_movements(counted, entity.currency)), entity.currency)
-        found = _balance(entity, movements, moment, rollover=source.rollover)
+        own, others = count_movements(entity, movements, moment)
+        currency = entity.currency
+        if not source.rollover:
+            found = total("left", _movements([*own, *others], currency), currency)
+        else:
+            credited = total("left at the end", _movements(own, currency), currency)
+            nothing = cite("never below", ZERO, currency)
+            carried = derive(
+                "left at the end", DerivationRule.MAXIMUM, (credited, nothing), currency
+            )
+            if entity.rollover_amount is not None:
+                limit = cite("rolloverAmount", entity.rollover_amount, currency)
+                carried = derive("carried over", DerivationRule.MINIMUM, (carried, limit), currency)
+            assert carried.value == rollover_of(entity, max(credited.value or ZERO, ZERO))
+            found = total("left", (carried, *_movements(others, currency)), currency)
         return self._after_own(paid, found) if source.rollover else found
 
     def _after_own(self, paid: SourceDraw, carried: ExplainedNumber) -> ExplainedNumber:
@@ -335,23 +349,6 @@ class _Lowering(NamedTuple):
         """Whether nothing is left to pay of any of them."""
         with exact():
             return -self.negative.amount >= sum(self.before.values(), ZERO)
-
-
-def _balance(
-    balance: Balance, movements: Sequence[Movement], moment: BillMoment, *, rollover: bool
-) -> ExplainedNumber:
-    own, others = count_movements(balance, movements, moment)
-    currency = balance.currency
-    if not rollover:
-        return total("left", _movements([*own, *others], currency), currency)
-    credited = total("left at the end", _movements(own, currency), currency)
-    nothing = cite("never below", ZERO, currency)
-    carried = derive("left at the end", DerivationRule.MAXIMUM, (credited, nothing), currency)
-    if balance.rollover_amount is not None:
-        limit = cite("rolloverAmount", balance.rollover_amount, currency)
-        carried = derive("carried over", DerivationRule.MINIMUM, (carried, limit), currency)
-    assert carried.value == rollover_of(balance, max(credited.value or ZERO, ZERO))
-    return total("left", (carried, *_movements(others, currency)), currency)
 
 
 def _movements(movements: Sequence[Movement], currency: str) -> Iterator[ExplainedNumber]:

@@ -211,7 +211,20 @@ class QuantityExplainer:
             value=found.value,
             unit=unit,
             rule=DerivationRule.MEASURED,
-            facts=omit_unknown(self._facts(record, meter, found)),
+            facts=omit_unknown(
+                {
+                    "aggregation": entity_facts(record),
+                    "kind": record.entity.aggregation.value,
+                    "field": record.entity.target_field,
+                    "meter": entity_facts(meter),
+                    "accounts": list(self._accounts(found.account_id, found.period)),
+                    "period": period_facts(found.period),
+                    "segment": None if found.segment is None else dict(found.segment),
+                    "filters": None if found.selection is None else _filters(found.selection),
+                    "measurementCount": found.measurements,
+                    "snapshot": self.bill.inputs.snapshot,
+                }
+            ),
             source=found,
         )
         if found.mean is None:
@@ -224,22 +237,6 @@ class QuantityExplainer:
         options = {"digits": QUOTIENT_DIGITS}
         rule = DerivationRule.QUOTIENT
         return replace(measured, rule=rule, operands=tuple(parts), options=options)
-
-    def _facts(
-        self, record: Record[Aggregation], meter: Record[Meter], found: Quantity
-    ) -> dict[str, Any]:
-        return {
-            "aggregation": entity_facts(record),
-            "kind": record.entity.aggregation.value,
-            "field": record.entity.target_field,
-            "meter": entity_facts(meter),
-            "accounts": list(self._accounts(found.account_id, found.period)),
-            "period": period_facts(found.period),
-            "segment": None if found.segment is None else dict(found.segment),
-            "filters": None if found.selection is None else _filters(found.selection),
-            "measurementCount": found.measurements,
-            "snapshot": self.bill.inputs.snapshot,
-        }
 
     def _accounts(self, usage_id: str, period: Period) -> Iterator[str]:
         """The codes of the accounts whose usage it is."""

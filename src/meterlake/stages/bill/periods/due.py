@@ -265,18 +265,16 @@ class BillingCalendar:
     def _billing_period(self, cycle: BillingCycle, found: NamedPeriod) -> BillingPeriod:
         recurrence = cycle.recurrence
         after = recurrence.number_after(found.after - _ONE_DAY)
+        period = found.period(self.zone)
+        instants = self.period if period == self.period else period
         return BillingPeriod(
             first=found.first,
             bill_date=found.after,
-            period=self._instants(found),
+            period=instants,
             recurrence=recurrence,
             numbers=range(recurrence.number_after(found.first) - 1, after),
             opening=cycle.begin is not None and found.first == cycle.begin,
         )
-
-    def _instants(self, found: NamedPeriod) -> Period:
-        period = found.period(self.zone)
-        return self.period if period == self.period else period
 
 
 def own_time(account_plan: AccountPlan) -> tuple[datetime, datetime | None]:

@@ -232,7 +232,10 @@ class PlanCatalog:
         charge_product = self._accounting(own.standing_charge_accounting_product_id, product)
         minimum_product = self._accounting(own.minimum_spend_accounting_product_id, product)
         counter_pricings = tuple(
-            sorted(self._counter_pricings(plan, template, product, period), key=_counter_order)
+            sorted(
+                self._counter_pricings(plan, template, product, period),
+                key=lambda applicable: (*applicable.order, applicable.period),
+            )
         )
         used: list[Record[Any]] = [plan, template, product]
         return PlanTerms(
@@ -385,10 +388,6 @@ def _records(counter_pricings: Iterable[ApplicableCounterPricing]) -> Iterator[R
     for each in counter_pricings:
         yield each.pricing
         yield each.counter
-
-
-def _counter_order(applicable: ApplicableCounterPricing) -> tuple[Any, ...]:
-    return *applicable.order, applicable.period
 
 
 def priced_parts(configuration: Configuration) -> frozenset[str]:

@@ -109,7 +109,26 @@ class FeesWithPlans:
         if not dates:
             return
         spans = [span for each in plans for span in self._spans(each)]
-        for fee in plan_instalments(self._terms(commitment.entity), spans, self.calendar.zone):
+        organization, zone = self.calendar.organization, self.calendar.zone
+        in_advance = commitment.entity.commitment_fee_bill_in_advance
+        if in_advance is None:
+            in_advance = organization.commitment_fee_bill_in_advance
+        terms = FeeTerms(
+            time=Period(
+                midnight(commitment.entity.start_date, zone),
+                midnight(commitment.entity.end_date, zone),
+            ),
+            amount=commitment.entity.amount,
+            places=self.currencies.rounding(commitment.entity.currency)[0],
+            pre_paid=commitment.entity.amount_pre_paid or ZERO,
+            first_bill=commitment.entity.amount_first_bill or ZERO,
+            in_advance=in_advance,
+            every=Every(
+                commitment.entity.billing_interval or 1, commitment.entity.billing_offset or 0
+            ),
+            bill_epoch=commitment.entity.bill_epoch,
+        )
+        for fee in plan_instalments(terms, spans, self.calendar.zone):
             if fee.bill_date in dates:
                 yield PlanFee(*self._bill_of(fee, due), DueFee(commitment, fee))
 
@@ -135,22 +154,6 @@ class FeesWithPlans:
             limited = (start, end) != (first, after)
             limit = Period(first, after or _NEVER) if limited else None
             yield PlanSpan(Period(start, end or _NEVER), cycle, limit)
-
-    def _terms(self, commitment: Commitment) -> FeeTerms:
-        organization, zone = self.calendar.organization, self.calendar.zone
-        in_advance = commitment.commitment_fee_bill_in_advance
-        if in_advance is None:
-            in_advance = organization.commitment_fee_bill_in_advance
-        return FeeTerms(
-            time=Period(midnight(commitment.start_date, zone), midnight(commitment.end_date, zone)),
-            amount=commitment.amount,
-            places=self.currencies.rounding(commitment.currency)[0],
-            pre_paid=commitment.amount_pre_paid or ZERO,
-            first_bill=commitment.amount_first_bill or ZERO,
-            in_advance=in_advance,
-            every=Every(commitment.billing_interval or 1, commitment.billing_offset or 0),
-            bill_epoch=commitment.bill_epoch,
-        )
 
 
 @dataclass(slots=True)
@@ -226,26 +229,25 @@ class ItemDates:
     def _items(self, account_id: str, plans: Iterable[Record[AccountPlan]]) -> Iterator[_DatedItem]:
         configuration = self.calendar.configuration
         for record in configuration.where(Charge, "account_id", account_id):
-            bill_date = self._bill_date(record.entity, plans)
+            # Its own bill date, else the first one of its bills on or after the end of
+            # its service.
+            if record.entity.bill_date is not None:
+                bill_date = record.entity.bill_date
+            else:
+                last_instant = record.entity.service_period_end_date - timedelta(microseconds=1)
+                end = local_date(last_instant, self.calendar.zone) + _ONE_DAY
+                group = self.identities.grouping_key(record.entity.contract_id)
+                found = (
+                    self.calendar.bill_date_from(plan.entity, end)
+                    for plan in plans
+                    if self.identities.grouping_key(plan.entity.contract_id) == group
+                )
+                bill_date = min((each for each in found if each is not None), default=end)
             yield _DatedItem(bill_date, record.entity.contract_id, record)
         for commitment in configuration.where(Commitment, "account_id", account_id):
             for number, fee in enumerate(dated_instalments(commitment.entity.fee_dates)):
                 item = DueFee(commitment, fee, number)
                 yield _DatedItem(fee.bill_date, commitment.entity.contract_id, item)
-
-    def _bill_date(self, charge: Charge, plans: Iterable[Record[AccountPlan]]) -> date:
-        """Its own bill date, else the first one of its bills on or after the end of its service."""
-        if charge.bill_date is not None:
-            return charge.bill_date
-        last_instant = charge.service_period_end_date - timedelta(microseconds=1)
-        end = local_date(last_instant, self.calendar.zone) + _ONE_DAY
-        group = self.identities.grouping_key(charge.contract_id)
-        found = (
-            self.calendar.bill_date_from(plan.entity, end)
-            for plan in plans
-            if self.identities.grouping_key(plan.entity.contract_id) == group
-        )
-        return min((each for each in found if each is not None), default=end)
 
     def is_made(self, bill_date: date) -> bool:
         """Whether the run makes bills of a date that no plan has."""

@@ -78,20 +78,18 @@ def refuse_overlaps(terms: BillingTerms, billed: BilledPlans) -> BillingTerms:
 
 
 def _refuse(account_terms: AccountTerms, billed: BilledPlans) -> AccountTerms:
-    reasons = tuple(dict.fromkeys(_overlaps(account_terms, billed)))
-    if not reasons:
-        return account_terms
-    blockers = (*account_terms.billing_blockers, *reasons)
-    return replace(account_terms, bills=(), charges=(), billing_blockers=blockers)
-
-
-def _overlaps(account_terms: AccountTerms, billed: BilledPlans) -> Iterator[str]:
+    overlaps: list[str] = []
     for bill in account_terms.bills:
         for plan_period in bill.plan_periods:
             for other in billed.get(plan_period.account_plan.id, ()):
                 shared = bill.period.intersection(other.period.start, other.period.end)
                 if shared is not None and other.period != bill.period:
-                    yield (
+                    overlaps.append(
                         f"its plan {plan_period.terms.plan.entity.code!r} was billed for a part of"
                         f" the time until {bill.key.bill_date}, on its bill of {other.bill_date}"
                     )
+    reasons = tuple(dict.fromkeys(overlaps))
+    if not reasons:
+        return account_terms
+    blockers = (*account_terms.billing_blockers, *reasons)
+    return replace(account_terms, bills=(), charges=(), billing_blockers=blockers)

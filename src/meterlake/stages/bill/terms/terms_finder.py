@@ -111,23 +111,28 @@ class TermsFinder:
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it, and what may pay for it."""
-        found = self._charged(account)
+        # An account with all that is charged to it.
+        if self.hierarchies.has(account):
+            found = self._related_terms(account)
+        else:
+            records = self.hierarchies.plans_of(account.id)
+            due = [(each, period) for each in records for period in self.calendar.due(each.entity)]
+            bills = tuple(self._bills(account, records, due))
+            if (
+                len(bills) == 1
+                and bills[0].period is self.calendar.period
+                and len(due) == len(records)
+            ):
+                [bill] = bills
+                found = AccountTerms(account, bills, bill.plan_periods, bill.charges)
+            else:
+                plan_periods, without_periods = _part(self._held(records))
+                charges = _charges(plan_periods)
+                found = AccountTerms(
+                    account, bills, plan_periods, charges, without_periods=without_periods
+                )
         sources = self.sources.of_account(account, in_hierarchy=self.hierarchies.has(account))
         return found if sources is None else found.with_sources(sources)
-
-    def _charged(self, account: Record[Account]) -> AccountTerms:
-        """An account with all that is charged to it."""
-        if self.hierarchies.has(account):
-            return self._related_terms(account)
-        records = self.hierarchies.plans_of(account.id)
-        due = [(each, period) for each in records for period in self.calendar.due(each.entity)]
-        bills = tuple(self._bills(account, records, due))
-        if len(bills) == 1 and bills[0].period is self.calendar.period and len(due) == len(records):
-            [bill] = bills
-            return AccountTerms(account, bills, bill.plan_periods, bill.charges)
-        plan_periods, without_periods = _part(self._held(records))
-        charges = _charges(plan_periods)
-        return AccountTerms(account, bills, plan_periods, charges, without_periods=without_periods)
 
     def _related_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with a parent or children, with all that is charged to it."""

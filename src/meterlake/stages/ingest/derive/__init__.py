@@ -107,9 +107,10 @@ def derive(derivation: Derivation, frame: pl.DataFrame) -> Derived:
         outcome = calculate(calculation, inputs, columns)
         found[calculation.field.column] = outcome.values
         errors += _errors(outcome, calculation, frame, derivation.meter)
-    return Derived(
-        frame.with_columns(**found), errors, _read_accounts(derivation.accounts.values(), frame)
-    )
+    fields = derivation.accounts.values()
+    own = {account_id for each in fields for account_id in each.own}
+    accounts = own & set(frame["account_id"].unique()) if own else set()
+    return Derived(frame.with_columns(**found), errors, accounts)
 
 
 def calculate(
@@ -117,19 +118,16 @@ def calculate(
 ) -> DerivedValues:
     """Calculate one derived field: as columns if that is proven to be right, else row by row."""
     if calculation.tree is None:
-        return _not_calculated(calculation, len(inputs.frame))
+        rows = len(inputs.frame)
+        kind = NUMBER if calculation.field.category.numeric else pl.String
+        values = pl.repeat(None, rows, dtype=kind, eager=True)
+        return DerivedValues(values, dict.fromkeys(range(rows), calculation.wrong))
     try:
         return _as_columns(calculation, inputs, columns or Columns(inputs))
     except OutOfRange:
         return _split(calculation, inputs)
     except NotProven:
         return row_by_row(calculation, inputs)
-
-
-def _not_calculated(calculation: Calculation, rows: int) -> DerivedValues:
-    kind = NUMBER if calculation.field.category.numeric else pl.String
-    values = pl.repeat(None, rows, dtype=kind, eager=True)
-    return DerivedValues(values, dict.fromkeys(range(rows), calculation.wrong))
 
 
 def row_by_row(calculation: Calculation, inputs: Inputs) -> DerivedValues:
@@ -257,8 +255,3 @@ def _errors(
             meter=meter,
             uid=uid,
         )
-
-
-def _read_accounts(fields: Any, frame: pl.DataFrame) -> set[str]:
-    own = {account_id for each in fields for account_id in each.own}
-    return own & set(frame["account_id"].unique()) if own else set()

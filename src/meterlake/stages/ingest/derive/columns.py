@@ -82,7 +82,11 @@ class Columns:
                 operand = as_number(self.compile(node.operand))
                 return operand.negate() if node.sign == "-" else operand
             case Power():
-                return self._power(node)
+                base, exponent = as_number(self.compile(node.base)), node.exponent
+                times = exponent.value if isinstance(exponent, Literal) else None
+                if not isinstance(times, Decimal) or times not in range(1, _POWER_MAX + 1):
+                    raise NotProven
+                return reduce(Num.times, [base] * int(times))
             case Chain():
                 return self._chain(node)
             case Choice():
@@ -116,20 +120,18 @@ class Columns:
         if name in CONSTANTS:
             return self._constant(CONSTANTS[name])
         if name in self.inputs.columns:
-            return self._column(self.inputs.columns[name])
+            column = self.inputs.columns[name]
+            values = self.frame[column]
+            if isinstance(values.dtype, pl.Decimal):
+                return self._units(values.to_physical(), values.dtype.scale)
+            if values.dtype == pl.String:
+                return self._texts(values, column)
+            return Moment(pl.col(column))
         if name in self.inputs.accounts:
             own = self.inputs.accounts[name]
             rows = self.frame["account_id"]
             return self._join(rows.to_frame(), lambda key: own.of(key[0]))
         return self._constant(self.inputs.constants.get(name))
-
-    def _column(self, column: str) -> Found:
-        values = self.frame[column]
-        if isinstance(values.dtype, pl.Decimal):
-            return self._units(values.to_physical(), values.dtype.scale)
-        if values.dtype == pl.String:
-            return self._texts(values, column)
-        return Moment(pl.col(column))
 
     def _units(self, values: pl.Series, scale: int) -> Num:
         units, less, low, high = measure(values, scale)
@@ -165,13 +167,6 @@ class Columns:
         if kind is None:
             return self._texts(joined, self._add(joined).meta.output_name())
         return self._units(joined, kind)
-
-    def _power(self, node: Power) -> Num:
-        base, exponent = as_number(self.compile(node.base)), node.exponent
-        times = exponent.value if isinstance(exponent, Literal) else None
-        if not isinstance(times, Decimal) or times not in range(1, _POWER_MAX + 1):
-            raise NotProven
-        return reduce(Num.times, [base] * int(times))
 
     def _chain(self, node: Chain) -> Found:
         found = self.compile(node.first)
@@ -291,7 +286,16 @@ def result(columns: Columns, node: Node) -> Result:
         if isinstance(node, Choice):
             return _choice(columns, node)
         if isinstance(node, Chain) and node.rest[-1][0] == "/":
-            return _quotient(columns, node)
+            before = Chain(node.first, node.rest[:-1]) if node.rest[:-1] else node.first
+            dividend = as_number(columns.compile(before))
+            divisor = as_number(columns.compile(node.rest[-1][1]))
+            places = LAKE_SCALE + divisor.scale - dividend.scale
+            top = dividend.at(dividend.scale + max(places, 0))
+            bottom = divisor.at(divisor.scale + max(-places, 0))
+            # The remainder is doubled and compared: all of it has to fit.
+            Num.within(top.units, 0, 2 * top.low, 2 * top.high)
+            Num.within(top.units, 0, 4 * bottom.low, 4 * bottom.high)
+            return _round(top.units, bottom.units)
         raise
 
 
@@ -302,19 +306,6 @@ def _choice(columns: Columns, node: Choice) -> Result:
         pl.when(condition).then(first.units).otherwise(second.units),
         pl.when(condition).then(first.unsure).otherwise(second.unsure),
     )
-
-
-def _quotient(columns: Columns, node: Chain) -> Result:
-    before = Chain(node.first, node.rest[:-1]) if node.rest[:-1] else node.first
-    dividend = as_number(columns.compile(before))
-    divisor = as_number(columns.compile(node.rest[-1][1]))
-    places = LAKE_SCALE + divisor.scale - dividend.scale
-    top = dividend.at(dividend.scale + max(places, 0))
-    bottom = divisor.at(divisor.scale + max(-places, 0))
-    # The remainder is doubled and compared: all of it has to fit.
-    Num.within(top.units, 0, 2 * top.low, 2 * top.high)
-    Num.within(top.units, 0, 4 * bottom.low, 4 * bottom.high)
-    return _round(top.units, bottom.units)
 
 
 def _round(top: pl.Expr, bottom: pl.Expr) -> Result:

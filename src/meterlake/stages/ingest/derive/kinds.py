@@ -65,7 +65,9 @@ def as_truth(found: Found) -> pl.Expr:
 def either(first: Found, second: Found, pick: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Found:
     """One of two columns of the same kind in each row."""
     if isinstance(first, Nothing) or isinstance(second, Nothing):
-        return _or_null(first, second, pick)
+        kept = second if isinstance(first, Nothing) else first
+        expr = pick(values(first), values(second))
+        return kept._replace(units=expr) if isinstance(kept, Num) else kept._replace(expr=expr)
     if type(first) is not type(second):
         raise NotProven
     if isinstance(first, Num) and isinstance(second, Num):
@@ -76,12 +78,6 @@ def either(first: Found, second: Found, pick: Callable[[pl.Expr, pl.Expr], pl.Ex
         longest = max(first.longest, second.longest)
         return TextColumn(pick(first.expr, second.expr), longest, first.ascii and second.ascii)
     return type(first)(pick(values(first), values(second)))  # type: ignore[call-arg]
-
-
-def _or_null(first: Found, second: Found, pick: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Found:
-    kept = second if isinstance(first, Nothing) else first
-    expr = pick(values(first), values(second))
-    return kept._replace(units=expr) if isinstance(kept, Num) else kept._replace(expr=expr)
 
 
 def values(found: Found) -> pl.Expr:
@@ -115,18 +111,14 @@ def binary(operator: str, left: Found, right: Found) -> Found:
         same = _same(left, right)
         return Truth(same if operator == "==" else ~same)
     if operator in _ORDER:
-        return _compare(operator, left, right)
+        if type(left) is not type(right) or isinstance(left, Truth | Nothing):
+            raise NotProven
+        return Truth(_ORDER[operator](*_comparable(left, right)))
     if operator == "+" and isinstance(left, TextColumn):
         return _joined_texts([left, right])
     if operator not in _ARITHMETIC:
         raise NotProven
     return _ARITHMETIC[operator](as_number(left), as_number(right))
-
-
-def _compare(operator: str, left: Found, right: Found) -> Truth:
-    if type(left) is not type(right) or isinstance(left, Truth | Nothing):
-        raise NotProven
-    return Truth(_ORDER[operator](*_comparable(left, right)))
 
 
 def _same(left: Found, right: Found) -> pl.Expr:

@@ -123,7 +123,8 @@ def validate(
     if undefined.any():
         found.rejected.extend(_reject_undefined(frame.filter(undefined), part))
     for code in codes.filter(~undefined).unique(maintain_order=True):
-        for group in by_own_fields(_only(frame, codes.eq_missing(code)), meters[code]):
+        wanted = codes.eq_missing(code)
+        for group in by_own_fields(frame if wanted.all() else frame.filter(wanted), meters[code]):
             if group.wrong:
                 found.rejected.extend(_wrong_fields(group, part))
                 continue
@@ -166,11 +167,6 @@ def _meter_ids(meters: Mapping[str, MeterFields]) -> dict[str, pl.Expr]:
     }
 
 
-def _only(frame: pl.DataFrame, wanted: pl.Series) -> pl.DataFrame:
-    # Most files are of one meter: filtering would copy all their columns.
-    return frame if wanted.all() else frame.filter(wanted)
-
-
 def _reject_undefined(rows: pl.DataFrame, part: int) -> Iterator[Rejection]:
     codes, uids = columns.texts(rows["meter"]), columns.texts(rows["uid"])
     for row, code, uid in zip(rows["row"], codes, uids, strict=True):
@@ -208,19 +204,6 @@ def _truncate(text: str | None) -> str | None:
 
 
 def _check(checks: _Checks, meter: MeterFields, accounts: AccountCodes, origin: Origin) -> None:
-    _check_instants(checks, origin)
-    _check_uid(checks)
-    _check_account(checks, accounts)
-    known = {each.column for each in meter.fields}
-    ours = {"row", UNKNOWN_COLUMN, FIELDS_KEY, *FIXED_KEYS}
-    others = sorted(set(checks.frame.columns) - known - ours)
-    _check_repeated_codes(checks, meter, others)
-    for each in meter.fields:
-        _check_field(checks, each)
-    _check_unknown(checks, meter, others)
-
-
-def _check_instants(checks: _Checks, origin: Origin) -> None:
     ts = columns.instants(checks.frame["ts"])
     ets = columns.instants(checks.frame["ets"])
     checks.refuse(columns.absent(checks.frame["ts"]), Reason.MISSING_FIELD, "ts", "no ts")
@@ -234,9 +217,6 @@ def _check_instants(checks: _Checks, origin: Origin) -> None:
         early = (ets.values < ts.values).fill_null(value=False)
         checks.refuse(early, Reason.INVALID_TIMESTAMP, "ets", "{} is before ts")
     checks.typed |= {"ts": ts.values, "ets": ets.values}
-
-
-def _check_uid(checks: _Checks) -> None:
     uid = columns.texts(checks.frame["uid"])
     checks.refuse(
         _outside(uid, 1, UID_MAX, may_hold_nul=checks.texts.may_hold_nul),
@@ -245,6 +225,20 @@ def _check_uid(checks: _Checks) -> None:
         f"{{}} is not 1 to {UID_MAX} characters without NUL",
     )
     checks.typed["uid"] = uid
+    _check_account(checks, accounts)
+    known = {each.column for each in meter.fields}
+    ours = {"row", UNKNOWN_COLUMN, FIELDS_KEY, *FIXED_KEYS}
+    others = sorted(set(checks.frame.columns) - known - ours)
+    _check_repeated_codes(checks, meter, others)
+    for each in meter.fields:
+        _check_field(checks, each)
+    for name in others:
+        detail = f"meter {meter.code!r} has no field {name[:_KEPT]!r}"
+        checks.refuse(checks.present(name), Reason.UNKNOWN_FIELD, name, detail)
+    if UNKNOWN_COLUMN in checks.frame.columns:
+        bad = checks.frame[UNKNOWN_COLUMN].is_not_null()
+        detail = f"meter {meter.code!r} has no field {{}}"
+        checks.refuse(bad, Reason.UNKNOWN_FIELD, UNKNOWN_COLUMN, detail)
 
 
 def _check_account(checks: _Checks, accounts: AccountCodes) -> None:
@@ -264,16 +258,6 @@ def _check_repeated_codes(checks: _Checks, meter: MeterFields, others: list[str]
             both = checks.present(name) & checks.frame[twin].is_not_null()
             detail = f"the field stands in {twin!r} and in {name!r}"
             checks.refuse(both, Reason.DUPLICATE_FIELD, name, detail)
-
-
-def _check_unknown(checks: _Checks, meter: MeterFields, others: list[str]) -> None:
-    for name in others:
-        detail = f"meter {meter.code!r} has no field {name[:_KEPT]!r}"
-        checks.refuse(checks.present(name), Reason.UNKNOWN_FIELD, name, detail)
-    if UNKNOWN_COLUMN in checks.frame.columns:
-        bad = checks.frame[UNKNOWN_COLUMN].is_not_null()
-        detail = f"meter {meter.code!r} has no field {{}}"
-        checks.refuse(bad, Reason.UNKNOWN_FIELD, UNKNOWN_COLUMN, detail)
 
 
 def _check_field(checks: _Checks, each: Field) -> None:

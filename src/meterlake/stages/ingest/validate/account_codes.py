@@ -44,7 +44,11 @@ class AccountCodes:
         unknown = codes.filter(found["id"].is_null()).drop_nulls().unique()
         if not len(unknown):
             return found["id"], False
-        new = {code: self.new_id(code) for code in unknown if self._may_be_new(code)}
+        new = {
+            code: self.new_id(code)
+            for code in unknown
+            if (is_code(code) and squeeze(code) not in self._near)
+        }
         ids = pl.coalesce(
             "id", pl.col("code").replace_strict(new, default=None, return_dtype=pl.String)
         )
@@ -91,9 +95,6 @@ class AccountCodes:
     def is_near_miss(self, code: str) -> bool:
         """Whether a code has no account, but nearly equals one that has."""
         return code not in self.known and squeeze(code) in self._near
-
-    def _may_be_new(self, code: str) -> bool:
-        return is_code(code) and squeeze(code) not in self._near
 
 
 class NewAccounts:

@@ -92,7 +92,11 @@ def instants(column: pl.Series) -> Typed:
         return Typed(alike)
     plain = texts.str.contains(_PLAIN_INSTANT)
     if not plain.all():
-        return _instants_one_by_one(texts, plain)
+        values = _plain_instants(_only(texts, plain))
+        places = (texts.is_not_null() & ~plain.fill_null(value=False)).arg_true()
+        found = [_naive(parse_instant(text)) for text in texts.gather(places)]
+        values = values.scatter(places, pl.Series(found, dtype=INSTANT))
+        return Typed(values, lost(texts, values))
     return Typed(_plain_instants(texts))
 
 
@@ -206,14 +210,6 @@ def _plain_instants(column: pl.Series) -> pl.Series:
     return found
 
 
-def _instants_one_by_one(column: pl.Series, plain: pl.Series) -> Typed:
-    values = _plain_instants(_only(column, plain))
-    places = (column.is_not_null() & ~plain.fill_null(value=False)).arg_true()
-    found = [_naive(parse_instant(text)) for text in column.gather(places)]
-    values = values.scatter(places, pl.Series(found, dtype=INSTANT))
-    return Typed(values, lost(column, values))
-
-
 def _naive(instant: datetime | None) -> datetime | None:
     return instant and instant.replace(tzinfo=None)
 
@@ -241,17 +237,8 @@ def content_hashes(frame: pl.DataFrame, meter: MeterFields) -> pl.Series:
     for each in fields:
         numeric, name = each.category.numeric, each.column
         columns += _numbers(frame[name]) if numeric else [hashes[name].to_numpy()]
-    series = _rows(columns, len(frame))
-    return series.to_frame("rows").select(plh.col("rows").nchash.xxh3_64()).to_series()
-
-
-def uid_hashes(uids: pl.Series) -> pl.Series:
-    """Hash uids: XXH3 of their UTF-8, UInt64."""
-    return uids.to_frame("uid").select(plh.col("uid").nchash.xxh3_64()).to_series()
-
-
-def _rows(columns: list[NDArray[np.uint64]], rows: int) -> pl.Series:
-    """The bytes of each row: its numbers one after the other."""
+    # The bytes of each row: its numbers one after the other.
+    rows = len(frame)
     packed = np.empty((rows, len(columns)), np.uint64)
     for place, column in enumerate(columns):
         packed[:, place] = column
@@ -259,7 +246,12 @@ def _rows(columns: list[NDArray[np.uint64]], rows: int) -> pl.Series:
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(packed)]
     series = pl.from_arrow(pa.Array.from_buffers(pa.large_binary(), rows, buffers))
     assert isinstance(series, pl.Series)
-    return series
+    return series.to_frame("rows").select(plh.col("rows").nchash.xxh3_64()).to_series()
+
+
+def uid_hashes(uids: pl.Series) -> pl.Series:
+    """Hash uids: XXH3 of their UTF-8, UInt64."""
+    return uids.to_frame("uid").select(plh.col("uid").nchash.xxh3_64()).to_series()
 
 
 def _head(meter: MeterFields, rows: int) -> NDArray[np.uint64]:

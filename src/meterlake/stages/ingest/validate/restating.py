@@ -38,25 +38,19 @@ def complete_rejections(
             if row.reason is not Reason.MALFORMED_ROW
         }
     else:
-        texts = _from_columns(parts, rejected)
+        rows: dict[int, list[int]] = {}
+        for each in rejected:
+            rows.setdefault(each.part, []).append(each.row)
+        texts = {
+            (row, part): text
+            for part, numbers in rows.items()
+            if part in parts
+            for row, text in _texts(parts[part], numbers)
+        }
     return [
         row._replace(original=decoded.original(row.row), measurement=texts.get(row.place()))
         for row in rejected
     ]
-
-
-def _from_columns(
-    parts: Mapping[int, pl.DataFrame], rejected: list[Rejection]
-) -> dict[tuple[int, int], str | None]:
-    rows: dict[int, list[int]] = {}
-    for each in rejected:
-        rows.setdefault(each.part, []).append(each.row)
-    return {
-        (row, part): text
-        for part, numbers in rows.items()
-        if part in parts
-        for row, text in _texts(parts[part], numbers)
-    }
 
 
 def _texts(frame: pl.DataFrame, rows: Iterable[int]) -> Iterator[tuple[int, str | None]]:

@@ -124,7 +124,17 @@ def windows(
         times = _pool_parameters(pools)
         return replace(found, over=_POOLED, parameters={**found.parameters, **times})
     if selections:
-        return _selected_windows(asked, aggregation_ids, selections)
+        selected = SelectedUsage(
+            (account_id, selection)
+            for (account_id, _), selection in zip(asked, selections, strict=True)
+        )
+        named = [
+            (selected.name(account_id, selection), period)
+            for (account_id, period), selection in zip(asked, selections, strict=True)
+        ]
+        scope = windows(named, aggregation_ids)
+        parameters = {**scope.parameters, **selected.parameters()}
+        return replace(scope, parameters=parameters, selected=selected)
     own_windows = each([period for _, period in asked])
     accounts = [account_id for account_id, _ in asked]
     return replace(
@@ -133,24 +143,6 @@ def windows(
         parameters={**own_windows.parameters, "window_accounts": accounts},
         aggregation_ids=aggregation_ids,
     )
-
-
-def _selected_windows(
-    asked: Sequence[tuple[str, Period]],
-    aggregation_ids: Collection[str] | None,
-    selections: Sequence[UsageSelection],
-) -> AggregationScope:
-    selected = SelectedUsage(
-        (account_id, selection)
-        for (account_id, _), selection in zip(asked, selections, strict=True)
-    )
-    named = [
-        (selected.name(account_id, selection), period)
-        for (account_id, period), selection in zip(asked, selections, strict=True)
-    ]
-    scope = windows(named, aggregation_ids)
-    parameters = {**scope.parameters, **selected.parameters()}
-    return replace(scope, parameters=parameters, selected=selected)
 
 
 def pooled_windows(

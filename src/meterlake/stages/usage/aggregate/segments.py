@@ -75,7 +75,19 @@ def number_segments(source: str, segment_filters: Sequence[SegmentFilter]) -> st
         for n, shape in enumerate(_shapes(segment_filter), start=1):
             if any(shape):
                 found.append(f"s{k}_{n}.number")
-                joins.append(_join(segment_filter, shape, f"s{k}_{n}"))
+                name = f"s{k}_{n}"
+                exact = [i for i, each in enumerate(shape, start=1) if each]
+                listed = "".join(
+                    f"unnest(CAST(${name}_{i} AS VARCHAR[])) AS value{i}, " for i in exact
+                )
+                equal = " AND ".join(
+                    f"{_column_sql(segment_filter.columns[i - 1])} = {name}.value{i}" for i in exact
+                )
+                join = (
+                    f"\n  LEFT JOIN (SELECT {listed}unnest(CAST(${name} AS INTEGER[])) AS number) AS {name}"
+                    f"\n    ON {equal}"
+                )
+                joins.append(join)
             else:
                 found.append(str(_numbers(segment_filter, shape)[0]))
                 break
@@ -117,18 +129,6 @@ def _shape(segment: tuple[str, ...]) -> tuple[bool, ...]:
 
 def _numbers(segment_filter: SegmentFilter, shape: tuple[bool, ...]) -> list[int]:
     return [n for n, each in enumerate(segment_filter.segments, start=1) if _shape(each) == shape]
-
-
-def _join(segment_filter: SegmentFilter, shape: tuple[bool, ...], name: str) -> str:
-    exact = [i for i, each in enumerate(shape, start=1) if each]
-    listed = "".join(f"unnest(CAST(${name}_{i} AS VARCHAR[])) AS value{i}, " for i in exact)
-    equal = " AND ".join(
-        f"{_column_sql(segment_filter.columns[i - 1])} = {name}.value{i}" for i in exact
-    )
-    return (
-        f"\n  LEFT JOIN (SELECT {listed}unnest(CAST(${name} AS INTEGER[])) AS number) AS {name}"
-        f"\n    ON {equal}"
-    )
 
 
 def _column_sql(column: str | None) -> str:
