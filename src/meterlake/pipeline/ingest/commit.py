@@ -18,6 +18,7 @@ from meterlake.model.measurements.receipt import SAMPLE_MAX, Receipt
 from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.sql import identifier, quote
+from meterlake.pipeline.ingest.derivations import account_codes
 from meterlake.pipeline.ingest.sent_files import WHOLE, check_staged, is_inlined, new_name
 from meterlake.stages.ingest import dedup
 from meterlake.stores.files.durable import sync
@@ -28,6 +29,8 @@ from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.lake.uid_shards import uids_since
+from meterlake.stores.state import State
+from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 
 
 class Conflicting(Exception):
@@ -36,6 +39,38 @@ class Conflicting(Exception):
 
 class Overtaken(Exception):
     """Rows that were chosen to be requeued were looked at meanwhile; choose again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsToCreate:
+    """The accounts that a source brings: they are there before its measurements are.
+
+    Attributes:
+        ids: The id of each by its code.
+    """
+
+    state: State
+    org_id: str
+    ids: dict[str, str]
+
+    def create(self) -> int:
+        """Create them under the lake's lock; how many were new.
+
+        Raises:
+            Conflicting: Someone made an account of that code with another id meanwhile, or one of
+                nearly that code.
+        """
+        if not self.ids:
+            return 0
+        # Those that other sources brought since this one was read: under the lock there come no more.
+        present = account_codes(self.state, self.org_id)
+        if any(map(present.is_near_miss, self.ids)):
+            raise Conflicting
+        created = create_auto_accounts(self.state, self.org_id, self.ids)
+        if created is None:
+            raise Conflicting
+        mark_step("ingest.accounts_created")
+        return created
 
 
 @dataclass(frozen=True)
@@ -53,8 +88,7 @@ class Commit:
     names: Mapping[Path, str] = field(default_factory=dict)
     # Adds the texts of their rows to rejections: to those that turn out to contradict a known uid.
     complete: Callable[[list[Rejection]], list[Rejection]] = lambda rows: rows
-    # Run under the lock before the transaction; gives the number of accounts it created.
-    before: Callable[[], int] = lambda: 0
+    new_accounts: AccountsToCreate | None = None
 
 
 class _Dropped(NamedTuple):
@@ -176,7 +210,7 @@ def write(
     """
     hashes = early.hashes if early else _hashes(what.files)
     _check_ledger(lake, connection, before, what.receipt)
-    created = what.before()
+    created = 0 if what.new_accounts is None else what.new_accounts.create()
     files, receipt = what.files, what.receipt
     if early is not None and _still_holds(lake, connection, before, early):
         files, receipt = early.files, early.receipt

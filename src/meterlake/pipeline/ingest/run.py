@@ -7,7 +7,6 @@ tells the next run which of the two it was.
 """
 
 import hashlib
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +21,7 @@ from meterlake.model.measurements.measurement import Origin
 from meterlake.model.measurements.receipt import Delivery, Receipt, SourceFormat
 from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.values import wire
-from meterlake.model.values.failpoint import mark_step
-from meterlake.pipeline.ingest.commit import Commit, Conflicting, commit, preview
+from meterlake.pipeline.ingest.commit import AccountsToCreate, Commit, Conflicting, commit, preview
 from meterlake.pipeline.ingest.deaths import counting_deaths
 from meterlake.pipeline.ingest.derivations import account_codes, read_meters
 from meterlake.pipeline.ingest.reading import Reading, completed_again
@@ -34,7 +32,6 @@ from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files import source_file
 from meterlake.stores.lake import ledger
-from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 
 _TRIES: Final = 20
 
@@ -303,29 +300,12 @@ def _prepare_commit(
         files=staged.files,
         folder=staged.folder,
         complete=lambda rows: completed_again(reading, rows),
-        before=lambda: _create_accounts(stores, org_id, reading, staged.accounts.codes),
+        new_accounts=AccountsToCreate(
+            stores.state,
+            org_id,
+            {code: reading.accounts.new_id(code) for code in staged.accounts.codes},
+        ),
     )
-
-
-def _create_accounts(stores: Stores, org_id: str, reading: Reading, codes: Iterable[str]) -> int:
-    """Create the skeleton accounts of the new codes.
-
-    Raises:
-        Conflicting: Someone made an account of that code with another id meanwhile, or one of
-            nearly that code.
-    """
-    wanted = {code: reading.accounts.new_id(code) for code in codes}
-    if not wanted:
-        return 0
-    # Those that other sources brought since this one was read: under the lock there come no more.
-    present = account_codes(stores.state, org_id)
-    if any(map(present.is_near_miss, wanted)):
-        raise Conflicting
-    created = create_auto_accounts(stores.state, org_id, wanted)
-    if created is None:
-        raise Conflicting
-    mark_step("ingest.accounts_created")
-    return created
 
 
 def _report_failure(
