@@ -44,10 +44,9 @@ from meterlake.pipeline.export.delivery import (
 )
 from meterlake.pipeline.export.destinations import missing_here
 from meterlake.pipeline.export.failure import note_failure_event
-from meterlake.pipeline.export.manifest import manifest_of
 from meterlake.pipeline.export.operational import stage_operational
 from meterlake.pipeline.export.partition_tasks import export_folder, spread_files
-from meterlake.pipeline.export.staging import ExportStaging
+from meterlake.pipeline.export.staging import ExportStaging, manifest_of
 from meterlake.pipeline.export.usage import stage_usage
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled
 from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec, WhenUnavailable

@@ -1,4 +1,4 @@
-"""Where the files of an export are made: in its staging folder, one after the other."""
+"""Where the files of an export are made: in its staging folder, one after the other; and its manifest."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,16 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.values.entity import Configuration
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import Month, Period, zone
-from meterlake.model.work.export_request import ExportRequest, Format
+from meterlake.model.values.version import code_version
+from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.files import FileLimits, digest, open_documents
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stages.export.column_kinds import ExportColumn
 from meterlake.stages.export.documents import Codes
 from meterlake.stages.export.manifest import ExactSums, ExportPart, ObjectPrefix, WrittenFile
 from meterlake.stores import Stores
-from meterlake.stores.state.core.past import codes_at, entities_at
+from meterlake.stores.state import Job
+from meterlake.stores.state.core.past import codes_at, entities_at, known_at
 
 # After so many documents it is told how far it is, and somebody may stop it.
 _TOLD_EVERY: Final = 1000
@@ -198,3 +200,39 @@ def staged_file(
         sha256=sha256,
         sums=sums,
     )
+
+
+def manifest_of(
+    staging: ExportStaging, job: Job, request: ExportRequest, files: Sequence[WrittenFile]
+) -> dict[str, Any]:
+    """The manifest of files that are staged, in the words of the wire."""
+    period = staging.period
+    return {
+        "jobId": job.id,
+        "orgId": job.org_id,
+        "organization": staging.stores.state.organization(job.org_id).code,
+        "source": request.source.value,
+        "format": request.format.value,
+        "created": job.created,
+        "period": None if period is None else {"start": period.start, "end": period.end},
+        "snapshot": staging.snapshot,
+        "configurationTime": staging.at,
+        "changesSince": request.changes_since,
+        "spreadsheet": request.spreadsheet and request.format is Format.CSV,
+        "versions": _versions(staging, request.source),
+        "rows": sum(file.rows for file in files),
+        "bytes": sum(file.size_bytes for file in files),
+        "files": [file.to_wire() for file in files],
+    }
+
+
+def _versions(staging: ExportStaging, source: Source) -> dict[str, Any]:
+    """What the rows do not say themselves: of configuration, every row carries its version."""
+    versions: dict[str, Any] = {"meterlake": code_version()}
+    if source is Source.USAGE:
+        with staging.stores.state.reading(staging.place.org_id) as reader:
+            for kind in (Meter, Aggregation):
+                known = known_at(reader, kind, staging.at)
+                found = {each.id: each.version for each in known if each.modified <= staging.at}
+                versions[kind.__name__] = dict(sorted(found.items()))
+    return versions

@@ -12,10 +12,11 @@ from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.catalog.pricing import Pricing
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.explanation.chosen_lines import find_line, name_lines
 from meterlake.pipeline.billing.explanation.explain import (
     ExplanationRequest,
     explain_bill,
+    find_line,
+    name_lines,
     open_explanation,
 )
 from meterlake.pipeline.billing.jobs.jobs import bill

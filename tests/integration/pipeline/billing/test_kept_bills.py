@@ -21,7 +21,7 @@ from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances.balances import Cause, book
 from meterlake.pipeline.billing.bills import delete_bill
-from meterlake.pipeline.billing.calculation import kept_bills
+from meterlake.pipeline.billing.calculation import account_bills as kept_bills
 from meterlake.pipeline.billing.jobs.jobs import bill, bill_order
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.core.tables import BILL

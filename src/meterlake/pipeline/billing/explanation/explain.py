@@ -11,22 +11,24 @@ import duckdb
 from meterlake.model.bills.bill import Bill, LineItemType
 from meterlake.model.bills.explanation import ROWS_SHOWN, BillExplanation, ExplainedNumber
 from meterlake.model.bills.verification import BillDifference
-from meterlake.model.errors import Conflict, Unavailable
+from meterlake.model.catalog.catalog import CompoundAggregation
+from meterlake.model.errors import Conflict, Invalid, Unavailable
 from meterlake.model.values import wire
+from meterlake.model.values.entity import Record
 from meterlake.model.values.money import plain
+from meterlake.model.values.period import Period
 from meterlake.model.values.version import calculation_digest
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
-from meterlake.pipeline.billing.explanation.chosen_lines import NamedLine, find_line, name_lines
-from meterlake.pipeline.billing.explanation.compound_fields import find_fields
 from meterlake.pipeline.billing.explanation.measured import MeasuredQuantities
 from meterlake.pipeline.billing.measured_files import check_measured_files, months_of
 from meterlake.pipeline.billing.run import content_of
 from meterlake.stages.bill.bills import DraftedBill
 from meterlake.stages.bill.explain.bill import explain_total, step_of
-from meterlake.stages.bill.explain.context import ExplainedBill
+from meterlake.stages.bill.explain.context import CompoundFields, ExplainedBill
 from meterlake.stages.bill.verification import BillTexts, LineTexts, compare_bills
+from meterlake.stages.usage.compound import AccountFields, OwnFields, read_compound
 from meterlake.stores import Stores
 from meterlake.stores.lake.quantity_reads import snapshot_is_kept
 from meterlake.stores.state.billing.bills import bills
@@ -34,7 +36,67 @@ from meterlake.stores.state.billing.bills.batch import BillColumns
 from meterlake.stores.state.billing.bills.bills import with_memos
 from meterlake.stores.state.billing.bills.versions import BillVersion, get_version
 from meterlake.stores.state.billing.calculations.pins import CalculationPins, read_calculations
-from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, MemoLine
+from meterlake.stores.state.billing.memos.lines import KEY_PREFIX, MemoLine, line_id
+from meterlake.stores.state.billing.stored_bills import LineContent
+
+_LISTED: Final = 20
+
+
+class NamedLine(NamedTuple):
+    """A line with its number on the bill, from 1."""
+
+    number: int
+    id: str
+    line: LineContent
+
+    @property
+    def names(self) -> Iterator[str]:
+        """What people may call it."""
+        body = self.line.body
+        yield from (self.id, str(self.number), self.line.key)
+        yield from (body["lineItemType"], body["description"])
+        yield f"{body['lineItemType']} {body['description']}"
+
+    def __str__(self) -> str:
+        body = self.line.body
+        return f"{self.number} ({body['lineItemType']} {body['description']})"
+
+
+def name_lines(bill_id: str, lines: Sequence[LineContent]) -> list[NamedLine]:
+    """The lines of a bill with what they are called."""
+    return [
+        NamedLine(number, line_id(bill_id, each.key), each)
+        for number, each in enumerate(lines, start=1)
+    ]
+
+
+def find_line(lines: Sequence[NamedLine], text: str) -> NamedLine:
+    """The line that a text means.
+
+    Raises:
+        Invalid: It means none, or several; the rule lists the lines.
+    """
+    name = text.strip().casefold()
+    for level in range(len(list(lines[0].names)) if lines else 0):
+        found = [each for each in lines if list(each.names)[level].casefold() == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Invalid("line", text, f"it must be one of the lines {_list(found)}")
+    raise Invalid(
+        "line",
+        text,
+        f"it must be one of the lines {_list(lines)}"
+        if lines
+        else "the bill has no lines; leave it out",
+    )
+
+
+def _list(lines: Sequence[NamedLine]) -> str:
+    shown = ", ".join(map(str, lines[:_LISTED]))
+    more = len(lines) - _LISTED
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
 
 # What lines that people put on bills say of why.
 _REASONS: Final = (
@@ -315,3 +377,17 @@ def _memo(named: NamedLine, currency: str) -> ExplainedNumber:
         key=f"line {named.line.key}",
         facts=facts,
     )
+
+
+def find_fields(calculation: BillCalculation, account_fields: AccountFields) -> CompoundFields:
+    """What finds the custom fields of an account in a period that a formula names."""
+    terms, left_out = calculation.terms, calculation.usage.left_out
+
+    def fields(record: Record[CompoundAggregation], group: tuple[str, Period]) -> Mapping[str, Any]:
+        compound = read_compound(record, terms.configuration, left_out)
+        if isinstance(compound, str):
+            return {}
+        owners = terms.usage_owners
+        return OwnFields(terms.configuration, account_fields, compound, owners=owners)(group)
+
+    return fields

@@ -13,10 +13,12 @@ from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.bills.what_if import (
+    NAMED_MAX,
     AmountChange,
     AmountKey,
     NotPriced,
     Side,
+    StoredBills,
     WhatIfSummary,
 )
 from meterlake.model.customers.accounts import Account
@@ -25,6 +27,7 @@ from meterlake.model.resources.proposal import Document
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import EXACT, ZERO
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.what_if.configurations import (
     accounts_named,
     concerned_accounts,
@@ -42,12 +45,12 @@ from meterlake.pipeline.billing.what_if.simulated_bills import (
     ProductLabel,
     SimulatedBills,
 )
-from meterlake.pipeline.billing.what_if.stored_comparison import compare_with_stored
 from meterlake.pipeline.usage.garbage import clear_garbage, rare_garbage_searches
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LastUsage
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.calculations.simulated import stored_totals
 from meterlake.stores.state.core.views.simulated_state import SimulatedState
 
 # More months than anybody looks at take longer than anybody waits.
@@ -323,3 +326,30 @@ class WhatIf:
             currency=group.currency,
             month=month if self._choice.by_month else "",
         )
+
+
+def compare_with_stored(
+    reader: Reader, month: Month, calculated: Mapping[str, AccountMonth], found: StoredBills
+) -> None:
+    """Count the stored bills of a month that come to something else; accounts without bills are left out.
+
+    Args:
+        reader: Of the simulation.
+        month: The month.
+        calculated: Its bills, by the ids of accounts.
+        found: What was counted so far.
+    """
+    open_ = {key: each for account in calculated.values() for key, each in account.totals.items()}
+    refused = {id_ for id_, account in calculated.items() if account.refused}
+    for stored in stored_totals(reader, month, calculated.keys() - refused):
+        bill = open_.pop(identity_of(stored.key), None)
+        if bill is not None and (bill.currency, bill.total) == (stored.currency, stored.total):
+            found.same += 1
+            continue
+        if bill is None and not stored.total:
+            continue
+        found.differing += bill is not None
+        found.calculated_no_more += bill is None
+        if len(found.different) < NAMED_MAX:
+            found.different.append(stored.id)
+    found.missing += sum(1 for each in open_.values() if each.total)
