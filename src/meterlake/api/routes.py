@@ -24,7 +24,10 @@ from meterlake.api import (
 from meterlake.api.billing import balances, bill_lines, bills, closings, statements
 from meterlake.api.entities import standard_operations
 from meterlake.api.server import downloads
-from meterlake.api.server.call import Operation
+from meterlake.api.server.call import ORGANIZATION, Call, Operation
+from meterlake.model.catalog.catalog import Features
+from meterlake.model.configuration.permissions import ANYTHING
+from meterlake.pipeline.config import entities
 
 _NAMED: Final = (
     access.OPERATIONS,
@@ -48,9 +51,36 @@ _NAMED: Final = (
 )
 
 
+async def _list_allowed(call: Call) -> dict[str, list[str]]:
+    """What whoever asks may call, for those who offer it; single items and groups may be refused."""
+    features = await call.run(entities.single, call.stores, call.org_id, Features)
+    allows = call.permissions.allows
+    return {
+        "data": sorted(
+            each.id
+            for each in OPERATIONS
+            if any(
+                allows(action, each.resource) for action in (each.action, each.or_action) if action
+            )
+            and (each.reads is None or allows(each.reads, each.resource))
+            and (each.feature is None or getattr(features, each.feature))
+        )
+    }
+
+
+_ALLOWED: Final = Operation(
+    "ListAllowedOperations",
+    "GET",
+    f"{ORGANIZATION}/users/me/operations",
+    ANYTHING,
+    "user",
+    _list_allowed,
+)
+
+
 def _without_twins() -> tuple[Operation, ...]:
     """Named operations stand in for the standard ones of the same path and method."""
-    named = [operation for table in _NAMED for operation in table]
+    named = [_ALLOWED, *(operation for table in _NAMED for operation in table)]
     taken = {(operation.method, operation.path) for operation in named}
     standard = [each for each in standard_operations() if (each.method, each.path) not in taken]
     return (*standard, *named)

@@ -16,6 +16,7 @@ from meterlake.api.routes import OPERATIONS
 from meterlake.model.configuration.permissions import READ_ONLY
 from meterlake.pipeline.access.tokens import AUDIENCE, ISSUER, Tokens
 from meterlake.pipeline.home.setup import initialize
+from tests.people import allow, deny
 
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 _MEMBERS = {
@@ -124,7 +125,7 @@ def signed(server, key=None, headers=None, **changes):
 def test_every_operation_says_what_it_needs():
     assert [each.id for each in OPERATIONS if not each.resource] == []
     open_to_all = [each.id for each in OPERATIONS if not each.action]
-    assert open_to_all == ["GetMe"]
+    assert sorted(open_to_all) == ["GetMe", "ListAllowedOperations"]
     twice = Counter((each.method, each.path) for each in OPERATIONS)
     assert [place for place, count in twice.items() if count > 1] == []
 
@@ -177,6 +178,30 @@ def test_who_may_only_read_writes_nothing(server, http, ask):
     reads = {name: status for name, status in found.items() if name not in writes}
     # The Data Explorer is asked more often than its limits allow: that is no matter of permissions.
     assert others(reads, 200, 400, 404, 429, 501) == {}
+
+
+@pytest.mark.sees("ListAllowedOperations")
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [allow("config:retrieve")],
+        [allow("all"), deny("config:delete"), deny("config:update", "config:bill")],
+        [allow("config:create", "config:meter"), allow("measurements:upload")],
+    ],
+    ids=["reading", "denials", "little"],
+)
+def test_what_one_may_call_is_listed_and_nothing_else(server, http, ask, statements):
+    _, key, secret = service_user(
+        http,
+        policy(http, f"{len(statements)} statements of {statements[0]['action']}", *statements),
+    )
+    token = token_of(server, key, secret)
+    with server.http(token) as client:
+        listed = set(client.get("users/me/operations").json()["data"])
+    asked = OPERATIONS[::5]
+    found = statuses(ask, token, asked)
+
+    assert {each.id for each in asked if found[each.id] != 403} == listed & found.keys()
 
 
 @pytest.mark.long

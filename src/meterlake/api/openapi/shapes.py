@@ -465,6 +465,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "GetOrgUser": Shape(gives=people.OrgUserResponse),
     "PutOrgUser": Shape(takes=UserChange, gives=people.OrgUserResponse),
     "GetMe": Shape(gives=people.MeResponse),
+    "ListAllowedOperations": Shape(gives=people.AllowedOperationsResponse),
     "AdminResendTempPass": Shape(),
     "GetOrgUserPermissions": Shape(gives="PermissionPolicyResponse", page=200),
     "GetOrgUserGroups": Shape(gives="ResourceGroupResponse", page=200, query=(flag("inherited"),)),

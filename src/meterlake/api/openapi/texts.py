@@ -209,6 +209,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "RemovePermissionPolicyFromUserGroup": ("Take a policy from a group of users", _REVOKE),
     "ListOrgUsers": ("List users", "One page of the people of the organization."),
     "GetMe": ("Retrieve who asks", "The user or service user of the token, and the organization."),
+    "ListAllowedOperations": (
+        "List what you may call",
+        (
+            "The ids of the operations that whoever asks may call, with the features of the organization."
+            " A right to single items, or to a group of them, is not among them."
+        ),
+    ),
     "GetOrgUser": ("Retrieve a user", "One person of the organization."),
     "PutOrgUser": (
         "Change a user",

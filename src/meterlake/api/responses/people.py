@@ -105,6 +105,12 @@ class MeResponse(Value):
     organization: OrganizationResponse | None = None
 
 
+class AllowedOperationsResponse(Value):
+    """The ids of the operations that whoever asks may call."""
+
+    data: tuple[Text, ...]
+
+
 class AccessKeyResponse(Value):
     """A key of a service user; the secret only in the answer that creates it."""
 
