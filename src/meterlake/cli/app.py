@@ -21,6 +21,7 @@ from meterlake.cli import (
     setup,
     synthesis,
     usage,
+    users,
     webhooks,
     worker,
 )
@@ -51,7 +52,7 @@ GROUPS: Final = {
     "Data out": ("export", "publish", "integrations", "webhooks", "events"),
     "Correct": ("rejected", "backfill", "check"),
     "Operate": (
-        *("serve", "worker", "deploy", "health", "settings", "keys"),
+        *("serve", "worker", "deploy", "health", "settings", "users", "keys"),
         *("maintain", "move-lake", "shard-lake"),
     ),
     "Help": ("--help", "--version", "--install-completion"),
@@ -99,6 +100,7 @@ def build() -> App:
             sql,
             maintain,
             home_settings,
+            users,
             serve,
             worker,
             synthesis,

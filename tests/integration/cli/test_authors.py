@@ -63,6 +63,7 @@ WRITING = (
     "backfill start retract --uid 1 --reason twice --id two",
     "backfill drop two",
     "late --apply",
+    "users invite bo@acme.example --first-name Bo --last-name Lind",
     "close-month {month}",
     "export destinations create local lake --bucket lake",
     "export destinations update lake --name Lake",

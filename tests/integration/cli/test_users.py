@@ -1,0 +1,68 @@
+"""`meterlake users invite`: the link with which somebody chooses a password."""
+
+import json
+import re
+
+import httpx
+import pytest
+
+from meterlake.cli import run
+from meterlake.stores.processes import free_port
+from tests.homes import new_home, settings
+from tests.served import running
+
+PASSWORD = "correct horse battery staple"
+
+
+@pytest.fixture
+def home(tmp_path):
+    path = tmp_path / "home"
+    new_home(path)
+    return path
+
+
+def invite(capsys, home, *more):
+    name = ("--first-name", "Ada", "--last-name", "Lovelace")
+    code = run(["users", "invite", "ada@acme.example", *name, *more, "--home", str(home), "--json"])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_the_link_leads_to_a_password_and_that_to_the_console(home, capsys):
+    port = free_port()
+    code, out, _ = invite(capsys, home, "--url", f"http://127.0.0.1:{port}/")
+    assert code == 0
+    link = json.loads(out)["link"]
+
+    with running(settings(home), port), httpx.Client(follow_redirects=True) as browser:
+        page = browser.get(link).text
+        fields = dict(re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', page))
+        chosen = {**fields, "password": PASSWORD, "again": PASSWORD}
+        assert browser.post(link.partition("?")[0], data=chosen).is_success
+        page = browser.get(f"http://127.0.0.1:{port}/console").text
+        fields = dict(re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', page))
+        sent = {**fields, "email": "ada@acme.example", "password": PASSWORD}
+        found = browser.post(f"http://127.0.0.1:{port}/oauth/authorize", data=sent)
+
+    assert found.url.path.startswith("/console/months/")
+    assert "Ada Lovelace" in found.text
+
+
+def test_a_policy_that_is_none_is_refused_with_those_that_are(home, capsys):
+    code, _, err = invite(capsys, home, "--policy", "Admin")
+
+    assert code == 1
+    assert "it must be one of the policies Administrator, ReadOnly" in err
+
+
+def test_who_is_a_user_is_not_invited_again(home, capsys):
+    from meterlake.stores import open_stores
+    from tests.people import join
+
+    with open_stores(settings(home)) as stores:
+        [organization] = stores.state.organizations()
+        join(stores.state, organization.id, "ada@acme.example")
+    code, _, err = invite(capsys, home)
+
+    assert code == 1
+    assert "is a user of the organization already" in err
