@@ -14,6 +14,7 @@ from m3ter import AsyncM3ter, M3ter
 
 from meterlake.api.app import create_app
 from meterlake.api.server.protocol import TimedProtocol
+from meterlake.console.app import ROUTES
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.setup import initialize
@@ -133,10 +134,10 @@ def served(home: Path, **changes: Any) -> Iterator[Served]:
 
 @contextmanager
 def running(options: Settings, port: int) -> Iterator[str]:
-    """Run the server of a home in a thread."""
+    """Run the server of a home in a thread, with the console."""
     server = uvicorn.Server(
         uvicorn.Config(
-            Answered(create_app(options)),
+            Answered(create_app(options, ROUTES)),
             port=port,
             log_config=None,
             access_log=False,

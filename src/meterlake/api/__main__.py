@@ -37,7 +37,7 @@ def run(
     # Nobody prints them, and every line of the access log would ask for them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     uvicorn.run(
-        "meterlake.api.app:app",
+        "meterlake.console.app:app",
         factory=True,
         host=host,
         port=port,

@@ -1,6 +1,6 @@
 """The application that a server process runs: both APIs, sign-in, documentation, health, metrics."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meterlake.api import documentation, uploads
@@ -22,12 +22,10 @@ from meterlake.api.server.limits import RateLimits
 from meterlake.api.server.observe import Observed, metrics, readiness
 from meterlake.api.server.protocol import SECONDS
 from meterlake.model.errors import MeterlakeError
-from meterlake.model.values.log_lines import redact_logs
 from meterlake.pipeline.access.access import KnownPermissions
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
-from meterlake.stores.processes import end_with_supervisor
 
 _OPERATIONS: Final = "/organizations/"
 _OK: Final = 200
@@ -63,15 +61,13 @@ class Application:
         return explained
 
 
-def app() -> Application:
-    """The application of the home that METERLAKE_HOME names; what `uvicorn --factory` calls."""
-    end_with_supervisor()
-    redact_logs()
-    return create_app(Settings())
+def create_app(settings: Settings, more: Sequence[BaseRoute] = ()) -> Application:
+    """The application of a home; its stores are opened when it starts and closed when it stops.
 
-
-def create_app(settings: Settings) -> Application:
-    """The application of a home; its stores are opened when it starts and closed when it stops."""
+    Args:
+        settings: The settings of the home.
+        more: Routes beside those of the API; they find the whole application as `state.front`.
+    """
 
     @asynccontextmanager
     async def lifespan(application: Starlette) -> AsyncIterator[dict[str, float]]:
@@ -102,6 +98,7 @@ def create_app(settings: Settings) -> Application:
             *landing.ROUTES,
             *downloads.ROUTES,
             *uploads.ROUTES,
+            *more,
         ],
         middleware=[Middleware(Observed)],
         exception_handlers={Exception: _answer_failure, HTTPException: _answer_refusal},
@@ -109,6 +106,7 @@ def create_app(settings: Settings) -> Application:
     )
     application.router.redirect_slashes = False
     front = Application(application)
+    application.state.front = front
     return front
 
 

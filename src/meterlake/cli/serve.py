@@ -102,6 +102,7 @@ def serve(
         found = {
             "page": f"{url}/",
             "api": url,
+            "console": f"{url}/console",
             "docs": f"{url}/docs",
             "home": str(settings.home.absolute()),
         }

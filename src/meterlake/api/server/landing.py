@@ -48,6 +48,12 @@ async def _landing(request: Request) -> Response:
     status, sentence = await readiness(request)
     places = [
         LandingLink(
+            "Console",
+            "The month, bills and customers, for people who sign in.",
+            "/console",
+            "/console",
+        ),
+        LandingLink(
             "API documentation",
             "Every operation with its fields, rules and an example, to be read and tried.",
             PAGE,

@@ -23,6 +23,8 @@ from meterlake.stores.state.access.people import canonical
 
 CLIENT: Final = "console"
 CALLBACK: Final = "/console/callback"
+SIGNED_OUT: Final = "/console/signed-out"
+SIGN_OUT_PATH: Final = "/oauth/logout"
 AUTHORIZE_PATH: Final = "/oauth/authorize"
 
 _BODY_MAX: Final = 16 * 1024
@@ -244,7 +246,13 @@ async def sign_out(request: Request) -> Response:
             await run_in_threadpool(login.sign_out, _services(request).stores.state, secret)
     except MeterlakeError as error:
         return failure(error)
-    answer = WireResponse({}, headers=_NO_STORE)
+    is_form = request.headers.get("content-type", "").startswith(_FORM)
+    # A person's form goes on to a page; a program gets JSON.
+    answer: Response = (
+        RedirectResponse(SIGNED_OUT, 303, _NO_STORE)
+        if is_form
+        else WireResponse({}, headers=_NO_STORE)
+    )
     pages.delete_cookie(request, answer, pages.SESSION_COOKIE)
     return answer
 
@@ -408,7 +416,7 @@ ROUTES: Final = (
     Route("/.well-known/jwks.json", jwks, methods=["GET"], name="GetKeySet"),
     Route(AUTHORIZE_PATH, authorize, methods=["GET"], name="GetSignInPage"),
     Route(AUTHORIZE_PATH, sign_in, methods=["POST"], name="SignIn"),
-    Route("/oauth/logout", sign_out, methods=["POST"], name="SignOut"),
+    Route(SIGN_OUT_PATH, sign_out, methods=["POST"], name="SignOut"),
     Route(PASSWORD_PATH, show_link, methods=["GET"], name="GetPasswordPage"),
     Route(PASSWORD_PATH, follow_link, methods=["POST"], name="ChoosePassword"),
 )

@@ -44,6 +44,7 @@ def test_every_link_of_the_page_leads_somewhere(server, listening):
     links = re.findall(r'href="([^"]+)"', text(server.url))
 
     assert links == [
+        "/console",
         "/docs",
         "/openapi.json",
         f"http://127.0.0.1:{listening}",
@@ -52,7 +53,7 @@ def test_every_link_of_the_page_leads_somewhere(server, listening):
     ]
     for each in links:
         if each.startswith("/"):
-            assert httpx.get(server.url + each).status_code == httpx.codes.OK, each
+            assert httpx.get(server.url + each, follow_redirects=True).is_success, each
 
 
 def test_the_page_says_where_the_home_is_and_how_things_are(server):

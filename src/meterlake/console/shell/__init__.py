@@ -1,0 +1,1 @@
+"""What all pages of the console stand on: sign-in, session, calls of the API, layout."""

@@ -1,0 +1,135 @@
+"""The public API as the pages of the console call it: within the process, by the rules of HTTP."""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from types import TracebackType
+from typing import Any, Final, Self
+
+from httpx import ASGITransport, AsyncClient, Response
+from starlette.types import ASGIApp
+
+_FAILED: Final = 400
+# What a page lists at most where the API has no end: more is behind a link.
+_EVERY_MAX: Final = 1_000
+_PAGE: Final = 100
+
+
+class ApiRefusalError(Exception):
+    """The API refused a call.
+
+    Attributes:
+        status: The HTTP status.
+        reason: The API's own words.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class ApiClient:
+    """Calls operations of one organization with a person's token; close it after the page.
+
+    Numbers of answers are `Decimal`, digit by digit as the API wrote them.
+    """
+
+    def __init__(self, app: ASGIApp, origin: str, token: str, org_id: str, address: str) -> None:
+        """Call an application.
+
+        Args:
+            app: The application with the API.
+            origin: Where the person reaches it: links in answers begin so.
+            token: The person's access token.
+            org_id: The organization's id.
+            address: Where the person sits, for the limits of requests.
+        """
+        self._client = AsyncClient(
+            transport=ASGITransport(app, client=(address, 0)),
+            base_url=f"{origin}/organizations/{org_id}",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+
+    async def __aenter__(self) -> Self:
+        """Be ready for calls."""
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of what calls held."""
+        await self._client.__aexit__(kind, error, trace)
+
+    async def get(self, path: str, /, **query: Any) -> Any:
+        """The answer of a GET; parameters that are None are left out.
+
+        Raises:
+            ApiRefusalError: The API refuses it.
+        """
+        return _content(await self._client.get(path, params=_parameters(query)))
+
+    async def find(self, path: str, /, **query: Any) -> Any:
+        """As `get`; None if the API refuses to show it or has it not."""
+        try:
+            return await self.get(path, **query)
+        except ApiRefusalError as refusal:
+            if refusal.status not in {403, 404}:
+                raise
+            return None
+
+    async def every(self, path: str, /, **query: Any) -> list[Any]:
+        """The rows of all pages of a list, the first thousand; none if the API shows none."""
+        rows: list[Any] = []
+        token = None
+        while len(rows) < _EVERY_MAX:
+            answer = await self.find(path, pageSize=_PAGE, nextToken=token, **query)
+            if answer is None:
+                break
+            rows += answer["data"]
+            token = answer.get("nextToken")
+            if not token:
+                break
+        return rows[:_EVERY_MAX]
+
+    async def send(self, method: str, path: str, body: Any = None, /, **query: Any) -> Any:
+        """The answer of a call that changes something.
+
+        Raises:
+            ApiRefusalError: The API refuses it; nothing was changed.
+        """
+        content = None if body is None else {"json": body}
+        return _content(
+            await self._client.request(method, path, params=_parameters(query), **content or {})
+        )
+
+    async def fetch(self, path: str, /, **query: Any) -> Response:
+        """A file that an operation answers with.
+
+        Raises:
+            ApiRefusalError: The API refuses it.
+        """
+        answer = await self._client.get(path, params=_parameters(query))
+        if answer.status_code >= _FAILED:
+            _content(answer)
+        return answer
+
+
+def _parameters(query: Mapping[str, Any]) -> dict[str, str]:
+    texts = {True: "true", False: "false"}
+    return {
+        name: texts[value] if isinstance(value, bool) else str(value)
+        for name, value in query.items()
+        if value is not None
+    }
+
+
+def _content(answer: Response) -> Any:
+    found = json.loads(answer.text, parse_float=Decimal) if answer.content else {}
+    if answer.status_code >= _FAILED:
+        raise ApiRefusalError(answer.status_code, found.get("message") or answer.reason_phrase)
+    return found

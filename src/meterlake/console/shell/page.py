@@ -1,0 +1,267 @@
+"""How a page is answered: who asks, what they may do, the template, and errors as pages."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cache, wraps
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+from zoneinfo import ZoneInfo
+
+from babel import Locale, UnknownLocaleError
+from babel.dates import format_date, format_datetime
+from babel.numbers import format_decimal
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from meterlake.api.server import body
+from meterlake.console.shell.api import ApiClient, ApiRefusalError
+from meterlake.console.shell.session import ConsoleSession, api_of, begin_sign_in, origin
+from meterlake.model.values.version import code_version
+
+_FORM_MAX: Final = 1 << 20
+_FIELDS_MAX: Final = 2_000
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self';"
+        " frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_UNAUTHORIZED: Final = 401
+_LOCALE: Final = Locale("en")
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request of a signed-in person.
+
+    Attributes:
+        allowed: The operations of the API that the person may call.
+        form: The fields of what was sent; empty for a GET.
+    """
+
+    request: Request
+    session: ConsoleSession
+    api: ApiClient
+    allowed: frozenset[str] = frozenset()
+    form: dict[str, list[str]] = field(default_factory=dict)
+
+    def query(self, name: str) -> str | None:
+        """A parameter of the address; None if it is absent or empty."""
+        return self.request.query_params.get(name) or None
+
+    def field(self, name: str) -> str:
+        """A field of the form; empty if it is absent."""
+        return self.form.get(name, [""])[0].strip()
+
+    def may(self, *operations: str) -> bool:
+        """Whether the person may call all of some operations."""
+        return self.allowed.issuperset(operations)
+
+    @property
+    def today(self) -> date:
+        """Today in the organization's time zone."""
+        now: datetime = self.request.app.state.services.stores.now()
+        return now.astimezone(ZoneInfo(self.session.zone)).date()
+
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        """A page of the console."""
+        text = (
+            _templates()
+            .get_template(template)
+            .render(
+                visit=self,
+                session=self.session,
+                path=self.request.url.path,
+                locale=locale_of(self.request),
+                said=self.session.said,
+                version=code_version(),
+                **values,
+            )
+        )
+        answer = HTMLResponse(text, status, _HEADERS)
+        self.session.keep(self.request, answer)
+        return answer
+
+    def go(self, target: str, said: str = "") -> Response:
+        """Lead on to a page after something was done, which that page says."""
+        answer = RedirectResponse(target, 303, {"Cache-Control": "no-store"})
+        self.session.keep(self.request, answer, said)
+        return answer
+
+    def link(self, **changes: Any) -> str:
+        """The address of this page with other parameters; None takes one away."""
+        query = {**dict(self.request.query_params), **changes}
+        kept = {name: value for name, value in query.items() if value not in {None, ""}}
+        return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
+
+
+PageFunction = Callable[[Visit], Awaitable[Response]]
+
+
+def page(function: PageFunction) -> Callable[[Request], Awaitable[Response]]:
+    """A page, or an action, of people who are signed in; others are led to the sign-in.
+
+    What the API refuses becomes a page that says so in the API's words.
+    """
+
+    @wraps(function)
+    async def answer(request: Request) -> Response:
+        session = ConsoleSession.read(request)
+        if session is None:
+            return begin_sign_in(request, _target(request))
+        async with api_of(request, session.token, session.org_id) as api:
+            visit = Visit(request, session, api)
+            try:
+                return await _answered(function, visit)
+            except ApiRefusalError as refusal:
+                if refusal.status == _UNAUTHORIZED:
+                    return begin_sign_in(request, _target(request))
+                return visit.page("refused.html", refusal.status, refusal=refusal)
+
+    return answer
+
+
+async def _answered(function: PageFunction, visit: Visit) -> Response:
+    request = visit.request
+    if request.method == "POST":
+        data = await body.content(request, _FORM_MAX)
+        for name, value in parse_qsl(
+            data.decode("ascii", "replace"), True, max_num_fields=_FIELDS_MAX
+        ):
+            visit.form.setdefault(name, []).append(value)
+        if not _is_own(request) or not visit.session.has_sent(visit.field("csrf")):
+            reason = "The page was open for too long, or the form is not from here. Try again."
+            raise ApiRefusalError(400, reason)
+    answer = await visit.api.get("/users/me/operations")
+    visit.allowed = frozenset(answer["data"])
+    return await function(visit)
+
+
+def _is_own(request: Request) -> bool:
+    sent = request.headers.get("origin")
+    return sent is None or sent == origin(request) or sent == str(request.base_url).rstrip("/")
+
+
+def _target(request: Request) -> str:
+    """Where to go after the sign-in: this page, or for an action, the page it was on."""
+    url = request.url
+    if request.method == "GET":
+        return f"{url.path}?{url.query}" if url.query else url.path
+    referer = urlsplit(request.headers.get("referer", ""))
+    return referer.path if referer.path.startswith("/console/") else "/console"
+
+
+def plain_page(template: str, status: int = 200) -> Response:
+    """A page for anybody."""
+    text = (
+        _templates()
+        .get_template(template)
+        .render(visit=None, session=None, path="", locale=_LOCALE, said="", version=code_version())
+    )
+    return HTMLResponse(text, status, _HEADERS)
+
+
+def locale_of(request: Request) -> Locale:
+    """How the person's browser asks for numbers and dates."""
+    for part in request.headers.get("accept-language", "").split(","):
+        name = part.partition(";")[0].strip()
+        if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", name):
+            continue
+        try:
+            return Locale.parse(name, sep="-")
+        except (UnknownLocaleError, ValueError):
+            continue
+    return _LOCALE
+
+
+# --- What templates write numbers and times with ------------------------------------------------
+
+
+def number(value: Decimal | int | str, locale: Locale) -> Markup:
+    """A number as people read it, with all its digits; the API's own text on hover."""
+    exact = Decimal(value)
+    places = max(0, -int(exact.as_tuple().exponent))
+    pattern = "#,##0" + ("." + "0" * places if places else "")
+    shown = format_decimal(exact, pattern, locale=locale, decimal_quantization=False)
+    return Markup('<data class="number" value="{0}" title="{0}">{1}</data>').format(
+        f"{exact:f}", shown
+    )
+
+
+def money(value: Decimal | int | str, currency: str, locale: Locale) -> Markup:
+    """An amount with its currency, with two decimals or more."""
+    whole, _, places = f"{Decimal(value):f}".partition(".")
+    shown = number(f"{whole}.{places.ljust(2, '0')}", locale)
+    return Markup('{} <abbr class="currency">{}</abbr>').format(shown, currency)
+
+
+def day(value: str | date, locale: Locale) -> Markup:
+    """A day as people read it."""
+    found = date.fromisoformat(value) if isinstance(value, str) else value
+    shown = format_date(found, "medium", locale=locale)
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(found.isoformat(), shown)
+
+
+def instant(value: str, zone: str, locale: Locale) -> Markup:
+    """An instant in the organization's time zone; UTC on hover."""
+    found = datetime.fromisoformat(value)
+    shown = format_datetime(found, "medium", tzinfo=ZoneInfo(zone), locale=locale)
+    utc = f"{found.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(value, utc, shown)
+
+
+def period(start: str, end: str, zone: str, locale: Locale) -> Markup:
+    """A period, its end not included, by its first and last day, or by its instants."""
+    if "T" not in start:
+        last = date.fromisoformat(end) - timedelta(days=1)
+        return Markup("{} to {}").format(day(start, locale), day(last, locale))
+    first, after = (
+        datetime.fromisoformat(each).astimezone(ZoneInfo(zone)) for each in (start, end)
+    )
+    if first.time() == after.time() == time.min:
+        last = after.date() - timedelta(days=1)
+        return Markup("{} to {}").format(day(first.date(), locale), day(last, locale))
+    return Markup("{} to {}").format(instant(start, zone, locale), instant(end, zone, locale))
+
+
+def words(value: str) -> str:
+    """A word of the API as people read it: `USAGE_CREDIT` and `UsageCredit` are `Usage credit`."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(value))
+    return apart.replace("_", " ").replace("-", " ").capitalize()
+
+
+def month_name(value: str, locale: Locale) -> str:
+    """A month as people read it: `October 2026`."""
+    return str(format_date(date.fromisoformat(f"{value}-01"), "LLLL yyyy", locale=locale))
+
+
+@cache
+def _templates() -> Environment:
+    # The API leaves out members without a value: an undefined one is empty here, too.
+    environment = Environment(
+        loader=PackageLoader("meterlake.console", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: Mapping[str, Callable[..., Any]] = {
+        "number": number,
+        "money": money,
+        "day": day,
+        "instant": instant,
+        "period": period,
+        "words": words,
+        "month": month_name,
+    }
+    environment.filters.update(filters)
+    return environment

@@ -1,0 +1,92 @@
+"""The console in a real browser, with scripts off: what people see, by keyboard, in both schemes."""
+
+from shutil import which
+
+import pytest
+from argon2 import PasswordHasher
+from playwright.sync_api import sync_playwright
+
+from meterlake.pipeline.access import passwords
+from tests.console_world import CONSOLE, MONTH, a_console
+from tests.people import PASSWORD, allow
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    if which("chromium") is None:
+        pytest.skip("needs chromium in PATH")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_HASHER", PasswordHasher(1, 64, 1))
+        with a_console(tmp_path_factory.mktemp("browser")) as found:
+            found.join("ada@example.com", allow())
+            yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(
+            executable_path=which("chromium"), args=["--no-sandbox", "--no-proxy-server"]
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture(params=[("light", 1280), ("dark", 320)], ids=["light", "dark and narrow"])
+def tab(browser, world, request):
+    scheme, width = request.param
+    context = browser.new_context(
+        base_url=world.url,
+        color_scheme=scheme,
+        viewport={"width": width, "height": 800},
+        java_script_enabled=False,
+    )
+    context.set_default_timeout(180_000)
+    tab = context.new_page()
+    tab.problems = []
+    tab.on("console", lambda said: tab.problems.append(said.text))
+    tab.on("requestfailed", lambda failed: note_failure(tab.problems, failed))
+    tab.goto(CONSOLE)
+    tab.get_by_label("E-mail address").fill("ada@example.com")
+    tab.get_by_label("Password").fill(PASSWORD)
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/console/months/**")
+    yield tab
+    context.close()
+
+
+def note_failure(problems, request):
+    """Note what could not be loaded; what a page no longer needs when the next one opens is none."""
+    if request.failure != "net::ERR_ABORTED":
+        problems.append(f"{request.url}: {request.failure}")
+
+
+@pytest.mark.long
+def test_a_bill_is_reached_and_approved_by_keyboard(tab):
+    tab.goto(f"{CONSOLE}/bills?month={MONTH}&status=PENDING")
+    tab.get_by_role("row", name="bolt").get_by_role("link").nth(1).focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/console/bills/*-*")
+    tab.get_by_role("button", name="Approve").focus()
+    tab.keyboard.press("Enter")
+
+    tab.get_by_role("status").filter(has_text="You approved the bill.").wait_for()
+    tab.get_by_role("button", name="Take the approval back").focus()
+    tab.keyboard.press("Enter")
+    tab.get_by_role("status").filter(has_text="You took the approval back.").wait_for()
+    assert tab.problems == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", [f"months/{MONTH}", "bills", "customers", "components"])
+def test_a_page_fits_the_window_and_loads_nothing_from_elsewhere(tab, world, page):
+    asked = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(f"{CONSOLE}/{page}")
+
+    assert tab.title().endswith("meterlake")
+    assert tab.get_by_role("heading", level=1).count() == 1
+    assert all(each.startswith(world.url) for each in asked)
+    box = tab.locator("body").bounding_box()
+    assert box["width"] <= tab.viewport_size["width"]
+    assert tab.problems == []

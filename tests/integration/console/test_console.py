@@ -1,0 +1,249 @@
+"""The console as people use it: without scripts, over HTTP, with what they may do and no more."""
+
+import re
+
+import httpx
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.console.app import ROUTES
+from meterlake.model.customers.accounts import Account
+from meterlake.pipeline.access import passwords
+from tests.commands import wait_until
+from tests.console_world import CONSOLE, MONTH, a_console
+from tests.people import allow, deny
+
+ATTACK = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Nothing that tests of it do changes a bill."""
+    with a_console(tmp_path_factory.mktemp("console")) as found:
+        found.join("ada@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"))
+        found.join("catalog@example.com", allow("config:retrieve", "config:product"))
+        found.join("nobody@example.com")
+        yield found
+
+
+@pytest.fixture
+def finance(tmp_path):
+    """Somebody who may do everything, in a home of her own."""
+    with a_console(tmp_path) as found:
+        found.join("finance@example.com", allow())
+        yield found.browser("finance@example.com")
+
+
+@pytest.fixture
+def ada(world):
+    return world.browser("ada@example.com")
+
+
+def href(page, text):
+    """Where the link with a text leads."""
+    found = re.search(rf'<a [^>]*href="([^"]*)"[^>]*>\s*{re.escape(text)}\s*</a>', page)
+    assert found is not None, text
+    return found[1]
+
+
+def test_the_first_page_after_the_sign_in_is_the_month(ada):
+    ada.go(f"{CONSOLE}/months/{MONTH}")
+
+    assert "September 2026" in ada.text
+    assert "All 2 bills" in ada.text
+    assert "Ada Lovelace" in ada.text
+
+
+def test_a_bill_is_approved_unapproved_and_locked(finance):
+    finance.go(f"{CONSOLE}/bills?month={MONTH}")
+    finance.go(re.findall(r'href="(/console/bills/[0-9a-f-]{36})"', finance.page.text)[0])
+    assert "Pending" in finance.text
+
+    assert "You approved the bill." in finance.press("approve")
+    assert "You approved the bill." not in finance.go(finance.path)
+    assert "You took the approval back." in finance.press("unapprove")
+    finance.press("approve")
+    assert "You locked the bill." in finance.press("lock")
+    actions = ("approve", "unapprove", "lock", "delete", "recalculate")
+    assert not any(map(finance.offers, actions))
+
+
+def test_ticked_bills_are_approved_at_once(finance):
+    finance.go(f"{CONSOLE}/bills?month={MONTH}&status=PENDING")
+    ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)
+    assert "No bill was ticked" in finance.send({})
+
+    finance.go(f"{CONSOLE}/bills?month={MONTH}&status=PENDING")
+    assert "2 bills were approved" in finance.send({"bill": ids})
+    assert "No bills here" in finance.go(f"{CONSOLE}/bills?month={MONTH}&status=PENDING")
+
+
+def test_numbers_are_the_digits_of_the_api_in_the_persons_way(world):
+    german = world.browser("ada@example.com")
+    german.client.headers["Accept-Language"] = "de-DE,de;q=0.9"
+    german.go(f"{CONSOLE}/bills?month={MONTH}")
+
+    [first, *_] = re.findall(r'value="([\d.]+)" title="\1">([^<]*)</data>', german.page.text)
+    exact, shown = first
+    assert shown == f"{exact:>}".replace(".", ",")
+
+
+def test_a_customer_is_found_by_its_code_and_shows_plans_and_bills(ada):
+    ada.go(f"{CONSOLE}/search?q=acme")
+
+    assert ada.path.startswith(f"{CONSOLE}/customers/")
+    assert "Acme" in ada.text
+    assert "in force" in ada.text
+    assert re.search(r'href="/console/bills/[0-9a-f-]{36}"', ada.page.text)
+
+
+def test_each_number_of_a_bill_says_where_it_comes_from(ada):
+    ada.go(f"{CONSOLE}/bills?month={MONTH}")
+    ada.go(re.findall(r'href="(/console/bills/[0-9a-f-]{36})"', ada.page.text)[0])
+    ada.go(href(ada.page.text, "Where the numbers come from"))
+
+    assert "the bill comes to the same" in ada.text
+    assert "Sent" in ada.text
+
+
+@pytest.mark.parametrize("asked", ["nothing-like-this", "%3Cb%3E", "a~b:c%26d", "%00"])
+def test_a_search_that_finds_nothing_says_so(ada, asked):
+    ada.go(f"{CONSOLE}/search?q={asked}")
+
+    assert ada.page.status_code in {200, 400}
+    assert "Nothing found" in ada.text or "not allowed" in ada.text
+
+
+# --- Who may do what ----------------------------------------------------------------------------
+
+
+def test_who_may_only_read_sees_no_button(world):
+    reader = world.browser("reader@example.com")
+    reader.go(f"{CONSOLE}/months/{MONTH}")
+    assert not any(map(reader.offers, ("calculate", "review", "approve", "reject", "reopen")))
+    reader.go(f"{CONSOLE}/bills?month={MONTH}")
+    assert 'name="bill"' not in reader.page.text
+    reader.go(re.findall(r'href="(/console/bills/[0-9a-f-]{36})"', reader.page.text)[0])
+    assert 'name="action"' not in reader.page.text
+
+
+def test_what_the_api_refuses_a_page_refuses_in_its_words(world):
+    catalog = world.browser("catalog@example.com")
+    for path in ("bills", "customers", f"months/{MONTH}"):
+        assert f'href="{CONSOLE}/{path}"' not in catalog.page.text
+        catalog.go(f"{CONSOLE}/{path}")
+        assert catalog.page.status_code == 403
+        assert "no permission for config:retrieve" in catalog.text
+
+
+def test_an_action_that_is_not_offered_is_refused_and_changes_nothing(world):
+    reader = world.browser("reader@example.com")
+    reader.go(f"{CONSOLE}/bills?month={MONTH}")
+    id_ = re.findall(r'href="(/console/bills/[0-9a-f-]{36})"', reader.page.text)[1]
+    before = reader.go(id_)
+    csrf = reader.hidden()["csrf"]
+    reader.page = reader.client.post(id_, data={"csrf": csrf, "action": "delete"})
+
+    assert reader.page.status_code == 403
+    assert reader.go(id_) == before
+
+
+def test_who_may_do_nothing_is_told_so(world):
+    nobody = world.browser("nobody@example.com")
+
+    assert nobody.page.status_code == 403
+    assert "no permission policy allows you anything" in nobody.text
+
+
+def test_a_right_that_is_denied_is_not_offered(world):
+    world.join("almost@example.com", allow(), deny("config:delete", "config:bill"))
+    almost = world.browser("almost@example.com")
+    almost.go(f"{CONSOLE}/bills?month={MONTH}")
+    pages = re.findall(r'href="(/console/bills/[0-9a-f-]{36})"', almost.page.text)
+
+    assert not any(almost.go(each) and almost.offers("delete") for each in pages)
+
+
+# --- What keeps others out ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["", "/bills", "/customers", f"/months/{MONTH}", "/components"])
+def test_nobody_sees_a_page_without_a_sign_in(world, page):
+    stranger = world.strange_browser()
+    stranger.go(f"{CONSOLE}{page}")
+    assert stranger.path == "/oauth/authorize"
+
+
+def test_a_form_from_elsewhere_does_nothing(ada):
+    ada.go(f"{CONSOLE}/bills?month={MONTH}")
+    page = re.findall(r'href="(/console/bills/[0-9a-f-]{36})"', ada.page.text)[1]
+    before = ada.go(page)
+    for data, headers in (
+        ({"action": "delete"}, {}),
+        ({"action": "delete", "csrf": "x" * 43}, {}),
+        ({"action": "delete", "csrf": ada.hidden()["csrf"]}, {"Origin": "https://evil.example"}),
+    ):
+        ada.page = ada.client.post(page, data=data, headers=headers)
+        assert ada.page.status_code == 400
+        assert "the form is not from here" in ada.text
+        ada.go(page)
+    assert ada.text == before
+
+
+def test_the_cookie_is_for_the_server_alone(ada):
+    cookie = next(each for each in ada.client.cookies.jar if each.name.endswith("console_session"))
+
+    assert cookie.has_nonstandard_attr("HttpOnly")
+    assert cookie.path == "/"
+    assert "ey" not in cookie.value[:2]  # No token that anybody could read.
+
+
+def test_after_the_sign_out_nothing_of_the_session_is_good_any_more(finance):
+    kept = httpx.Cookies(finance.client.cookies)
+    finance.go(f"{CONSOLE}/bills")
+    finance.page = finance.client.post(f"{CONSOLE}/sign-out", data=finance.hidden())
+    assert "You are signed out" in finance.text
+
+    finance.client.cookies = kept
+
+    def is_out():
+        finance.go(f"{CONSOLE}/bills")
+        return finance.path == "/oauth/authorize"
+
+    wait_until(is_out)  # Servers know for some seconds whose tokens are good.
+
+
+def test_no_page_has_a_script_a_style_or_anything_from_elsewhere_in_it(ada):
+    for page in (f"months/{MONTH}", "bills", "customers", "components", "nowhere"):
+        ada.go(f"{CONSOLE}/{page}")
+        policy = ada.page.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'self';")
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert not re.findall(r"<script|\sstyle=|\son\w+=|<style", ada.page.text)
+        assert not re.findall(r'(?:src|href)="(?![/#])[^"]*"', ada.page.text)
+
+
+def test_text_of_others_is_only_text(world, ada):
+    with world.home.stores.state.transaction(world.home.org_id, "test") as transaction:
+        made = transaction.create(
+            Account.from_wire({"name": ATTACK, "code": "attack", "emailAddress": "a@b.example"})
+        )
+    for page in ("customers", f"customers/{made.id}", "search?q=attack"):
+        ada.go(f"{CONSOLE}/{page}")
+        assert ATTACK not in ada.page.text
+        assert ATTACK in ada.text or "attack" in ada.text
+        assert "<script" not in ada.page.text
+
+
+def test_every_page_has_a_name():
+    names = [each.name for each in ROUTES if getattr(each, "name", "")]
+    assert len(set(names)) == len(names)
