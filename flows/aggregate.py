@@ -21,8 +21,8 @@ def aggregate_organization(
 ) -> TaskOutcome:
     """Aggregate a month of one organization."""
     with open_home(home, runner) as stores:
-        org_id = stores.state.organization(org).id
-        found = aggregate_month(stores, org_id, month_named(stores, org_id, month))
+        organization = stores.find_organization(org)
+        found = aggregate_month(organization, month_named(organization, month))
     overflows = len(found.overflows)
     summary = {
         "month": found.run.name,

@@ -33,9 +33,9 @@ def stage(
 ) -> TaskOutcome:
     """Find out what a backfill changes; nobody else sees anything of it yet."""
     with open_home(home, runner) as stores:
-        org_id = stores.state.organization(org).id
-        order = Order(resolve_backfill(stores, org_id, words), AUTHOR, id, words.files, mapping)
-        return outcome_of(stores, start(stores, org_id, order))
+        organization = stores.find_organization(org)
+        order = Order(resolve_backfill(organization, words), AUTHOR, id, words.files, mapping)
+        return outcome_of(stores, start(organization, order))
 
 
 @flow(name="backfill", flow_run_name="stage {mode}", task_runner=a_few_at_once())

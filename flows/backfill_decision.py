@@ -24,7 +24,7 @@ def carry_out(home: Home, org: str, id: str, decision: DecisionName) -> TaskOutc
     """Apply, drop or revert a backfill."""
     verb = {"apply": apply, "drop": drop, "revert": revert}[decision]
     with open_home(home) as stores:
-        found = verb(stores, stores.state.organization(org).id, id, AUTHOR)
+        found = verb(stores.find_organization(org), id, AUTHOR)
         return outcome_of(stores, found)
 
 

@@ -24,14 +24,14 @@ def bill_organization(
 ) -> TaskOutcome:
     """Bill a month of one organization, and keep the quantities that its bills are made from."""
     with open_home(home, runner) as stores:
-        org_id = stores.state.organization(org).id
-        named = month_named(stores, org_id, month)
-        refuse_future_month(stores, org_id, named)
+        organization = stores.find_organization(org)
+        named = month_named(organization, month)
+        refuse_future_month(organization, named)
         order = BillOrder(days=named, approve=approve, keep_approved=not change)
-        billed = bill_order(stores, org_id, order)
+        billed = bill_order(organization, order)
         # Of the same measurements, whatever has come in meanwhile.
-        quantities = aggregate(stores, org_id, named, billed.snapshot)
-        currencies = read_currencies(stores, org_id)
+        quantities = aggregate(organization, named, billed.snapshot)
+        currencies = read_currencies(organization)
     overflows = len(quantities.overflows)
     problems = [
         *failed_of(billed),

@@ -21,7 +21,7 @@ def bill_due_of(home: Home, org: str) -> TaskOutcome:
     made: list[MadeAsset] = []
     with open_home(home) as stores:
         found = whole_bill_round(
-            stores, stores.state.organization(org).id, lambda billed: made.append(bills_of(billed))
+            stores.find_organization(org), lambda billed: made.append(bills_of(billed))
         )
     counts: Row = {"due": found.due, "jobs": found.jobs, "approved": found.approved}
     return TaskOutcome(counts, {}, found.failures, made)

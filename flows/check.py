@@ -19,11 +19,11 @@ from meterlake.pipeline.ingest.reporting import report
 def check_organization(home: Home, org: str) -> TaskOutcome:
     """Check one organization."""
     with open_home(home) as stores:
-        org_id = stores.state.organization(org).id
-        reported = report(stores, org_id)
+        organization = stores.find_organization(org)
+        reported = report(organization)
         # First: whether the books balance is among the alerts.
-        books = check_reconciliation(stores, org_id)
-        alerts = check_alerts(stores, org_id)
+        books = check_reconciliation(organization)
+        alerts = check_alerts(organization)
     open_alerts = [
         {"alert": each.name, "about": each.subject, "since": each.since} for each in alerts
     ]

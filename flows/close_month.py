@@ -66,10 +66,10 @@ def close_month(  # noqa: PLR0913 - the form that people fill in
         check_duration(name, value)
     # The runs of its steps are threads of this process: they work with these stores.
     with kept_open(home, runner) as stores:
-        organization = stores.state.organization(org)
-        meant = month_named(stores, organization.id, month)
+        organization = stores.find_organization(org)
+        meant = month_named(organization, month)
         code = label_run_of(home, organization.id, f"close {month_text(month)}")
-        closing = Closing(stores, organization.id, meant, AUTHOR)
+        closing = Closing(organization, meant, AUTHOR)
         if closing.is_closed:
             check_backfills(closing, backfill)
         else:

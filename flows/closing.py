@@ -38,7 +38,7 @@ def wait_for_files(
     if ClosingStep.FILES in closing.outcomes():
         return
     give_up = time.monotonic() + hours * 3600
-    while missing := missing_files(closing.stores, closing.org_id, patterns):
+    while missing := missing_files(closing.organization, patterns):
         if time.monotonic() > give_up:
             emit_late(code, str(closing.month), missing)
             raise Incomplete([f"{code}: no file {each} came in time" for each in missing])
@@ -64,7 +64,7 @@ def make_quantities_and_bills(
     def bill_all() -> Row:
         bill(**named, month=month)
         # Unchanged: only what tells them apart later is new.
-        return make_bills(closing.stores, closing.org_id, closing.month, closing.author)
+        return make_bills(closing.organization, closing.month, closing.author)
 
     closing.carry_out(ClosingStep.INGEST, ingest_all)
     closing.carry_out(ClosingStep.BACKFILL, apply_all)

@@ -17,7 +17,7 @@ from meterlake.pipeline.integrations.sender import prepare_runs, send_due_runs
 def prepare_organization(home: Home, org: str) -> TaskOutcome:
     """Have what happened make runs of integrations."""
     with open_home(home) as stores:
-        events = prepare_runs(stores, stores.state.organization(org).id)
+        events = prepare_runs(stores.find_organization(org))
     return TaskOutcome({"events": events})
 
 

@@ -23,7 +23,7 @@ def outcome_of(stores: Stores, found: Backfill) -> TaskOutcome:
     summary = {"backfill": found.id, "mode": found.spec.mode.value, "status": found.status.value}
     place = CommandPlace(str(stores.home.absolute()), stores.state.organization(found.org_id).code)
     steps = [(step.what, place.command(step.words)) for step in found.next_steps()]
-    tables = _tables(found.summary, read_currencies(stores, found.org_id))
+    tables = _tables(found.summary, read_currencies(stores.organization(found.org_id)))
     return TaskOutcome({**summary, **counts}, tables, next_steps=steps)
 
 

@@ -24,8 +24,8 @@ def export_organization(
 ) -> TaskOutcome:
     """Export the data of one organization; once more would be another job, with other names."""
     with open_home(home, runner) as stores:
-        org_id = stores.state.organization(org).id
-        return told_of(export_files(stores, org_id, resolve_export(stores, org_id, words), "flow"))
+        organization = stores.find_organization(org)
+        return told_of(export_files(organization, resolve_export(organization, words), "flow"))
 
 
 @task(task_run_name="run an export")
@@ -40,7 +40,7 @@ def run_job(home: Home, job: str, *, wait: bool = False) -> TaskOutcome:
 def run_one_schedule(home: Home, org: str, schedule: str) -> TaskOutcome:
     """Make a job of a schedule now, and run it."""
     with open_home(home) as stores:
-        job = run_schedule(stores, stores.state.organization(org).id, "flow", schedule)
+        job = run_schedule(stores.find_organization(org), "flow", schedule)
         return told_of(run_to_end(stores, job))
 
 

@@ -86,7 +86,7 @@ def deployment_specs(stores: Stores, home: Path) -> Iterator[DeploymentSpec]:
     """What the deployments of all schedules look like."""
     for organization in stores.state.organizations():
         try:
-            schedules = list_schedules(stores, organization.id)
+            schedules = list_schedules(stores.organization(organization.id))
         except Unavailable:
             raise  # Nothing is known of any of them: their deployments stay.
         except MeterlakeError as error:

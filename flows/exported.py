@@ -67,7 +67,7 @@ def months_of(start: datetime | str, end: datetime | str) -> list[str]:
 def run_due(home: Home, org: str) -> TaskOutcome:
     """Make the jobs that are due, run all that wait, and remove what was kept long enough."""
     with open_home(home) as stores:
-        due, ran = whole_round(stores, stores.state.organization(org).id)
+        due, ran = whole_round(stores.find_organization(org))
     done = [told_of(each.result) for each in ran if each.result]
     failed = [f"export {each.job.id}: {each.error}" for each in ran if each.error is not None]
     tables = {

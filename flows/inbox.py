@@ -18,8 +18,8 @@ from meterlake.pipeline.ingest.inbox import poll_inboxes
 def poll_organization(home: Home, org: str) -> TaskOutcome:
     """Ingest what the inboxes of an organization hold."""
     with open_home(home) as stores:
-        org_id = stores.state.organization(org).id
-        return with_measurements(stores, org_id, books(poll_inboxes(stores, org_id)))
+        organization = stores.find_organization(org)
+        return with_measurements(organization, books(poll_inboxes(organization)))
 
 
 @flow(name="inbox", task_runner=a_few_at_once())

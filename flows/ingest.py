@@ -22,10 +22,10 @@ from meterlake.pipeline.ingest.files import expand, ingest_files
 def ingest_drop_folder(home: Home, org: str) -> TaskOutcome:
     """Ingest what lies in an organization's drop folder."""
     with open_home(home) as stores:
-        organization = stores.state.organization(org)
+        organization = stores.find_organization(org)
         folder = drop_folder(stores, organization.code)
-        outcome = books(ingest_inbox(stores, organization.id, folder), folder)
-        return with_measurements(stores, organization.id, outcome)
+        outcome = books(ingest_inbox(organization, folder), folder)
+        return with_measurements(organization, outcome)
 
 
 @retrying("ingest files of {org}")
@@ -34,9 +34,9 @@ def ingest_named_files(
 ) -> TaskOutcome:
     """Ingest files where they lie."""
     with open_home(home) as stores:
-        organization = stores.state.organization(org)
-        outcome = books(ingest_files(stores, organization, expand(file), mapping))
-        return with_measurements(stores, organization.id, outcome)
+        organization = stores.find_organization(org)
+        outcome = books(ingest_files(organization, expand(file), mapping))
+        return with_measurements(organization, outcome)
 
 
 @flow(name="ingest", task_runner=a_few_at_once())

@@ -21,7 +21,7 @@ def summarize(home: Home, org: str, hours: int) -> TaskOutcome:
     """Count what came in of one organization."""
     with open_home(home) as stores:
         period = last_hours(stores.now(), hours)
-        found = came_in(stores, stores.state.organization(org).id, period)
+        found = came_in(stores.find_organization(org), period)
     of_time = {"from": f"{period.start:%F %R}", "until": f"{period.end:%F %R}"}
     return TaskOutcome({**of_time, **found.totals}, {"By hour": found.hours, "Files": found.files})
 

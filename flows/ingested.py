@@ -10,7 +10,7 @@ from flows.outcome import Row, TaskOutcome
 from meterlake.model.measurements.receipt import Receipt
 from meterlake.pipeline.ingest.came_in import count_by_month
 from meterlake.pipeline.ingest.drop_folder import DropFolder
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 
 FILES: Final = "Files"
 
@@ -51,10 +51,10 @@ def _row(receipt: Receipt, folder: DropFolder | None) -> Row:
     }
 
 
-def with_measurements(stores: Stores, org_id: str, outcome: TaskOutcome) -> TaskOutcome:
+def with_measurements(organization: Organization, outcome: TaskOutcome) -> TaskOutcome:
     """Add the measurements of the files as assets, one for each month that they brought some of."""
-    months = count_by_month(stores, org_id, outcome.sources)
-    snapshot = stores.lake(org_id).snapshot() if months else None
+    months = count_by_month(organization, outcome.sources)
+    snapshot = organization.lake.snapshot() if months else None
     totals = {
         name: outcome.summary[name] for name in ("received", "accepted", "repeats", "rejected")
     }

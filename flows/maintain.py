@@ -17,7 +17,7 @@ from meterlake.pipeline.home.maintain import maintain as maintain_lake
 def maintain_organization(home: Home, org: str) -> TaskOutcome:
     """Maintain the lake of one organization."""
     with open_home(home) as stores:
-        done = maintain_lake(stores, stores.state.organization(org).id)
+        done = maintain_lake(stores.find_organization(org))
     return TaskOutcome(
         {
             "snapshots expired": done.snapshots_expired,

@@ -20,10 +20,10 @@ from meterlake.pipeline.publish.run import publish as publish_file
 def publish_organization(home: Home, org: str, parquet: bool, report: bool) -> TaskOutcome:
     """Publish the data of one organization."""
     with open_home(home) as stores:
-        org_id = stores.state.organization(org).id
-        done = publish_file(stores, org_id, parquet=parquet)
-        page = write_report(stores, org_id) if report else None
-        months = tuple(list_months(stores, org_id))
+        organization = stores.find_organization(org)
+        done = publish_file(organization, parquet=parquet)
+        page = write_report(organization) if report else None
+        months = tuple(list_months(organization))
     return TaskOutcome(
         ({"report": str(page)} if page else {})
         | {

@@ -20,7 +20,7 @@ def run_jobs(home: Home, org: str) -> TaskOutcome:
     outcome = TaskOutcome({"statements": 0})
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
-        ran = list(run_all_waiting(stores, STATEMENT_JOBS, org_id, is_over))
+        ran = list(run_all_waiting(stores.organization(org_id), STATEMENT_JOBS, is_over))
     outcome.summary["statements"] = sum(each.error is None for each in ran)
     for each in ran:
         if each.error is not None and each.waits:

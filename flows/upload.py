@@ -30,12 +30,12 @@ def run_job(home: Home, org: str, job: str, name: str) -> State[Row]:
     """Run the job of one file; the state of its run has the counts."""
     del name  # It names the run.
     with open_home(home) as stores:
-        org_id = stores.state.organization(org).id
+        organization = stores.find_organization(org)
         try:
-            receipt = run_upload(stores, org_id, job)
+            receipt = run_upload(organization, job)
         except (Busy, StaleVersion):
             return Completed(message=_ELSEWHERE, data={})
-        ended = as_it_stands(stores, org_id, job)
+        ended = as_it_stands(organization, job)
     if ended.job.finished is None:
         return Completed(message=_ELSEWHERE, data={})
     row = row_of(ended.name, ended.status.value, ended.job.result)
@@ -55,15 +55,15 @@ def ingest_waiting(
     broke: list[BaseException] = []
     tried = 0
     # Without tags, for which Prefect would ask its server about limits before every task.
-    org_id = stores.state.organization(org).id
+    organization = stores.find_organization(org)
 
     def run(job: str, name: str) -> None:
         state = run_job(home, org, job, name, return_state=True)
         _note(outcome, broke, name, state.result(raise_on_failure=False))
 
-    for _ in run_each_upload(stores, org_id, run, is_over):
+    for _ in run_each_upload(organization, run, is_over):
         tried += 1
-    return with_measurements(stores, org_id, outcome), broke, tried
+    return with_measurements(organization, outcome), broke, tried
 
 
 @flow(name="upload", flow_run_name="upload {name}")

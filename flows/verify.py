@@ -17,7 +17,7 @@ from meterlake.pipeline.billing.verification.schedule import verify_regularly
 def verify_organization(home: Home, org: str) -> TaskOutcome:
     """Verify bills of one organization."""
     with open_home(home) as stores:
-        found = verify_regularly(stores, stores.state.organization(org).id)
+        found = verify_regularly(stores.find_organization(org))
     counts: Row = {
         "verified": found.verified,
         "unpinned": len(found.unpinned),

@@ -33,7 +33,7 @@ def add_row() -> None:
     bill_members.LINE_MEMBERS = (*bill_members.LINE_MEMBERS, row)
 
 
-def store_bill(stores: Any, org_id: str) -> str:
+def store_bill(organization: Any) -> str:
     """Store a bill whose line has the member; its id."""
     from meterlake.model.bills.bill import LineItemType
     from meterlake.model.bills.requests import BillStatus
@@ -43,7 +43,7 @@ def store_bill(stores: Any, org_id: str) -> str:
     from tests.bill_lines import a_bill, a_line
 
     line = a_line(LineItemType.STANDING_CHARGE, "31", FIRST, None, {NAME: VALUE})
-    with stores.state.transaction(org_id, "test") as transaction:
+    with organization.transaction("test") as transaction:
         account = transaction.find(Account, "acme")
         content = content_of(a_bill(account.id, line))
         [made] = put_all(transaction, [content], BillStatus.APPROVED)
@@ -73,7 +73,7 @@ def shown(server: Any, bill_id: str) -> dict[str, Any]:
     schemas = json.loads(openapi.encode_document())["components"]["schemas"]
     for name in ("BillLineItem", "BillLineItemResponse"):
         found[name] = schemas[name]["properties"][NAME]["type"]
-    path = publish(server.stores, server.org_id).path
+    path = publish(server.organization).path
     with closing(duckdb.connect(str(path), read_only=True)) as warehouse:
         [(found["published"],)] = warehouse.execute("SELECT cost_centre FROM bill_line").fetchall()
         question = "SELECT type, meaning FROM dictionary WHERE column_name = 'cost_centre'"
@@ -100,8 +100,8 @@ def main(folder: Path) -> None:
     from tests.served import served
 
     with served(folder / "home") as server:
-        configure(server.stores, server.org_id, accounts=ACCOUNTS)
-        found = shown(server, store_bill(server.stores, server.org_id))
+        configure(server.organization, accounts=ACCOUNTS)
+        found = shown(server, store_bill(server.organization))
     (folder / "shown.json").write_text(json.dumps(found))
 
 

@@ -22,14 +22,14 @@ NOW = DiffChoice(last="now")
 
 def make_bills(home: Any, days: Any = SEPTEMBER) -> dict[str, str]:
     """Make bills; their ids by the codes of accounts."""
-    result = bill_order(home.stores, home.org_id, BillOrder(days=days))
+    result = bill_order(home.organization, BillOrder(days=days))
     assert result.failures == []
     return {each.account_code: each.bill_id for each in result.bills}
 
 
 def compare(home: Any, bill_id: str, choice: DiffChoice = NOW) -> BillDiff:
     """Compare two contents, and check what always holds."""
-    found = diff_bill(home.stores, home.org_id, bill_id, choice)
+    found = diff_bill(home.organization, bill_id, choice)
     check_sums(found)
     return found
 
@@ -59,18 +59,18 @@ def identity_of(home: Any, name: str) -> str:
 def retract(home: Any, name: str, id: str, author: str = "ann") -> None:
     """Withdraw the measurements of a file."""
     spec = BackfillSpec(Mode.RETRACT, reason="sent twice", source=identity_of(home, name))
-    backfill.start(home.stores, home.org_id, Order(spec, author, id))
-    backfill.apply(home.stores, home.org_id, id, author)
+    backfill.start(home.organization, Order(spec, author, id))
+    backfill.apply(home.organization, id, author)
 
 
 def revert(home: Any, id: str) -> None:
     """Undo a backfill."""
-    backfill.revert(home.stores, home.org_id, id, "ben")
+    backfill.revert(home.organization, id, "ben")
 
 
 def change(home: Any, kind: Any, code: str | None, **fields: Any) -> None:
     """Write a new version of an entity with other fields, under their wire names."""
-    with home.stores.state.transaction(home.org_id, "carl") as transaction:
+    with home.organization.transaction("carl") as transaction:
         found = transaction.all(kind)
         [record] = [each for each in found if code is None or each.entity.code == code]
         entity = kind.from_wire(record.entity.to_wire() | fields)
@@ -79,7 +79,7 @@ def change(home: Any, kind: Any, code: str | None, **fields: Any) -> None:
 
 def first_line(home: Any, bill_id: str) -> str:
     """The id of the first line of a bill."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return line_id(bill_id, bills.get(reader, bill_id).content.lines[0].key)
 
 

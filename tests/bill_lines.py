@@ -80,7 +80,7 @@ def a_bill(account_id, line):
 def exported(server, type_, format_):
     """The text of an export of one type."""
     request = ExportRequest(source=Source.OPERATIONAL, format=Format(format_), types=(type_,))
-    done = export(server.stores, server.org_id, request)
+    done = export(server.organization, request)
     [file] = done.manifest["files"]
     return gzip.decompress(Path(done.url, file["key"]).read_bytes()).decode()
 

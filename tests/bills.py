@@ -16,8 +16,7 @@ def refuse_bills(home: Any, account: str, frequency: str = "MONTHLY") -> None:
     template = {"code": "odd", "name": "Odd", "productId": "odd", "currency": "EUR"}
     plan = {"code": "odd", "name": "Odd", "planTemplateId": "odd"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         currencies=[{"code": "EUR", "name": "Euro"}],
         products=[{"code": "odd", "name": "Odd"}],
         planTemplates=[{**template, "standingCharge": 1, "billFrequency": frequency}],
@@ -36,8 +35,7 @@ def refuse_bills(home: Any, account: str, frequency: str = "MONTHLY") -> None:
 def price_egress(home: Home, **changes: Any) -> None:
     """Sum and mean of `gb`; 1 USD a unit up to 100 and 0.50 after that; 31 USD a month."""
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         products=[{"code": "cloud", "name": "Cloud"}],
         aggregations=[
             aggregation("sent", "SUM", **changes.get("aggregation", {})),
@@ -88,8 +86,7 @@ def aggregation(code: str, kind: str, **changes: Any) -> dict[str, Any]:
 def subscribe(home: Home, *accounts: str, start: str = "2026-01-01T00:00:00Z") -> None:
     """Put accounts on the plan."""
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accountPlans=[
             {
                 "code": f"{account}-basic",

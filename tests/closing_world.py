@@ -50,7 +50,7 @@ class ClosingWorld:
     def __init__(self, home: Home, month: Month) -> None:
         self.home = home
         self.month = month
-        self.closing = Closing(home.stores, home.org_id, month, "ann")
+        self.closing = Closing(home.organization, month, "ann")
 
     def row(self, uid: str, account: str, units: int) -> str:
         """A line of a file: what an account used on the third day of the month."""
@@ -91,11 +91,11 @@ class ClosingWorld:
 
     def publish(self) -> None:
         """Publish the analysts' file anew."""
-        publish(self.home.stores, self.home.org_id)
+        publish(self.home.organization)
 
     def bills(self) -> dict[str, MonthBillState]:
         """The bills of the month, by account."""
-        with self.home.stores.state.reading(self.home.org_id) as reader:
+        with self.home.organization.reading() as reader:
             stored = bills.of_period(reader)
         return {
             each.content.body["accountCode"]: MonthBillState(

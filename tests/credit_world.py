@@ -201,7 +201,7 @@ class CreditWorld:
 
     def check(self) -> int:
         """The ledger is right; how many postings it has."""
-        found = check_ledger(self.server.stores, self.server.org_id)
+        found = check_ledger(self.server.organization)
         assert found.differences == ()
         return found.postings
 
@@ -210,7 +210,7 @@ class CreditWorld:
 def credit_world(folder: Path, **changes: Any) -> Iterator[CreditWorld]:
     """Serve such an organization until the body ends."""
     with served(folder / "home", **changes) as server, server.sdk() as sdk:
-        configure(server.stores, server.org_id, **_catalog())
+        configure(server.organization, **_catalog())
         yield CreditWorld(server, sdk)
 
 

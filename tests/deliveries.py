@@ -13,7 +13,7 @@ from meterlake.pipeline.config.entities import Document, ResourceRef
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.pipeline.integrations.sender import Sender
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.queues import RunTry, tries_of
 from meterlake.stores.state.integrations.runs import (
@@ -37,18 +37,18 @@ def webhook_document(url: str, **changes: Any) -> Document:
     return {**fields, **changes}
 
 
-def new_webhook(stores: Stores, org_id: str, url: str, **changes: Any) -> Document:
+def new_webhook(organization: Organization, url: str, **changes: Any) -> Document:
     """Create a webhook."""
     document = webhook_document(url, **changes)
-    return integrations.create_webhook(stores, org_id, "test", ResourceRef(WEBHOOKS, {}), document)
+    return integrations.create_webhook(organization, "test", ResourceRef(WEBHOOKS, {}), document)
 
 
-def update_webhook(stores: Stores, org_id: str, before: Document, **changes: Any) -> Document:
+def update_webhook(organization: Organization, before: Document, **changes: Any) -> Document:
     """Change a webhook."""
     names = ("name", "description", "url", "credentials", "version")
     document = {name: before[name] for name in names} | changes
     ref = ResourceRef(WEBHOOKS, {}, before["id"])
-    return integrations.update_webhook(stores, org_id, "test", ref, document)
+    return integrations.update_webhook(organization, "test", ref, document)
 
 
 def content_for(webhook: Document, number: int = 0, **changes: Any) -> RunContent:
@@ -65,10 +65,10 @@ def content_for(webhook: Document, number: int = 0, **changes: Any) -> RunConten
     return RunContent(**{**fields, **changes})
 
 
-def add_runs(stores: Stores, org_id: str, contents: Sequence[RunContent]) -> list[str]:
+def add_runs(organization: Organization, contents: Sequence[RunContent]) -> list[str]:
     """Have runs wait."""
-    with stores.state.transaction(org_id, "test") as transaction:
-        new = NewRuns(transaction.connection, org_id, transaction.now, transaction.new_id)
+    with organization.transaction("test") as transaction:
+        new = NewRuns(transaction.connection, organization.id, transaction.now, transaction.new_id)
         return new.add(contents)
 
 
@@ -86,25 +86,27 @@ def send_due(stores: Stores, client: HttpClient | None = None, known: Any = None
     asyncio.run(work())
 
 
-def run_of(stores: Stores, org_id: str, id: str) -> IntegrationRun:
+def run_of(organization: Organization, id: str) -> IntegrationRun:
     """One run."""
-    with stores.state.reading(org_id) as reader:
-        return find_run(reader.connection, org_id, id)
+    with organization.reading() as reader:
+        return find_run(reader.connection, organization.id, id)
 
 
-def runs_of(stores: Stores, org_id: str, **filters: Any) -> list[IntegrationRun]:
+def runs_of(organization: Organization, **filters: Any) -> list[IntegrationRun]:
     """The newest runs."""
-    with stores.state.reading(org_id) as reader:
-        return page_of_runs(reader.connection, org_id, RunFilters(**filters), Page(200, None))[0]
+    with organization.reading() as reader:
+        return page_of_runs(
+            reader.connection, organization.id, RunFilters(**filters), Page(200, None)
+        )[0]
 
 
-def tries(stores: Stores, org_id: str, id: str) -> list[RunTry]:
+def tries(organization: Organization, id: str) -> list[RunTry]:
     """The tries of a run."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return tries_of(reader.connection, id)
 
 
-def stored_webhook(stores: Stores, org_id: str, id: str) -> Any:
+def stored_webhook(organization: Organization, id: str) -> Any:
     """A webhook as it is stored."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return reader.get(WebhookDestination, id)

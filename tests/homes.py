@@ -26,7 +26,7 @@ from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, Stores, open_stores
 from tests.databases import copy_home, current_database, lake_shards, state_of
 from tests.organizations import Clock
 
@@ -87,15 +87,16 @@ def _template(database: str) -> tuple[Path, str]:  # noqa: ARG001
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = initialize(settings(folder / "home"), "Sample")
     with open_stores(settings(folder / "home")) as stores:
-        configure(stores, made.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+        organization = stores.organization(made.org_id)
+        configure(organization, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
         if lake_shards() > 1:
-            shard_lake(stores, made.org_id, lake_shards())
+            shard_lake(organization, lake_shards())
     return folder / "home", made.org_id
 
 
-def configure(stores: Stores, org_id: str, **content: Any) -> None:
+def configure(organization: Organization, **content: Any) -> None:
     """Apply one document of configuration."""
-    apply(stores.state, org_id, [Document("test.yaml", content)], "test")
+    apply(organization.state, organization.id, [Document("test.yaml", content)], "test")
 
 
 def new_home(path: Path) -> str:
@@ -114,6 +115,11 @@ class Home:
         self.clock = clock
 
     @property
+    def organization(self) -> Organization:
+        """The organization, with its stores."""
+        return self.stores.organization(self.org_id)
+
+    @property
     def folder(self) -> DropFolder:
         """The drop folder."""
         return drop_folder(self.stores, "sample")
@@ -126,7 +132,7 @@ class Home:
 
     def work(self) -> list[Receipt]:
         """Work the drop folder once."""
-        return list(ingest_inbox(self.stores, self.org_id, self.folder, 0))
+        return list(ingest_inbox(self.organization, self.folder, 0))
 
     def ingest(
         self,
@@ -140,13 +146,13 @@ class Home:
             path = Path(folder, "file")
             path.write_bytes(data.encode() if isinstance(data, str) else data)
             arrival = Delivery(delivery or str(uuid4()), name, self.clock())
-            receipt = ingest_file(self.stores, self.org_id, path, arrival, mapping)
+            receipt = ingest_file(self.organization, path, arrival, mapping)
         assert receipt.received == receipt.accepted + receipt.repeats + receipt.rejected
         return receipt
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Ask the lake."""
-        with self.stores.lake(self.org_id).reader() as connection:
+        with self.organization.lake.reader() as connection:
             return connection.execute(sql).fetchall()
 
     def account_codes(self) -> dict[str, str]:
@@ -159,8 +165,8 @@ class Home:
         """All that is stored: table, uid, account, instants, fields; perhaps source, row and part."""
         codes = self.account_codes()
         found = []
-        with self.stores.lake(self.org_id).reader() as connection:
-            for table in sorted(self.stores.lake(self.org_id).tables()):
+        with self.organization.lake.reader() as connection:
+            for table in sorted(self.organization.lake.tables()):
                 if not table.startswith("m_"):
                     continue
                 rows = connection.execute(f'SELECT * FROM lake."{table}"')
@@ -198,7 +204,7 @@ class Home:
 
     def staged(self) -> list[str]:
         """What an ingestion that died left in the staging folder, until the next one."""
-        return sorted(path.name for path in self.stores.lake(self.org_id).staging.iterdir())
+        return sorted(path.name for path in self.organization.lake.staging.iterdir())
 
     def check_rows(self) -> None:
         """What must hold always, whatever was ingested."""

@@ -101,7 +101,7 @@ class InvoiceWorld:
 
     def stored(self) -> list[StoredBill]:
         """The bills that there are."""
-        with self.home.stores.state.reading(self.home.org_id) as reader:
+        with self.home.organization.reading() as reader:
             return bills.of_period(reader)
 
     def owed(self) -> dict[int, int]:
@@ -119,7 +119,7 @@ class InvoiceWorld:
 
     def statuses(self) -> set[RunStatus]:
         """How the runs stand."""
-        return {each.status for each in runs_of(self.home.stores, self.home.org_id)}
+        return {each.status for each in runs_of(self.home.organization)}
 
     def _act(self, step: Step) -> None:
         known = {self.months[each.id]: each for each in self.stored()}.get(step.month)
@@ -141,29 +141,29 @@ class InvoiceWorld:
         self.months[put_bill(self.home, self.account, month, amount, lines)] = month
 
     def _change(self, action: str, bill: StoredBill) -> None:
-        stores, org_id = self.home.stores, self.home.org_id
+        organization = self.home.organization
         match action:
             case "delete" | "remake":
-                delete_bill(stores, org_id, "test", bill.id)
+                delete_bill(organization, "test", bill.id)
             case "approve" | "revise":
                 self._approve(bill)
             case "unapprove":
-                set_status(stores, org_id, "test", bill.id, BillStatus.PENDING)
+                set_status(organization, "test", bill.id, BillStatus.PENDING)
             case "lock":
-                lock_bill(stores, org_id, "test", bill.id)
+                lock_bill(organization, "test", bill.id)
 
     def _approve(self, bill: StoredBill) -> None:
         if bill.status is not BillStatus.APPROVED:
-            set_status(self.home.stores, self.home.org_id, "test", bill.id, BillStatus.APPROVED)
+            set_status(self.home.organization, "test", bill.id, BillStatus.APPROVED)
         cents = int(bill.content.total * 100)
         self.approved.setdefault(self.months[bill.id], set()).add(cents)
 
     def _replay(self, number: int) -> None:
-        runs = runs_of(self.home.stores, self.home.org_id, entity_type="Bill")
+        runs = runs_of(self.home.organization, entity_type="Bill")
         ended = [each for each in runs if each.status not in _WAITING]
         if ended:
             id_ = ended[number % len(ended)].id
-            replay_run(self.home.stores, self.home.org_id, "test", id_)
+            replay_run(self.home.organization, "test", id_)
 
     @contextmanager
     def _in_trouble(self, trouble: str | None) -> Iterator[None]:

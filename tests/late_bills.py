@@ -29,23 +29,19 @@ def closed_september(tmp_path):
 
 
 def choose(home, policy):
-    configure(
-        home.stores,
-        home.org_id,
-        organizationConfig={"daysBeforeBillDue": 14, "lateUsage": policy},
-    )
+    configure(home.organization, organizationConfig={"daysBeforeBillDue": 14, "lateUsage": policy})
 
 
 def schedule(home):
     """What scheduled billing does, a minute later."""
     home.clock.advance(minutes=1)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [record] = reader.all(OrganizationConfig)
-    return bill_order(home.stores, home.org_id, order_of_run(record.entity, home.clock()))
+    return bill_order(home.organization, order_of_run(record.entity, home.clock()))
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader)
     return {
         (each.content.body["accountCode"], str(each.content.key.bill_date)): each for each in found
@@ -69,7 +65,7 @@ def memos(home, day, account="acme"):
 
 
 def lates(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found, _ = list_late_usage(reader, Page(100))
     return found
 
@@ -83,7 +79,7 @@ def decided(home):
 
 
 def lock(home, account, day):
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    with home.organization.transaction("ann") as transaction:
         id_ = stored(home)[account, day].id
         bills.set_status(transaction, id_, BillStatus.APPROVED)
         bills.lock(transaction, id_)
@@ -93,20 +89,20 @@ def retract(home, name):
     """Withdraw a file; what the backfill is called."""
     [(identity,)] = home.query(f"SELECT identity FROM lake.source WHERE name = '{name}'")
     spec = BackfillSpec(Mode.RETRACT, reason="a test", source=identity)
-    made = lifecycle.start(home.stores, home.org_id, lifecycle.Order(spec, "ann"))
-    lifecycle.apply(home.stores, home.org_id, made.id, "ann")
+    made = lifecycle.start(home.organization, lifecycle.Order(spec, "ann"))
+    lifecycle.apply(home.organization, made.id, "ann")
     return made.id
 
 
 def revert(home, backfill_id):
-    lifecycle.revert(home.stores, home.org_id, backfill_id, "ann")
+    lifecycle.revert(home.organization, backfill_id, "ann")
 
 
 def remove(home, account, day):
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    with home.organization.transaction("ann") as transaction:
         bills.remove(transaction, stored(home)[account, day].id)
 
 
 def apply_now(home):
     """A job that does nothing but apply the policy."""
-    bill_order(home.stores, home.org_id, BillOrder(days=NO_DAYS, late_usage=True))
+    bill_order(home.organization, BillOrder(days=NO_DAYS, late_usage=True))

@@ -115,7 +115,7 @@ class MarketWorld:
     def usage_report(self) -> dict[tuple[str, str, float], int]:
         """What the API says that the marketplace took, as the marketplace itself has it."""
         codes = {id_: code for code, id_ in self.ids.items()}
-        page, found = usage_reports(self.home.stores, self.home.org_id, {}, None, Page(500)), {}
+        page, found = usage_reports(self.home.organization, {}, None, Page(500)), {}
         assert "nextToken" not in page
         for report in page["data"]:
             [(name, hours)] = report["reportedUsage"].items()
@@ -126,17 +126,17 @@ class MarketWorld:
         return found
 
     def _runs(self) -> list[IntegrationRun]:
-        return runs_of(self.home.stores, self.home.org_id, entity_type="Bill")
+        return runs_of(self.home.organization, entity_type="Bill")
 
     def _look_up(self, run: IntegrationRun) -> None:
         """Replay a run whose record the marketplace does not have."""
-        request = tries(self.home.stores, self.home.org_id, run.id)[-1].request
+        request = tries(self.home.organization, run.id)[-1].request
         _, _, hour, customer = request.partition(":  ")[0].split()[:4]
         key = (customer.rstrip(":"), DIMENSION, datetime.fromisoformat(hour).timestamp())
         if key in self.market.taken:
             self.unheard.add(key)
         else:
-            replay_run(self.home.stores, self.home.org_id, "someone", run.id)
+            replay_run(self.home.organization, "someone", run.id)
 
     @contextmanager
     def _in_trouble(self, trouble: str | None) -> Iterator[None]:
@@ -181,7 +181,7 @@ def make_market_home(path: Path) -> str:
     org_id = new_home(path)
     accounts = [{"code": each, "name": each, "emailAddress": "a@b.test"} for each in ACCOUNTS]
     with open_home(path, org_id) as home:
-        configure(home.stores, org_id, accounts=accounts)
+        configure(home.stores.organization(org_id), accounts=accounts)
         names = {"externalSystem": "AWS", "externalTable": "Customer", "m3terEntity": "Account"}
         for code in ACCOUNTS:
             id_ = account_id(home, code)

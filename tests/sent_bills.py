@@ -37,7 +37,7 @@ def home_with_bills(folder: Path) -> Iterator[Home]:
 def create(home: Home, name: str, /, **document: Any) -> dict[str, Any]:
     """Create an entity by all rules."""
     ref = ResourceRef(BY_NAME[name], {})
-    return entities.create(home.stores, home.org_id, "test", ref, document)
+    return entities.create(home.organization, "test", ref, document)
 
 
 def integrate(home: Home, system: str, credentials: Any = None, **data: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def integrate(home: Home, system: str, credentials: Any = None, **data: Any) -> 
 
 def change_integration(home: Home, config_id: str, **change: Any) -> None:
     """Change an integration without the checks of whoever saves one."""
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         record = transaction.get(IntegrationConfig, config_id)
         transaction.update(record.id, record.version, record.entity.model_copy(update=change))
 
@@ -65,7 +65,7 @@ def store_key(home: Home, made: Mapping[str, Any], key: str) -> None:
 
 def make_bills(home: Home, *, with_runs: bool = True) -> None:
     """Make the bills of September, and the runs that follow."""
-    bill(home.stores, home.org_id, Month(2026, 9))
+    bill(home.organization, Month(2026, 9))
     if with_runs:
         make_runs(home)
 
@@ -81,7 +81,7 @@ def put_bill(
     """Store a bill of 2026 that comes to a total, or change it; its id."""
     key = BillKey(account, date(2026, month, 28), "MONTHLY", 1)
     content = BillContent(key, f"2026-{month:02}", currency, Decimal(total), {}, {}, lines)
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         stored, _ = bills.put(transaction, content)
     return stored.id
 
@@ -89,24 +89,24 @@ def put_bill(
 def make_runs(home: Home) -> None:
     """Have runs follow from the events."""
     taken = {name: each.entity_types for name, each in systems().items()}
-    read_log(home.stores, home.org_id, systems=taken)
+    read_log(home.organization, systems=taken)
 
 
 def send_bills(home: Home, known: Any = None) -> list[IntegrationRun]:
     """Send what is due; all runs of bills."""
     send_due(home.stores, known=known)
-    return runs_of(home.stores, home.org_id, entity_type="Bill")
+    return runs_of(home.organization, entity_type="Bill")
 
 
 def all_tries(home: Home) -> str:
     """All that is written down of all tries."""
-    found = runs_of(home.stores, home.org_id)
-    return "\n".join(str(each) for run in found for each in tries(home.stores, home.org_id, run.id))
+    found = runs_of(home.organization)
+    return "\n".join(str(each) for run in found for each in tries(home.organization, run.id))
 
 
 def account_id(home: Home, code: str) -> str:
     """The id of an account."""
     from meterlake.model.customers.accounts import Account
 
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.find(Account, code).id

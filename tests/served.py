@@ -19,7 +19,7 @@ from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.settings import Settings
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, Stores, open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import settings
 from tests.organizations import prepare_home
@@ -37,6 +37,11 @@ class Served:
     secret: str
     settings: Settings
     stores: Stores
+
+    @property
+    def organization(self) -> Organization:
+        """The organization, with its stores."""
+        return self.stores.organization(self.org_id)
 
     def sdk(self, **changes: Any) -> M3ter:
         """The SDK as a user makes it; strict about what it gets."""

@@ -14,7 +14,7 @@ from meterlake.model.values.entity import Entity
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from tests.organizations import Clock, new_organization, open_new
 from tests.rule_world import START, TEMPLATE
 
@@ -29,22 +29,27 @@ class Shop:
         self.org_id = new_organization(stores.state)
         self.ids: dict[str, str] = {}
 
+    @property
+    def organization(self) -> Organization:
+        """The organization, with its stores."""
+        return self.stores.organization(self.org_id)
+
     def create(self, kind: type[Entity], name: str, /, **document: Any) -> dict[str, Any]:
         """Create an entity and remember its id; the answer."""
         place = ResourceRef(BY_ENTITY[kind], {})
-        found = entities.create(self.stores, self.org_id, AUTHOR, place, self.resolved(document))
+        found = entities.create(self.organization, AUTHOR, place, self.resolved(document))
         self.ids[name] = found["id"]
         return found
 
     def read(self, kind: type[Entity], name: str) -> dict[str, Any]:
         """The entity of a name as the wire shows it."""
         place = ResourceRef(BY_ENTITY[kind], {}, self.ids[name])
-        return entities.retrieve(self.stores, self.org_id, place)
+        return entities.retrieve(self.organization, place)
 
     def delete(self, kind: type[Entity], name: str) -> dict[str, Any]:
         """Delete the entity of a name."""
         place = ResourceRef(BY_ENTITY[kind], {}, self.ids[name])
-        return entities.delete(self.stores, self.org_id, AUTHOR, place)
+        return entities.delete(self.organization, AUTHOR, place)
 
     def resolved(self, document: dict[str, Any]) -> dict[str, Any]:
         """A document with ids for names, and without Nones."""

@@ -81,8 +81,7 @@ def configure_everything(home: Home) -> None:
     compound = {name: value for name, value in _COMPOUND.items() if value is not None}
     people = {"name": "=1+1", "emailAddress": "a@b.example"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         organizationConfig={
             "daysBeforeBillDue": 14,
             "currency": "USD",
@@ -154,23 +153,23 @@ def a_billed_home(folder: Path) -> Iterator[Home]:
     with a_home(folder) as home:
         configure_everything(home)
         use(home)
-        result = bill(home.stores, home.org_id, SEPTEMBER)
+        result = bill(home.organization, SEPTEMBER)
         assert not result.failures, result.failures
         yield home
 
 
 def bill_ids(home: Home) -> list[str]:
     """The ids of all bills."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return [each.id for each in bills.of_period(reader)]
 
 
 def content_of(home: Home, bill_id: str, *meter_ids: str) -> StatementContent:
     """What the statement of a bill says."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = read_bill(reader, bill_id)
     order = StatementOrder(bill_id, meter_ids=meter_ids)
-    return read_content(home.stores, home.org_id, found, order)
+    return read_content(home.organization, found, order)
 
 
 def document_of(content: StatementContent) -> dict[str, Any]:
@@ -181,7 +180,7 @@ def document_of(content: StatementContent) -> dict[str, Any]:
 
 def define(home: Home, account: str | None = None, **definition: Any) -> str:
     """Have the statements of the organization, or of an account, made up in a way; the id."""
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         created = transaction.create(StatementDefinition.from_wire(definition))
         if account is None:
             [owner] = transaction.all(OrganizationConfig)

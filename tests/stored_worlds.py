@@ -23,7 +23,7 @@ from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.run import Billed
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.run import ingest_file
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, Stores, open_stores
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.credits.ledger import all_postings
@@ -52,15 +52,20 @@ class StoredWorld:
         self._store_entities(world)
         self._ingest(world)
 
+    @property
+    def organization(self) -> Organization:
+        """The organization, with its stores."""
+        return self.stores.organization(self.org_id)
+
     def bill(self, days: Month | DayRange) -> list[Billed]:
         """Make the bills whose periods end on some days."""
-        result = bill_order(self.stores, self.org_id, BillOrder(days=days))
+        result = bill_order(self.organization, BillOrder(days=days))
         assert result.failures == []
         return result.bills
 
     def settle(self) -> None:
         """Post what is left of all balances that ended."""
-        while settle_ended_balances(self.stores, self.org_id):
+        while settle_ended_balances(self.organization):
             pass
 
     def bill_on_time(self, *spans: Month | DayRange) -> list[Billed]:
@@ -76,12 +81,12 @@ class StoredWorld:
 
     def postings(self) -> list[Posting]:
         """The ledger, in its order."""
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             return list(all_postings(reader))
 
     def amounts(self) -> dict[BillName, tuple[Decimal, list[tuple[str, Decimal]]]]:
         """Total and lines of every bill with lines, by its account's code and what else names it."""
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             codes = {each.id: each.entity.code for each in reader.all(Account)}
             stored = [bill for month in MONTHS for bill in bills.of_period(reader, str(month))]
         return {
@@ -111,7 +116,7 @@ class StoredWorld:
     @contextmanager
     def _transaction(self) -> Iterator[Transaction]:
         self.clock.advance(seconds=1)
-        with self.stores.state.transaction(self.org_id, "test") as transaction:
+        with self.organization.transaction("test") as transaction:
             yield transaction
 
     def _change(self, kind: type[Entity], code: str | None, fields: Any) -> None:
@@ -140,7 +145,7 @@ class StoredWorld:
             path = Path(folder, "measurements.csv")
             path.write_text("\n".join([_HEADER, *rows, ""]))
             arrival = Delivery("measurements", path.name, self.clock())
-            receipt = ingest_file(self.stores, self.org_id, path, arrival, None)
+            receipt = ingest_file(self.organization, path, arrival, None)
         assert receipt.accepted == len(rows), receipt
         self.clock.time = CREATED
 

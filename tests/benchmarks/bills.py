@@ -164,7 +164,7 @@ def make_home(home: Path, accounts: int, each: int) -> None:
         multiply(connection, ids, accounts)
         write_digests(connection)
     with open_stores(Settings(home=home)) as stores:
-        fill(stores, made.org_id, MEASUREMENTS, accounts * each)
+        fill(stores.organization(made.org_id), MEASUREMENTS, accounts * each)
 
 
 def multiply(
@@ -242,7 +242,7 @@ def our_bills(home: Path) -> dict[str, Any]:
     """Bill the month; so many lines, and what became of the bills."""
     with opened(home) as (stores, org_id):
         watch = Watch()
-        result = bill(stores, org_id, MONTH)
+        result = bill(stores.organization(org_id), MONTH)
         took = watch.read()
     assert not result.failures, result.failures[:1]
     became = {each.stored.value for each in result.bills}
@@ -253,7 +253,7 @@ def our_verification(home: Path) -> dict[str, Any]:
     """Calculate the bills of the month again from what they were made from, and compare."""
     with opened(home) as (stores, org_id):
         watch = Watch()
-        found = verify_bills(stores, org_id, VerifyChoice(month=MONTH))
+        found = verify_bills(stores.organization(org_id), VerifyChoice(month=MONTH))
         took = watch.read()
     assert found.is_same, found.differences[:1]
     return {**took, "bills": found.verified}
@@ -265,7 +265,9 @@ def our_what_if(home: Path) -> dict[str, Any]:
     documents = [Document("raised.yaml", {"pricings": raised})]
     with opened(home) as (stores, org_id):
         watch = Watch()
-        with compare_history(stores, org_id, WhatIfChoice(MONTH, MONTH, documents)) as found:
+        with compare_history(
+            stores.organization(org_id), WhatIfChoice(MONTH, MONTH, documents)
+        ) as found:
             changed = sum(1 for each in found.changes() if each.before != each.after)
         took = watch.read()
     assert found.summary.changed == len(NUMBERS), found.summary
@@ -276,11 +278,12 @@ def our_what_if(home: Path) -> dict[str, Any]:
 def our_preview(home: Path) -> dict[str, Any]:
     """Preview the bill of the first account."""
     with opened(home) as (stores, org_id):
-        with stores.state.reading(org_id) as reader:
+        organization = stores.organization(org_id)
+        with organization.reading() as reader:
             record = reader.find(Account, _code(0))
         assert record is not None
         # What opening the lake costs is paid once.
-        stores.lake(org_id).snapshot()
+        organization.lake.snapshot()
         request = {
             "accountIds": [record.id],
             "billingFrequency": "MONTHLY",
@@ -288,7 +291,7 @@ def our_preview(home: Path) -> dict[str, Any]:
             "billDate": "2026-10-01",
         }
         watch = Watch()
-        shown = preview(stores, org_id, "benchmark", request)
+        shown = preview(organization, "benchmark", request)
         return {**watch.read(), "lines": len(shown["lineItems"])}
 
 

@@ -42,7 +42,7 @@ from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.usage.aggregate import calculate
 from meterlake.stages.ingest.validate.columns import uid_hashes
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake import receipts, rejected
 from meterlake.stores.lake.tables import newest_snapshot
 from tests.benchmarks.history import codes, fill, history_at, uid
@@ -74,9 +74,9 @@ class Watch:
 # ---- one measurement, in a process of its own -------------------------------------------------
 
 
-def measure_index(stores: Stores, org_id: str) -> Result:
+def measure_index(organization: Organization) -> Result:
     """Build the index of known uids again."""
-    lake = stores.lake(org_id)
+    lake = organization.lake
     lake.uids.forget()
     watch = Watch()
     with lake.lock(), lake.reader() as connection:
@@ -86,21 +86,21 @@ def measure_index(stores: Stores, org_id: str) -> Result:
     return {**found, "bytes": size}
 
 
-def measure_commits(stores: Stores, org_id: str) -> Result:
+def measure_commits(organization: Organization) -> Result:
     """Sources of 1,000 new rows, one after the other, as the worker ingests segments."""
-    return _commits(stores, org_id, repeats=0, times=40)
+    return _commits(organization, repeats=0, times=40)
 
 
-def measure_repeats(stores: Stores, org_id: str) -> Result:
+def measure_repeats(organization: Organization) -> Result:
     """The same with 10 rows in each that came before."""
-    return _commits(stores, org_id, repeats=10, times=2)
+    return _commits(organization, repeats=10, times=2)
 
 
-def _commits(stores: Stores, org_id: str, repeats: int, times: int) -> Result:
+def _commits(organization: Organization, repeats: int, times: int) -> Result:
     each, cpu = [], []
     for _ in range(times):
         watch = Watch()
-        _ingest(stores, org_id, new_rows(SMALL - repeats) + old_rows(repeats), repeats)
+        _ingest(organization, new_rows(SMALL - repeats) + old_rows(repeats), repeats)
         found = watch.read()
         each.append(found["s"])
         cpu.append(found["cpu"])
@@ -112,40 +112,40 @@ def _commits(stores: Stores, org_id: str, repeats: int, times: int) -> Result:
     }
 
 
-def measure_new_100k(stores: Stores, org_id: str) -> Result:
+def measure_new_100k(organization: Organization) -> Result:
     """A file of 100,000 rows that are all new."""
-    return _file(stores, org_id, 100_000, 0)
+    return _file(organization, 100_000, 0)
 
 
-def measure_new_1m(stores: Stores, org_id: str) -> Result:
+def measure_new_1m(organization: Organization) -> Result:
     """A file of 1 M rows that are all new."""
-    return _file(stores, org_id, 1_000_000, 0)
+    return _file(organization, 1_000_000, 0)
 
 
-def measure_old_100k(stores: Stores, org_id: str) -> Result:
+def measure_old_100k(organization: Organization) -> Result:
     """A file of 100,000 rows of which 1 % came before."""
-    return _file(stores, org_id, 99_000, 1_000)
+    return _file(organization, 99_000, 1_000)
 
 
-def measure_old_1m(stores: Stores, org_id: str) -> Result:
+def measure_old_1m(organization: Organization) -> Result:
     """A file of 1 M rows of which 1 % came before."""
-    return _file(stores, org_id, 990_000, 10_000)
+    return _file(organization, 990_000, 10_000)
 
 
-def _file(stores: Stores, org_id: str, new: int, old: int) -> Result:
-    _ingest(stores, org_id, new_rows(SMALL), 0)  # Opens the lake and completes its caches.
+def _file(organization: Organization, new: int, old: int) -> Result:
+    _ingest(organization, new_rows(SMALL), 0)  # Opens the lake and completes its caches.
     text = new_rows(new) + old_rows(old)
     watch = Watch()
-    _ingest(stores, org_id, text, old)
+    _ingest(organization, text, old)
     return watch.read()
 
 
-def _ingest(stores: Stores, org_id: str, text: str, repeats: int) -> None:
+def _ingest(organization: Organization, text: str, repeats: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "source.csv")
         path.write_text(HEADER + text)
         delivery = Delivery(str(uuid4()), path.name, datetime.now(UTC), own=True)
-        receipt = ingest_file(stores, org_id, path, delivery)
+        receipt = ingest_file(organization, path, delivery)
     assert receipt.repeats == repeats, receipt
     assert receipt.rejected == 0, receipt
 
@@ -171,23 +171,23 @@ def old_rows(count: int) -> str:
     return "".join(lines)
 
 
-def measure_quantities(stores: Stores, org_id: str) -> Result:
+def measure_quantities(organization: Organization) -> Result:
     """Sums of one month by account."""
-    stores.lake(org_id).open_to_read()
+    organization.lake.open_to_read()
     watch = Watch()
-    found = calculate(stores, org_id, MONTH)
+    found = calculate(organization, MONTH)
     return {**watch.read(), "rows": len(found.rows)}
 
 
-def measure_lists(stores: Stores, org_id: str) -> Result:
+def measure_lists(organization: Organization) -> Result:
     """Pages of 100, and single rows, as people ask for them; medians of CPU."""
-    stores.lake(org_id).open_to_read()
+    organization.lake.open_to_read()
     works = {
-        "measurements": lambda: _explore(stores, org_id, {}),
-        "sum": lambda: _explore(stores, org_id, _daily_sum(stores, org_id)),
-        "rejected": lambda: _page(stores, org_id),
-        "sources": lambda: _sources(stores, org_id),
-        "uid": lambda: _find(stores, org_id),
+        "measurements": lambda: _explore(organization, {}),
+        "sum": lambda: _explore(organization, _daily_sum(organization)),
+        "rejected": lambda: _page(organization),
+        "sources": lambda: _sources(organization),
+        "uid": lambda: _find(organization),
     }
     return {name: _median(work) for name, work in works.items()}
 
@@ -201,9 +201,9 @@ def _median(work: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def _explore(stores: Stores, org_id: str, more: dict[str, Any]) -> None:
+def _explore(organization: Organization, more: dict[str, Any]) -> None:
     """One account's rows of a day of the last month, or their sum."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         meter = reader.find(Meter, "egress")
     assert meter is not None
     body = {
@@ -213,38 +213,38 @@ def _explore(stores: Stores, org_id: str, more: dict[str, Any]) -> None:
         "limit": PAGE,
         **more,
     }
-    explore(stores, org_id, read(UsageQueryRequest, body)).to_json()
+    explore(organization, read(UsageQueryRequest, body)).to_json()
 
 
-def _daily_sum(stores: Stores, org_id: str) -> dict[str, Any]:
-    with stores.state.reading(org_id) as reader:
+def _daily_sum(organization: Organization) -> dict[str, Any]:
+    with organization.reading() as reader:
         meter = reader.find(Meter, "egress")
     assert meter is not None
     sums = [{"meterId": meter.id, "fieldCode": "gb", "fieldType": "MEASURE", "function": "SUM"}]
     return {"aggregations": sums, "groups": [{"groupType": "TIME", "frequency": "DAY"}]}
 
 
-def _page(stores: Stores, org_id: str) -> None:
-    with stores.lake(org_id).reader() as connection:
+def _page(organization: Organization) -> None:
+    with organization.lake.reader() as connection:
         assert len(rejected.page(connection, rejected.RejectedFilter(), PAGE)) <= PAGE
 
 
-def _sources(stores: Stores, org_id: str) -> None:
-    with stores.lake(org_id).reader() as connection:
+def _sources(organization: Organization) -> None:
+    with organization.lake.reader() as connection:
         assert receipts.list_receipts(connection, receipts.ReceiptFilters(), PAGE)
 
 
-def _find(stores: Stores, org_id: str) -> None:
+def _find(organization: Organization) -> None:
     import polars as pl
 
     known = uid(77)
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         assert receipts.seen(connection, [(known, uid_hashes(pl.Series([known]))[0])])
 
 
-def measure_catalog(stores: Stores, org_id: str) -> Result:
+def measure_catalog(organization: Organization) -> Result:
     """How large the catalog is."""
-    [path] = stores.lake(org_id).folder.glob("*.sqlite")
+    [path] = organization.lake.folder.glob("*.sqlite")
     with sqlite3.connect(path) as catalog:
         names = [
             name
@@ -262,18 +262,18 @@ def measure_catalog(stores: Stores, org_id: str) -> Result:
     }
 
 
-def measure_upkeep(stores: Stores, org_id: str) -> Result:
+def measure_upkeep(organization: Organization) -> Result:
     """Upkeep of what the other measurements left, and again where there is nothing to do."""
     watch = Watch()
-    done = maintain(stores, org_id)
+    done = maintain(organization)
     first, watch = watch.read(), Watch()
-    maintain(stores, org_id)
+    maintain(organization)
     again = watch.read()
     files = float(done.compacted_files)
     return {**first, "files": files, "again_s": again["s"], "again_cpu": again["cpu"]}
 
 
-MEASURES: dict[str, Callable[[Stores, str], Result]] = {
+MEASURES: dict[str, Callable[[Organization], Result]] = {
     name.removeprefix("measure_"): work
     for name, work in list(globals().items())
     if name.startswith("measure_")
@@ -283,10 +283,10 @@ MEASURES: dict[str, Callable[[Stores, str], Result]] = {
 # ---- the number of files ----------------------------------------------------------------------
 
 
-def register_files(stores: Stores, org_id: str, count: int, at_once: int) -> Result:
+def register_files(organization: Organization, count: int, at_once: int) -> Result:
     """Give the lake so many small files more, so many in each commit; seconds for each of them."""
-    meter = read_meters(stores.state, org_id)[0]["egress"]
-    lake = stores.lake(org_id)
+    meter = read_meters(organization.state, organization.id)[0]["egress"]
+    lake = organization.lake
     model = next((lake.folder / "data" / "main" / meter.table).rglob("*.parquet"))
     watch = Watch()
     for start in range(0, count, at_once):
@@ -371,14 +371,15 @@ def _files(home: Path, files: int) -> None:
 
 def _measure(work: str, home: str, *more: str) -> None:
     with history_at(Path(home)) as (stores, org_id):
+        organization = stores.organization(org_id)
         if work == "fill":
             watch = Watch()
-            fill(stores, org_id, int(more[0]))
+            fill(organization, int(more[0]))
             found = watch.read()
         elif work == "register":
-            found = register_files(stores, org_id, int(more[0]), int(more[1]))
+            found = register_files(organization, int(more[0]), int(more[1]))
         else:
-            found = MEASURES[work](stores, org_id)
+            found = MEASURES[work](organization)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({name: round(value, 5) for name, value in (found | {"peak": peak}).items()}))
 

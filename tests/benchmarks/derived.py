@@ -60,7 +60,7 @@ def ingest(path: Path, calculations: tuple[str, ...]) -> float:
             apply(stores.state, made.org_id, [Document("m.yaml", {"meters": [meter]})], "benchmark")
             delivery = Delivery("benchmark", "usage.csv", datetime(2026, 10, 1, tzinfo=UTC))
             begin = time.perf_counter()
-            receipt = ingest_file(stores, made.org_id, path, delivery)
+            receipt = ingest_file(stores.organization(made.org_id), path, delivery)
             assert receipt.accepted == receipt.received, receipt
             return time.perf_counter() - begin
 

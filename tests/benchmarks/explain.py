@@ -43,28 +43,30 @@ def make_home(home: Path, rows: int, sums: int) -> None:
     document = catalog()
     document["pricings"] = document["pricings"][:sums]
     with open_stores(Settings(home=home)) as stores:
+        organization = stores.organization(made.org_id)
         apply(stores.state, made.org_id, [Document("b.yaml", document)], "benchmark")
-        fill(stores, made.org_id, MEASUREMENTS, rows)
-        assert bill(stores, made.org_id, MONTH).failures == []
+        fill(organization, MEASUREMENTS, rows)
+        assert bill(organization, MONTH).failures == []
 
 
 def bill_again(home: Path) -> dict[str, Any]:
     """The billing run of the month, once more."""
     with opened(home) as (stores, org_id):
         watch = Watch()
-        assert bill(stores, org_id, MONTH).failures == []
+        assert bill(stores.organization(org_id), MONTH).failures == []
         return watch.read()
 
 
 def explain(home: Path) -> dict[str, Any]:
     """The first line, with its first measurements."""
     with opened(home) as (stores, org_id):
+        organization = stores.organization(org_id)
         request = ExplanationRequest(bill_id(home), "1")
         # What opening the lake costs is paid once.
-        with stores.lake(org_id).reader() as connection:
+        with organization.lake.reader() as connection:
             connection.execute("SELECT 1 FROM lake.source LIMIT 1")
         watch = Watch()
-        with open_explanation(stores, org_id, request) as found:
+        with open_explanation(organization, request) as found:
             shown = [each for each in found.explanation.root.walk() if each.measurements]
             took = watch.read()
         assert len(shown[0].measurements) == 20

@@ -33,7 +33,7 @@ from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.explorer.explore import explore
 from meterlake.pipeline.home.setup import Initialized, initialize
 from meterlake.settings import Settings
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, open_stores
 from meterlake.stores.processes import free_port
 from tests.benchmarks.filled import fill
 
@@ -63,20 +63,20 @@ BARE = """
     GROUP BY 1, 2 ORDER BY 1, 2 DESC"""
 
 
-def filled(stores: Stores, org_id: str, rows: int) -> list[Path]:
+def filled(organization: Organization, rows: int) -> list[Path]:
     """Configure the home, and put measurements into its lake."""
     accounts = [
         {"code": f"account-{n:03}", "name": "A", "emailAddress": "bills@a.example"}
         for n in range(ACCOUNTS)
     ]
     content = {"meters": [METER], "accounts": accounts}
-    apply(stores.state, org_id, [Document("b.yaml", content)], "benchmark")
-    return fill(stores, org_id, ROWS, rows)
+    apply(organization.state, organization.id, [Document("b.yaml", content)], "benchmark")
+    return fill(organization, ROWS, rows)
 
 
-def question(stores: Stores, org_id: str) -> dict[str, Any]:
+def question(organization: Organization) -> dict[str, Any]:
     """The sum of a month by account and day, as the wire asks it."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         meter = reader.find(Meter, "egress")
     assert meter is not None
     return {
@@ -103,12 +103,12 @@ def bare(settings: Settings, files: list[Path]) -> Callable[[], int]:
     return lambda: len(connection.execute(sql, {"start": START, "end": END}).fetchall())
 
 
-def verb(stores: Stores, org_id: str, body: dict[str, Any]) -> Callable[[], int]:
+def verb(organization: Organization, body: dict[str, Any]) -> Callable[[], int]:
     """The verb, with its answer as JSON."""
     query = read(UsageQueryRequest, body)
 
     def ask() -> int:
-        answer = explore(stores, org_id, query)
+        answer = explore(organization, query)
         assert len(answer.to_json()) > 0
         return len(answer.tables[0].rows)
 
@@ -186,11 +186,12 @@ def main() -> None:
         settings = Settings(home=Path(folder) / "home")
         made = initialize(settings, "Benchmark")
         with open_stores(settings) as stores:
-            files = filled(stores, made.org_id, options.rows)
-            body = question(stores, made.org_id)
+            organization = stores.organization(made.org_id)
+            files = filled(organization, options.rows)
+            body = question(organization)
             asked = {
                 "DuckDB": bare(settings, files),
-                "the verb": verb(stores, made.org_id, body),
+                "the verb": verb(organization, body),
             }
             with over_http(settings, made, body) as http:
                 found = in_turns({**asked, "HTTP": http}, options.rounds)

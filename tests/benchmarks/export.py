@@ -49,7 +49,7 @@ def ours(home: str, format: str, to: str) -> None:
             source=Source.USAGE, format=Format(format), types=("measurements",), to=to
         )
         with timed():
-            export(stores, org.id, request)
+            export(stores.organization(org.id), request)
 
 
 def bare(home: str, format: str, to: str) -> None:

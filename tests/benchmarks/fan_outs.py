@@ -82,7 +82,7 @@ def make_organizations(home: Path, count: int, accounts: int, each: int) -> None
     for number in range(count):
         org_id = _configure(home, f"Org {number + 1}", catalog(), accounts, number)
         with open_stores(Settings(home=home)) as stores:
-            fill(stores, org_id, MEASUREMENTS, accounts * each)
+            fill(stores.organization(org_id), MEASUREMENTS, accounts * each)
     with sqlite3.connect(home / "state.sqlite") as connection:
         write_digests(connection)
 
@@ -100,7 +100,7 @@ def make_months(home: Path, rows: int, accounts: int) -> None:
         path = Path(folder, "rows.csv")
         with duckdb.connect() as writer:
             writer.execute(f"COPY ({ROWS}) TO '{path}'", {"accounts": accounts, "rows": rows})
-        [receipt] = ingest_files(stores, stores.state.organization(org_id), [path], None)
+        [receipt] = ingest_files(stores.find_organization(org_id), [path], None)
         assert receipt.accepted == rows, receipt.reasons
         derived = [{**each, "derivedFields": [DERIVED]} for each in meters]
         apply(stores.state, org_id, [Document("d.yaml", {"meters": derived})], "benchmark")
@@ -129,7 +129,7 @@ def aggregate_all(stores: Stores) -> Any:
 
 def bill_first(stores: Stores) -> Any:
     """Bill one organization: how many bills, and their totals."""
-    result = bill(stores, stores.state.organizations()[0].id, MONTH)
+    result = bill(stores.organization(stores.state.organizations()[0].id), MONTH)
     assert not result.failures, result.failures[:1]
     return len(result.bills), {name: str(total) for name, total in result.totals.items()}
 
@@ -137,7 +137,7 @@ def bill_first(stores: Stores) -> Any:
 def rederive(stores: Stores) -> Any:
     """Stage a backfill of all months: how many measurements differ."""
     order = Order(BackfillSpec(Mode.REDERIVE, window=WINDOW), "benchmark", "the-backfill")
-    found = backfill.start(stores, stores.state.organization().id, order)
+    found = backfill.start(stores.find_organization(), order)
     assert found.status is BackfillStatus.STAGED
     return {name: each for name, each in found.summary.items() if isinstance(each, int)}
 
@@ -145,7 +145,7 @@ def rederive(stores: Stores) -> Any:
 def export_usage(stores: Stores) -> Any:
     """Export all usage: its rows."""
     request = ExportRequest(source=Source.USAGE, format=Format.CSV)
-    return export(stores, stores.state.organization().id, request).manifest["rows"]
+    return export(stores.find_organization(), request).manifest["rows"]
 
 
 def bill_sample(stores: Stores) -> Any:
@@ -166,7 +166,7 @@ def bill_sample(stores: Stores) -> Any:
 def bill_organization(stores: Stores, org_id: str) -> dict[str, Any]:
     """Bill an organization, as a task."""
     begun, cpu = time.perf_counter(), time.process_time()
-    result = bill(stores, org_id, MONTH)
+    result = bill(stores.organization(org_id), MONTH)
     assert not result.failures, result.failures[:1]
     return {
         "bills": len(result.bills),

@@ -7,28 +7,27 @@ import duckdb
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values.sql import quote
 from meterlake.pipeline.ingest.derivations import read_meters
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.durable import sync
 
 FILE_ROWS = 1_000_000
 
 
-def fill(stores: Stores, org_id: str, select: str, rows: int) -> list[Path]:
+def fill(organization: Organization, select: str, rows: int) -> list[Path]:
     """Put measurements of September 2026 into the lake, for the meter `egress`.
 
     Args:
-        stores: The home's stores; the meter and the accounts are configured.
-        org_id: The organization.
+        organization: The organization.
         select: The query of the rows from `$first` to before `$last`, over the ids `$accounts`.
         rows: How many rows.
 
     Returns:
         The files of the lake.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         ids = sorted(each.id for each in reader.all(Account))
-    meter = read_meters(stores.state, org_id)[0]["egress"]
-    lake = stores.lake(org_id)
+    meter = read_meters(organization.state, organization.id)[0]["egress"]
+    lake = organization.lake
     staging, files = lake.new_staging("benchmark"), []
     with lake.lock(), lake.transaction() as connection:
         lake.ensure_meter_table(connection, meter)

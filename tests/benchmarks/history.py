@@ -27,7 +27,7 @@ from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.settings import Settings
 from meterlake.stages.ingest.validate.columns import content_hashes, uid_hashes
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, Stores, open_stores
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake import ledger
 from meterlake.stores.lake.lake import Lake
@@ -74,14 +74,16 @@ def history_at(home: Path, **changes: object) -> Iterator[tuple[Stores, str]]:
     with open_stores(settings) as stores:
         org_id = made.org_id if new else stores.state.organization().id
         if new:
-            _configure(stores, org_id)
+            _configure(stores.organization(org_id))
         yield stores, org_id
 
 
-def _configure(stores: Stores, org_id: str) -> None:
+def _configure(organization: Organization) -> None:
     for content in ({"meters": [EGRESS]}, {"aggregations": [SENT]}):
-        apply(stores.state, org_id, [Document("curve.yaml", content)], "benchmark")
-    create_auto_accounts(stores.state, org_id, dict(zip(codes(), ids(org_id), strict=True)))
+        apply(organization.state, organization.id, [Document("curve.yaml", content)], "benchmark")
+    create_auto_accounts(
+        organization.state, organization.id, dict(zip(codes(), ids(organization.id), strict=True))
+    )
 
 
 def codes() -> list[str]:
@@ -187,16 +189,16 @@ class SourceFile:
         return path
 
 
-def fill(stores: Stores, org_id: str, rows: int) -> None:
+def fill(organization: Organization, rows: int) -> None:
     """Give the lake so many rows of history, a file of each month at least; what is there stays."""
     file_rows = min(FILE_ROWS, max(1, rows // MONTHS))
-    meter = read_meters(stores.state, org_id)[0]["egress"]
-    lake = stores.lake(org_id)
+    meter = read_meters(organization.state, organization.id)[0]["egress"]
+    lake = organization.lake
     with lake.reader() as connection:
         [[there]] = connection.execute("SELECT count(*) FROM lake.source").fetchall()
     for file, first in enumerate(range(0, rows, file_rows)):
         if file >= there:
-            source = SourceFile(org_id, meter, file, first, min(rows, first + file_rows))
+            source = SourceFile(organization.id, meter, file, first, min(rows, first + file_rows))
             _commit(lake, source)
 
 

@@ -115,7 +115,7 @@ def commits(home: Path, most: Path) -> dict[str, Any]:
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
             delivery = Delivery(str(uuid4()), path.name, datetime.now(UTC), own=True)
             start = time.perf_counter()
-            receipt = ingest_file(stores, org.id, path, delivery)
+            receipt = ingest_file(stores.organization(org.id), path, delivery)
             times.append(time.perf_counter() - start)
             assert receipt.accepted == BATCH, receipt
             if number + 1 - 50 in marks:

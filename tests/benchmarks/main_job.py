@@ -112,7 +112,7 @@ def ours_ingest(home: Path, path: Path) -> dict[str, Any]:
         except OSError:
             shutil.copy(path, dropped)
         watch = Watch()
-        [receipt] = ingest_inbox(stores, org.id, folder, settle_seconds=0)
+        [receipt] = ingest_inbox(stores.organization(org.id), folder, settle_seconds=0)
         took = watch.read()
     assert receipt.status == "done", receipt
     return {**took, "accepted": receipt.accepted, "repeats": receipt.repeats}
@@ -145,7 +145,7 @@ def ours_bill(home: Path) -> dict[str, Any]:
     with stores_at(home) as stores:
         org = stores.state.organization()
         start = time.perf_counter()
-        bill(stores, org.id, Month(2026, 10))
+        bill(stores.organization(org.id), Month(2026, 10))
         return {"seconds": time.perf_counter() - start}
 
 
@@ -157,8 +157,7 @@ def ours_export(home: Path, to: Path) -> dict[str, Any]:
         org = stores.state.organization()
         start = time.perf_counter()
         export(
-            stores,
-            org.id,
+            stores.organization(org.id),
             ExportRequest.from_wire(
                 {
                     "source": "usage",
@@ -183,7 +182,7 @@ def ours_commits(home: Path, folder: Path) -> dict[str, Any]:
         for number, path in enumerate(sorted(folder.glob("commit-*.csv"))):
             delivery = Delivery(f"{home.name}-{number}", path.name, datetime.now(UTC))
             start = time.perf_counter()
-            receipt = ingest_file(stores, org.id, path, delivery)
+            receipt = ingest_file(stores.organization(org.id), path, delivery)
             times.append(time.perf_counter() - start)
             assert receipt.accepted == 1000, receipt
     return {"seconds": statistics.median(times[1:]), "first": times[0]}

@@ -87,19 +87,20 @@ def read(events: int, count: int) -> float:
         settings = Settings(home=Path(folder) / "home", _env_file=None)
         org_id = initialize(settings, "Benchmark").org_id
         with open_stores(settings) as stores:
-            with stores.state.transaction(org_id, "benchmark") as transaction:
+            organization = stores.organization(org_id)
+            with organization.transaction("benchmark") as transaction:
                 for each in notifications(SAMPLE, count):
                     transaction.create(each.entity)
-            read_log(stores, org_id)
+            read_log(organization)
             data = {
                 "newDto": {"amount": 1000, "amountSpent": 10},
                 "oldDto": {"amount": 1000, "amountSpent": 5},
             }
-            with stores.state.transaction(org_id, "benchmark") as transaction:
+            with organization.transaction("benchmark") as transaction:
                 for n in range(events):
                     transaction.journal.add(Event(NAME, "Commitment", str(n), data))
             begun = time.process_time()
-            assert read_log(stores, org_id) == events
+            assert read_log(organization) == events
             return (time.process_time() - begun) / events * 1000
 
 

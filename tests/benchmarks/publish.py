@@ -55,13 +55,13 @@ def main() -> None:
 def measure(home: Home, rows: int, rounds: int) -> None:
     meter = home.meter("usage", FIELDS)
     fill(home, meter, rows)
-    whole = timed(lambda: publish(home.stores, home.org_id))
+    whole = timed(lambda: publish(home.organization))
     again, bare, nothing = [], [], []
     for number in range(rounds):
         row = (f"n-{number}", "acme", "2025-10-20 00:00:00", None, 1, 2, "eu", "p")
         home.store(meter, [row])
-        again.append(timed(lambda: publish(home.stores, home.org_id)))
-        nothing.append(timed(lambda: publish(home.stores, home.org_id)))
+        again.append(timed(lambda: publish(home.organization)))
+        nothing.append(timed(lambda: publish(home.organization)))
         target = home.stores.home / f"bare-{number}.duckdb"
         bare.append(create(home, meter.table, target))
         target.unlink()

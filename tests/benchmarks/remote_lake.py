@@ -101,9 +101,9 @@ def measure(home: Home, count: int, small: int) -> dict[str, Cost]:
     """What each kind of work costs, in one home."""
     text = rows(0, count)
     found = {"ingest": timed(lambda: home.ingest(f"{uuid4()}.csv", text))}
-    aggregate(home.stores, home.org_id, MONTH)
+    aggregate(home.organization, MONTH)
     home.ingest(f"{uuid4()}.csv", rows(0, 1))  # what is stored is calculated anew
-    found["quantities"] = timed(lambda: aggregate(home.stores, home.org_id, MONTH))
+    found["quantities"] = timed(lambda: aggregate(home.organization, MONTH))
     each = [timed(lambda: home.ingest(f"{uuid4()}.csv", rows(0, SMALL_ROWS))) for _ in range(small)]
     found["small"] = Cost(*(statistics.median(values) for values in zip(*each, strict=True)))
     return found
@@ -154,8 +154,9 @@ def _one_round(
     own = settings(folder / uuid4().hex, threads=2, **changes)
     made = initialize(own, f"Benchmark {uuid4().hex[:8]}")
     with open_stores(own) as stores:
-        configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
-        configure(stores, made.org_id, aggregations=[SENT])
+        organization = stores.organization(made.org_id)
+        configure(organization, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(organization, aggregations=[SENT])
         return measure(Home(stores, made.org_id, Clock()), options.rows, options.small)
 
 

@@ -74,7 +74,7 @@ def ingest(home, data: bytes):
         file.write(data)
         file.flush()
         delivery = Delivery(str(uuid4()), "a.csv", datetime.now(UTC))
-        return ingest_file(home.stores, home.org_id, Path(file.name), delivery)
+        return ingest_file(home.organization, Path(file.name), delivery)
 
 
 @contextmanager
@@ -114,11 +114,12 @@ def lock_times(times: dict[str, list[float]]):
 def measure(path: Path, org_id: str, count: int, rows: list[int]) -> None:
     """Print what commits of new sources, and of sources with repeats, take."""
     with open_home(path, org_id) as home:
+        organization = home.stores.organization(org_id)
         begin = time.process_time()
-        shard_lake(home.stores, org_id, count)
+        shard_lake(organization, count)
         built = time.process_time() - begin
         ingest(home, source(1000, str(uuid4())))
-        cache = home.stores.lake(org_id).cache
+        cache = organization.lake.cache
         size = sum(file.stat().st_size for file in cache.rglob("*.u64"))
         print(json.dumps({"shards": count, "build_cpu": round(built, 2), "index_mb": size >> 20}))
         for number in rows:

@@ -40,7 +40,7 @@ from meterlake.pipeline.home.generate import Recipe, generate
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 
 MONTH = Month(2026, 10)
 FILE_ROWS = 100_000
@@ -119,7 +119,7 @@ def make_home(home: Path, accounts: int) -> None:
     main_job.subscribe_all(home, accounts)
 
 
-def ingest_files(stores: Stores, org_id: str, lines: list[str]) -> int:
+def ingest_files(organization: Organization, lines: list[str]) -> int:
     """Ingest CSV files of 100,000 rows; how many there were."""
     header, *rows = lines
     files = 0
@@ -128,18 +128,18 @@ def ingest_files(stores: Stores, org_id: str, lines: list[str]) -> int:
             path = Path(folder, f"{start}.csv")
             path.write_text("".join([header, *rows[start : start + FILE_ROWS]]))
             arrival = Delivery(str(uuid4()), path.name, datetime.now(UTC))
-            receipt = ingest_file(stores, org_id, path, arrival)
+            receipt = ingest_file(organization, path, arrival)
             assert receipt.accepted == receipt.received, receipt
             files += 1
     return files
 
 
-def submit_batches(stores: Stores, org_id: str, rows: list[bytes]) -> int:
+def submit_batches(organization: Organization, rows: list[bytes]) -> int:
     """Append batches of 1,000 to segments as the API does; how many segments were ingested."""
     for start in range(0, len(rows), BATCH):
-        stores.segments.append(org_id, rows[start : start + BATCH]).result()
-    stores.segments.close()
-    return len(ingest_segments(stores, org_id))
+        organization.stores.segments.append(organization.id, rows[start : start + BATCH]).result()
+    organization.stores.segments.close()
+    return len(ingest_segments(organization))
 
 
 def simulate(folder: Path, rows: int, accounts: int, requests: Callable[[], int]) -> Result:
@@ -152,6 +152,7 @@ def simulate(folder: Path, rows: int, accounts: int, requests: Callable[[], int]
     generate(Recipe(rows - rows // 2, 2, accounts), posted)
     with main_job.stores_at(home) as stores:
         org = stores.state.organization()
+        organization = stores.organization(org.id)
         requests()
 
         def measure(name: str, work: Callable[[], Any]) -> Any:
@@ -162,21 +163,21 @@ def simulate(folder: Path, rows: int, accounts: int, requests: Callable[[], int]
             return answer
 
         lines = sent.read_text().splitlines(keepends=True)
-        found["files"] = measure("files", lambda: ingest_files(stores, org.id, lines))
+        found["files"] = measure("files", lambda: ingest_files(organization, lines))
         batch = posted.read_bytes().splitlines()
-        found["segments"] = measure("posts", lambda: submit_batches(stores, org.id, batch))
-        measure("quantities", lambda: aggregate(stores, org.id, MONTH))
-        measure("bills", lambda: bill(stores, org.id, MONTH))
+        found["segments"] = measure("posts", lambda: submit_batches(organization, batch))
+        measure("quantities", lambda: aggregate(organization, MONTH))
+        measure("bills", lambda: bill(organization, MONTH))
         wire = {"source": "usage", "format": "csv", "types": ["measurements"], "month": None}
         request = ExportRequest.from_wire({**wire, "to": str(folder / "export")})
-        measure("export", lambda: export(stores, org.id, request))
-        found |= _sizes(stores, org.id)
+        measure("export", lambda: export(organization, request))
+        found |= _sizes(organization)
     assert found["stored"] == rows
     return found
 
 
-def _sizes(stores: Stores, org_id: str) -> Result:
-    lake = stores.lake(org_id)
+def _sizes(organization: Organization) -> Result:
+    lake = organization.lake
     catalog = f'__ducklake_metadata_lake."{lake.catalog.schema}"'
     with lake.reader() as connection:
         sizes = {

@@ -154,7 +154,7 @@ def exports(home: Path, org_id: str, count: int) -> float:
     request = ExportRequest(source=Source.OPERATIONAL, format=Format.CSV)
     with open_stores(Settings(home=home)) as stores:
         start = time.perf_counter()
-        left = {submit_export(stores, org_id, request) for _ in range(count)}
+        left = {submit_export(stores.organization(org_id), request) for _ in range(count)}
         while left:
             left = {each for each in left if stores.state.jobs.get(each).finished is None}
             assert time.perf_counter() - start < WAIT_S, len(left)

@@ -47,7 +47,7 @@ from meterlake.pipeline.usage.meter_rollup import aggregate_meters
 from meterlake.settings import Settings
 from meterlake.stages.usage.aggregate import by_meter, query, table, whole
 from meterlake.stages.usage.aggregate import rollups as folds
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, open_stores
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.tables import columns_at
 from tests.benchmarks.filled import fill
@@ -114,9 +114,9 @@ def documents() -> dict[str, Any]:
     }
 
 
-def filled(stores: Stores, org_id: str, rows: int) -> list[str]:
+def filled(organization: Organization, rows: int) -> list[str]:
     """Configure the home, and put measurements into its lake."""
-    apply(stores.state, org_id, [Document("b.yaml", documents())], "benchmark")
+    apply(organization.state, organization.id, [Document("b.yaml", documents())], "benchmark")
     numbers = ", ".join(
         f'(hash(i + {n}) % {10 ** (3 + n % 5)} / 1000)::DECIMAL(38,12) AS "measure.{code}"'
         for n, code in enumerate(NUMBERS)
@@ -129,7 +129,7 @@ def filled(stores: Stores, org_id: str, rows: int) -> list[str]:
             'region-' || hash(i + 77) % 30 AS "where.region",
             'host-' || hash(i + 78) % 500 AS "what.host"
         FROM range($first, $last) AS t(i)"""
-    return list(map(str, fill(stores, org_id, select, rows)))
+    return list(map(str, fill(organization, select, rows)))
 
 
 # ---- one measurement, in a process of its own -------------------------------------------------
@@ -375,7 +375,7 @@ def main() -> None:
     if asked.home:
         initialize(Settings(home=asked.home), "Benchmark")
         with open_stores(Settings(home=asked.home)) as stores:
-            files = filled(stores, stores.state.organization().id, asked.rows)
+            files = filled(stores.find_organization(), asked.rows)
         asked.files.write_text(json.dumps(files))
         return
     with kept(asked.keep) as folder:

@@ -100,15 +100,15 @@ def prepare(home: Path, port: int, runs: int, destinations: int, failing: int) -
 
     with opened(home) as stores:
         org = new_organization(stores.state)
+        organization = stores.organization(org)
         webhooks = [
-            new_webhook(stores, org, f"http://127.0.0.1:{port}/{'fail' * (n < failing)}{n}")
+            new_webhook(organization, f"http://127.0.0.1:{port}/{'fail' * (n < failing)}{n}")
             for n in range(destinations)
         ]
         for start in range(0, runs, 5_000):
             numbers = range(start, min(start + 5_000, runs))
             add_runs(
-                stores,
-                org,
+                organization,
                 [content_for(webhooks[n % destinations], n, body=body_of(n)) for n in numbers],
             )
         return org

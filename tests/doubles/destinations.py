@@ -25,7 +25,7 @@ def destination(home: Home, **content: Any) -> str:
     """Make a destination; its id."""
     code = f"theirs-{next(_numbers)}"
     document = {"name": "Theirs", "code": code, "bucketName": "theirs", **content}
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         return transaction.create(ExportDestination.from_wire(document)).id
 
 

@@ -20,7 +20,7 @@ from meterlake.model.measurements.measurement import Category, Field, MeterField
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.home.setup import init_home
 from meterlake.settings import Settings
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, Stores, open_stores
 from meterlake.stores.lake.backends.location import open_lake
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing.bills import bills
@@ -86,22 +86,26 @@ class Home:
     accounts: dict[str, str] = field(default_factory=dict)
 
     @property
+    def organization(self) -> Organization:
+        return self.stores.organization(self.org_id)
+
+    @property
     def lake(self) -> Lake:
-        return self.stores.lake(self.org_id)
+        return self.organization.lake
 
     @classmethod
     def of(cls, stores: Stores, clock: Clock) -> Self:
         """The home that `furnish` has furnished before."""
-        org_id = stores.state.organization().id
-        configuration = stores.state.configuration(org_id)
+        organization = stores.find_organization()
+        configuration = organization.configuration()
         accounts = {each.entity.code: each.id for each in configuration.all(Account)}
         [meter] = [each.id for each in configuration.all(Meter) if each.entity.code == "disk"]
-        return cls(stores, org_id, clock, meter, accounts)
+        return cls(stores, organization.id, clock, meter, accounts)
 
     def meter(self, code: str, fields: Sequence[Field] = FIELDS) -> MeterFields:
         """Create a meter and what the lake needs to know of it."""
         document = meter_document(code, fields)
-        with self.stores.state.transaction(self.org_id, "test") as transaction:
+        with self.organization.transaction("test") as transaction:
             record = transaction.create(Meter.from_wire(document))
         return MeterFields(record.id, record.version, code, tuple(fields))
 
@@ -156,9 +160,9 @@ def make_home(folder: Path, **settings: Any) -> tuple[Settings, Clock]:
 
 def furnish(stores: Stores, clock: Clock) -> Home:
     """Create a product with a meter, an aggregation, a plan, a price; two accounts; a bill."""
-    org_id = stores.state.organization().id
-    home = Home(stores, org_id, clock, "")
-    with stores.state.transaction(org_id, "test") as t:
+    organization = stores.find_organization()
+    home = Home(stores, organization.id, clock, "")
+    with organization.transaction("test") as t:
         config = t.all(OrganizationConfig)[0]
         berlin = config.entity.to_wire() | {"timezone": "Europe/Berlin"}
         t.update(config.id, config.version, OrganizationConfig.from_wire(berlin))

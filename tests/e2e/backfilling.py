@@ -39,7 +39,7 @@ def derivable(home: Home) -> None:
     """The same, with a derived field that is younger than the measurements, of two months."""
     prepared(home)
     home.ingest("c.csv", HEADER + csv_row("w1", 7, ts="2026-08-31T00:00:00Z"))
-    configure(home.stores, home.org_id, meters=[METER])
+    configure(home.organization, meters=[METER])
 
 
 def rederived(home: Home) -> dict[str, Any]:
@@ -71,19 +71,19 @@ def retracted(home: Home) -> dict[str, Any]:
 
 def corrected(home: Home, order: Order) -> dict[str, Any]:
     """Apply a backfill, revert it, apply it again: each step once, whoever did those before."""
-    backfill.start(home.stores, home.org_id, order)
+    backfill.start(home.organization, order)
     lives = home.stores.home / "steps"
     steps = [
-        lambda: backfill.apply(home.stores, home.org_id, ID, "ann"),
-        lambda: backfill.revert(home.stores, home.org_id, ID, "ann"),
-        lambda: backfill.restart(home.stores, home.org_id, ID, "ann"),
-        lambda: backfill.apply(home.stores, home.org_id, ID, "ann"),
+        lambda: backfill.apply(home.organization, ID, "ann"),
+        lambda: backfill.revert(home.organization, ID, "ann"),
+        lambda: backfill.restart(home.organization, ID, "ann"),
+        lambda: backfill.apply(home.organization, ID, "ann"),
     ]
     while (done := len(lives.read_text()) if lives.exists() else 0) < len(steps):
         steps[done]()
         lives.write_text("x" * (done + 1))
-    assert check_reconciliation(home.stores, home.org_id).balanced
-    found = backfill.show(home.stores, home.org_id, ID)
+    assert check_reconciliation(home.organization).balanced
+    found = backfill.show(home.organization, ID)
     return {
         "status": found.status.value,
         "summary": {name: value for name, value in found.summary.items() if name != "bills"},

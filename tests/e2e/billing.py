@@ -46,8 +46,8 @@ def prepared(home: Home) -> None:
     use(home, ("1", "acme", 40), ("2", "bolt", "2.5"))
     home.ingest("august.csv", _august("old", 7))
     for month in (AUGUST, SEPTEMBER):
-        aggregate(home.stores, home.org_id, month)
-        bill(home.stores, home.org_id, month)
+        aggregate(home.organization, month)
+        bill(home.organization, month)
     use(home, ("3", "acme", 60), ("4", "newcomer", 1))
     home.ingest("late.csv", _august("late", 5))
     subscribe(home, "newcomer")
@@ -65,9 +65,9 @@ def aggregated(home: Home) -> dict[str, Any]:
     seen = runs(home)
     for month, inlined in ((AUGUST, 0), (SEPTEMBER, 1000)):
         quantities.INLINED_ROWS_MAX = inlined  # type: ignore[misc]
-        aggregate(home.stores, home.org_id, month)
+        aggregate(home.organization, month)
     # Upkeep removes after some days what the dead left there.
-    remove_stale(home.stores.lake(home.org_id).staging, timedelta(0))
+    remove_stale(home.organization.lake.staging, timedelta(0))
     return {"seen": seen, "runs": runs(home)}
 
 
@@ -91,23 +91,25 @@ def billed(home: Home) -> dict[str, Any]:
     seen = bills_of(home)
     billing.BATCH = 1  # type: ignore[misc]
     for month in (AUGUST, SEPTEMBER):
-        assert bill(home.stores, home.org_id, month).failures == []
+        assert bill(home.organization, month).failures == []
     return {"seen": seen, "bills": bills_of(home), "bill events": _events(home, "billing.bill")}
 
 
 def billed_by_jobs(home: Home) -> dict[str, Any]:
     """Bill both months as the API and a worker do: by jobs, each bill in a transaction of its own."""
-    stores, org_id, seen = home.stores, home.org_id, bills_of(home)
+    organization, seen = home.organization, bills_of(home)
     billing.BATCH = 1  # type: ignore[misc]
-    known = stores.state.jobs.recent(org_id, KIND)
+    known = organization.state.jobs.recent(organization.id, KIND)
     # Later than whoever died over a job: its lease has ended.
     home.clock.advance(days=30 + sum(job.attempt for job in known))
     for bill_date in ("2026-09-01", "2026-10-01"):
         if bill_date not in {job.parameters.get("request", {}).get("billDate") for job in known}:
-            create(stores, org_id, "ann", {"billDate": bill_date})
-    for job in stores.state.jobs.waiting(org_id, KIND):
-        run_bill_job(stores, job.id)
-    asked = [job for job in stores.state.jobs.recent(org_id, KIND) if job.author == "ann"]
+            create(organization, "ann", {"billDate": bill_date})
+    for job in organization.state.jobs.waiting(organization.id, KIND):
+        run_bill_job(organization.stores, job.id)
+    asked = [
+        job for job in organization.state.jobs.recent(organization.id, KIND) if job.author == "ann"
+    ]
     return {
         "seen": seen,
         "bills": bills_of(home),
@@ -128,7 +130,7 @@ def billed_by_tasks(home: Home) -> dict[str, Any]:
 def charged_by_schedules(home: Home) -> dict[str, Any]:
     """Make the charges of two schedules that were due for months."""
     seen = _charges(home)
-    make_due_charges(home.stores, home.org_id)
+    make_due_charges(home.organization)
     return {
         "seen": seen,
         "charges": _charges(home),
@@ -143,24 +145,24 @@ def prepared_to_pay(home: Home) -> None:
     """
     ref = ResourceRef(BY_ENTITY[Balance], {})
     for code in ("acme", "bolt"):
-        with home.stores.state.reading(home.org_id) as reader:
+        with home.organization.reading() as reader:
             account = reader.find(Account, code)
         assert account is not None
         year = {"accountId": account.id, "currency": "USD"}
         agreed = {**year, "amount": 20, "amountPrePaid": 20}
         days = {"startDate": "2026-01-01", "endDate": "2027-01-01"}
         commitments = ResourceRef(BY_ENTITY[Commitment], {})
-        entities.create(home.stores, home.org_id, "ann", commitments, {**agreed, **days})
+        entities.create(home.organization, "ann", commitments, {**agreed, **days})
         # It ends with the first month.
         times = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2026-09-01T00:00:00Z"}
         times |= {"rolloverEndDate": "2026-12-01T00:00:00Z"}
         prepaid = {**year, **times, "code": f"prepaid-{code}", "name": "Prepaid"}
-        made = entities.create(home.stores, home.org_id, "ann", ref, prepaid)
+        made = entities.create(home.organization, "ann", ref, prepaid)
         money = {"amount": 60, "appliedDate": "2026-01-01T00:00:00Z"}
         principal = Principal(PrincipalType.USER, "ann", home.org_id, "session")
-        create_transaction(home.stores, home.org_id, principal, made["id"], money)
+        create_transaction(home.organization, principal, made["id"], money)
     prepared(home)
-    settle_ended_balances(home.stores, home.org_id)
+    settle_ended_balances(home.organization)
 
 
 def paid_for(home: Home) -> dict[str, Any]:
@@ -170,9 +172,9 @@ def paid_for(home: Home) -> dict[str, Any]:
     """
     seen = bills_of(home)
     billing.BATCH = 1  # type: ignore[misc]
-    assert bill(home.stores, home.org_id, AUGUST).failures == []
-    settle_ended_balances(home.stores, home.org_id)
-    assert check_ledger(home.stores, home.org_id).differences == ()
+    assert bill(home.organization, AUGUST).failures == []
+    settle_ended_balances(home.organization)
+    assert check_ledger(home.organization).differences == ()
     return {
         "seen": seen,
         "bills": bills_of(home),
@@ -185,7 +187,7 @@ def paid_for(home: Home) -> dict[str, Any]:
 
 def _postings(home: Home) -> list[Any]:
     """Every posting in the order of its source, without ids."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         codes = {each.id: each.entity.code for each in reader.all(Balance)}
         keys = {each.id: each.content.period for each in bills.of_period(reader)}
         found = list(ledger.all_postings(reader))
@@ -200,7 +202,7 @@ def _postings(home: Home) -> list[Any]:
 
 
 def _charges(home: Home) -> list[str]:
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return sorted(each.entity.code for each in reader.all(Charge))
 
 
@@ -208,16 +210,16 @@ def left_over(home: Home) -> dict[str, Any]:
     """Settle two balances that ended, one of which a bill draws from only then."""
     home.clock.time = datetime(2026, 11, 1, tzinfo=UTC)
     seen = _expired(home)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         first = reader.find(Balance, "first")
     assert first is not None
     for drawn in (0, 30):
         account = LedgerAccount(LedgerAccountType.BALANCE, first.id)
         draws = [Consumption(account, Decimal(drawn), "USD")] if drawn else []
-        with home.stores.state.transaction(home.org_id, "bills") as transaction:
+        with home.organization.transaction("bills") as transaction:
             ledger.repost(transaction, derived_id("bill", "late"), 1, draws)
-        settle_ended_balances(home.stores, home.org_id)
-    found = check_ledger(home.stores, home.org_id).differences
+        settle_ended_balances(home.organization)
+    found = check_ledger(home.organization).differences
     return {
         "seen": seen,
         "expired": _expired(home),
@@ -228,7 +230,7 @@ def left_over(home: Home) -> dict[str, Any]:
 
 def _expired(home: Home) -> list[list[str]]:
     """What went from balances at their ends and was taken back, by their codes, in its order."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         codes = {each.id: each.entity.code for each in reader.all(Balance)}
         found = [each for each in ledger.all_postings(reader) if each.bill_id is None]
     return [
@@ -249,20 +251,20 @@ def fill_balances(home: Home) -> None:
         "rolloverAmount": 60,
     }
     rows = [{"code": code, "name": code, **shared} for code in ("first", "second")]
-    configure(home.stores, home.org_id, balances=rows)
-    with home.stores.state.reading(home.org_id) as reader:
+    configure(home.organization, balances=rows)
+    with home.organization.reading() as reader:
         found = reader.all(Balance)
     principal = Principal(PrincipalType.SERVICEUSER, "7", home.org_id, "key")
     for each in found:
-        create_transaction(home.stores, home.org_id, principal, each.id, {"amount": 100})
+        create_transaction(home.organization, principal, each.id, {"amount": 100})
 
 
 def plan_charges(home: Home) -> None:
     """Two schedules of a balance, each with three charges that are due."""
     year = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
     balance = {"code": "prepaid", "name": "Prepaid", "accountId": "acme", "currency": "USD", **year}
-    configure(home.stores, home.org_id, balances=[balance])
-    with home.stores.state.reading(home.org_id) as reader:
+    configure(home.organization, balances=[balance])
+    with home.organization.reading() as reader:
         found = reader.find(Balance, "prepaid")
     assert found is not None
     for code in ("fee", "rent"):
@@ -279,11 +281,11 @@ def plan_charges(home: Home) -> None:
             "amount": 10,
         }
         ref = ResourceRef(BY_ENTITY[BalanceChargeSchedule], {"balanceId": found.id})
-        entities.create(home.stores, home.org_id, "ann", ref, document)
+        entities.create(home.organization, "ann", ref, document)
 
 
 def _ids(home: Home, job: Job) -> list[str]:
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader)
     bill_date = job.parameters["request"]["billDate"]
     return [each.id for each in found if str(each.content.key.bill_date) == bill_date]
@@ -291,7 +293,7 @@ def _ids(home: Home, job: Job) -> list[str]:
 
 def bills_of(home: Home) -> list[Any]:
     """Every bill with its lines; there is one for an account and a period, and its lines add up."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader)
     codes = home.account_codes()
     keys = [(codes[each.content.key.account_id], each.content.period) for each in found]
@@ -315,7 +317,7 @@ def _events(home: Home, beginning: str) -> list[Any]:
     from meterlake.pipeline.events.events import EventFilters, list_events
     from meterlake.stores.state.core.pages import Page
 
-    found = list_events(home.stores, home.org_id, EventFilters(), Page(100, None))["data"]
+    found = list_events(home.organization, EventFilters(), Page(100, None))["data"]
     return sorted(
         each["eventName"] for each in found if each["eventName"].startswith(f"{beginning}.")
     )

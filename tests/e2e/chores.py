@@ -26,35 +26,37 @@ def prepared(home: Home) -> None:
         home.work()
     [[source]] = home.query("SELECT DISTINCT identity FROM lake.source WHERE name = '0.csv'")
     wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
-    backfill.start(home.stores, home.org_id, Order(wanted, "ann", ID))
+    backfill.start(home.organization, Order(wanted, "ann", ID))
     body = {"fileName": "f.csv", "contentType": "text/csv", "contentLength": 7}
-    made = announce(home.stores, home.org_id, "test", body, "")
+    made = announce(home.organization, "test", body, "")
     (home.stores.home / "job").write_text(made["jobId"])
 
 
 def upkept(home: Home) -> dict[str, Any]:
     """Maintain the lake."""
-    maintain(home.stores, home.org_id, kept_for=timedelta(0))
+    maintain(home.organization, kept_for=timedelta(0))
     return {}
 
 
 def asked(home: Home) -> dict[str, Any]:
     """Have a backfill staged and applied by jobs, as the API and a worker do."""
-    stores, org_id = home.stores, home.org_id
-    attempts = sum(job.attempt for job in stores.state.jobs.recent(org_id, background.KIND))
+    organization = home.organization
+    attempts = sum(
+        job.attempt for job in organization.state.jobs.recent(organization.id, background.KIND)
+    )
     home.clock.advance(days=30 + attempts)
     [[source]] = home.query("SELECT DISTINCT identity FROM lake.source WHERE name = '1.csv'")
     order = Order(BackfillSpec(Mode.RETRACT, "wrong", source=source), "ann", BY_JOBS)
-    known = {each.id: each.status for each in backfill.history(stores, org_id)}
-    pending = background.pending_steps(stores, org_id)
+    known = {each.id: each.status for each in backfill.history(organization)}
+    pending = background.pending_steps(organization)
     if known.get(BY_JOBS, BackfillStatus.STAGING) is BackfillStatus.STAGING and not pending:
-        background.submit_start(stores, org_id, order)
+        background.submit_start(organization, order)
     _run_steps(home)
-    background.submit_step(stores, org_id, BY_JOBS, background.BackfillAction.APPLY, "ann")
+    background.submit_step(organization, BY_JOBS, background.BackfillAction.APPLY, "ann")
     _run_steps(home)
     return {
-        "status": backfill.show(stores, org_id, BY_JOBS).status.value,
-        "pending": len(background.pending_steps(stores, org_id)),
+        "status": backfill.show(organization, BY_JOBS).status.value,
+        "pending": len(background.pending_steps(organization)),
         "retracted": home.query("SELECT uid, row FROM lake.retraction ORDER BY ALL"),
     }
 
@@ -66,22 +68,28 @@ def _run_steps(home: Home) -> None:
 
 def done(home: Home) -> dict[str, Any]:
     """Drop a backfill, give up an upload that never came, tell of both, and order an export."""
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
     # Later than whoever died over the export: its lease has ended.
-    home.clock.advance(days=30 + sum(job.attempt for job in stores.state.jobs.recent(org_id, KIND)))
-    backfill.drop(stores, org_id, ID, "ann")
-    settle(stores, org_id)
-    open_ = check_alerts(stores, org_id)
-    if not stores.state.jobs.recent(org_id, KIND):
-        submit_export(stores, org_id, ExportRequest(source=Source.OPERATIONAL, types=("accounts",)))
-    jobs = stores.state.jobs.recent(org_id, KIND)
-    run_export(stores, jobs[0].id)
-    told = list_events(stores, org_id, EventFilters(), Page(100, None))["data"]
+    home.clock.advance(
+        days=30 + sum(job.attempt for job in organization.state.jobs.recent(organization.id, KIND))
+    )
+    backfill.drop(organization, ID, "ann")
+    settle(organization)
+    open_ = check_alerts(organization)
+    if not organization.state.jobs.recent(organization.id, KIND):
+        submit_export(organization, ExportRequest(source=Source.OPERATIONAL, types=("accounts",)))
+    jobs = organization.state.jobs.recent(organization.id, KIND)
+    run_export(organization.stores, jobs[0].id)
+    told = list_events(organization, EventFilters(), Page(100, None))["data"]
     return {
-        "backfill": backfill.show(stores, org_id, ID).status.value,
-        "folder": (stores.lake_folder(org_id) / "backfills" / ID).exists(),
-        "upload": get_job(stores, org_id, (stores.home / "job").read_text())["failureReason"],
+        "backfill": backfill.show(organization, ID).status.value,
+        "folder": (organization.lake_folder / "backfills" / ID).exists(),
+        "upload": get_job(organization, (organization.stores.home / "job").read_text())[
+            "failureReason"
+        ],
         "incidents": sorted([each.name, each.subject] for each in open_),
         "told": sorted(each["eventName"] for each in told),
-        "exports": [job.status.value for job in stores.state.jobs.recent(org_id, KIND)],
+        "exports": [
+            job.status.value for job in organization.state.jobs.recent(organization.id, KIND)
+        ],
     }

@@ -43,8 +43,8 @@ def decided(home: Home) -> dict[str, Any]:
     month = _begin_life(home)
     executor = Executor(home.stores.settings)
     while _go_on(home, month):
-        list(run_round(CLOSING_STEPS, executor, home.stores, home.org_id, lambda: False))
-    found = describe_closing(home.stores, home.org_id, month)
+        list(run_round(CLOSING_STEPS, executor, home.organization, lambda: False))
+    found = describe_closing(home.organization, month)
     jobs = home.stores.state.jobs
     return {
         "status": found["status"],
@@ -72,9 +72,9 @@ def _begin_life(home: Home) -> Month:
 
 def _go_on(home: Home, month: Month) -> bool:
     """Decide what is next; False if nothing is."""
-    found = describe_closing(home.stores, home.org_id, month)
+    found = describe_closing(home.organization, month)
     assert "failed" not in found, found["failed"]
-    closing = Closing(home.stores, home.org_id, month, "ann", OPERATIONS)
+    closing = Closing(home.organization, month, "ann", OPERATIONS)
     rejected = home.stores.home / "rejected"
     if "pending" in found:
         return True
@@ -95,4 +95,4 @@ def _go_on(home: Home, month: Month) -> bool:
 
 
 def _ask(home: Home, month: Month, request: ClosingRequest) -> None:
-    submit_closing(home.stores, home.org_id, month, request, "ann")
+    submit_closing(home.organization, month, request, "ann")

@@ -196,7 +196,7 @@ def _told(home: Any) -> list[Any]:
     from meterlake.stores.state.core.pages import Page
 
     filters = EventFilters(event_type="IngestValidationFailure")
-    found = list_events(home.stores, home.org_id, filters, Page(100, None))["data"]
+    found = list_events(home.organization, filters, Page(100, None))["data"]
     return [
         [
             event["id"],

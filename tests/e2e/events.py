@@ -24,7 +24,7 @@ ENDED = "scheduled.contract.ended"
 def fill_events(home: Home) -> None:
     """Have accounts created that two notifications tell a webhook of, and one cannot be computed."""
     calculations = {"every": None, "acme": 'new.code == "acme-2"', "wrong": "1 / 0 > 1"}
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    with home.organization.transaction("ann") as transaction:
         for code, calculation in calculations.items():
             transaction.create(
                 NotificationConfiguration(
@@ -52,16 +52,16 @@ def fill_events(home: Home) -> None:
             ScheduledEventConfiguration(name=ENDED, entity="Contract", field="endDate", offset=1)
         )
     more = [{**each, "code": f"{each['code']}-2"} for each in ACCOUNTS]
-    configure(home.stores, home.org_id, accounts=more)
+    configure(home.organization, accounts=more)
 
 
 def notified(home: Home) -> dict[str, Any]:
     """Evaluate what happened."""
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
     home.clock.time = datetime(2026, 10, 3, tzinfo=UTC)
     for _ in range(2):
-        read_log(stores, org_id, systems={"WEBHOOK": ("Notification",)})
-        fire_scheduled(stores, org_id)
+        read_log(organization, systems={"WEBHOOK": ("Notification",)})
+        fire_scheduled(organization)
     return {
         "fired": listed(home, "Notification"),
         "errors": listed(home, "IntegrationEvent"),
@@ -72,17 +72,17 @@ def notified(home: Home) -> dict[str, Any]:
 
 def listed(home: Home, event_type: str) -> list[Any]:
     filters = EventFilters(event_type=event_type)
-    found = list_events(home.stores, home.org_id, filters, Page(100))["data"]
+    found = list_events(home.organization, filters, Page(100))["data"]
     return sorted([each["eventName"], each.get("notificationCode"), each["id"]] for each in found)
 
 
 def runs(home: Home) -> list[Any]:
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found, _ = page_of_runs(reader.connection, home.org_id, RunFilters(), Page(100))
     return sorted([each.content.run_key, each.status.value] for each in found)
 
 
 def ended(home: Home) -> list[str]:
     filters = EventFilters(event_name=ENDED)
-    found = list_events(home.stores, home.org_id, filters, Page(100))["data"]
+    found = list_events(home.organization, filters, Page(100))["data"]
     return sorted(each["m3terEvent"]["eventData"]["newDto"]["endDate"] for each in found)

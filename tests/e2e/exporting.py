@@ -54,7 +54,7 @@ def prepared(home: Home, **destination: Any) -> None:
     (home.stores.home / "out").mkdir()
     configured(home)
     home.clock.time = AFTERWARDS
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         time, type_ = (
             transaction.create(
                 ExportDestination.from_wire(
@@ -75,7 +75,7 @@ def prepared(home: Home, **destination: Any) -> None:
         ExportRequest(**usage, format=Format.PARQUET, destination_ids=(time,)),
         ExportRequest(**usage, format=Format.CSV, **both),
     ):
-        submit_export(home.stores, home.org_id, request)
+        submit_export(home.organization, request)
         home.clock.advance(seconds=1)
 
 
@@ -84,8 +84,8 @@ def _used_and_billed(home: Home) -> None:
     home.ingest("one.csv", HEADER + "".join(rows))
     price_egress(home)
     subscribe(home, "acme", "bolt")
-    aggregate(home.stores, home.org_id, SEPTEMBER)
-    assert bill(home.stores, home.org_id, SEPTEMBER).failures == []
+    aggregate(home.organization, SEPTEMBER)
+    assert bill(home.organization, SEPTEMBER).failures == []
 
 
 def carry_on(home: Home) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _go_on(home: Home, jobs: list[Job]) -> None:
     changed = [{**ACCOUNTS[0], "name": f"Acme {home.clock()}"}]
     number = home.clock().timestamp()
     more = {"code": f"new-{number}", "name": "New", "emailAddress": "new@example.com"}
-    configure(home.stores, home.org_id, accounts=[*changed, more])
+    configure(home.organization, accounts=[*changed, more])
     if jobs[-1].attempt:
         home.ingest(f"{number}.csv", HEADER + csv_row(f"late-{number}"))
     # Bills have no history: a job has those that it staged.
@@ -177,7 +177,7 @@ def _go_on(home: Home, jobs: list[Job]) -> None:
 
 def rebilled(home: Any) -> None:
     """Every bill is calculated again and comes to more."""
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         for stored in bills.of_period(transaction):
             content = stored.content
             first, *rest = content.lines

@@ -26,10 +26,10 @@ def prepared(home: Home, policy: str) -> None:
     subscribe(home, "acme", "bolt")
     use(home, ("1", "acme", 40), ("2", "bolt", "2.5"))
     use(home, ("3", "acme", 7))
-    bill(home.stores, home.org_id, Month(2026, 9))
+    bill(home.organization, Month(2026, 9))
     home.clock.time = _DAY
     settings = {"daysBeforeBillDue": 14, "lateUsage": policy}
-    configure(home.stores, home.org_id, organizationConfig=settings)
+    configure(home.organization, organizationConfig=settings)
     use(home, ("4", "acme", 1), ("5", "bolt", 5))
     home.ingest("october.csv", HEADER + csv_row("6", 3, ts="2026-10-01T10:00:00Z"))
     _retract(home, "3.csv")
@@ -38,8 +38,8 @@ def prepared(home: Home, policy: str) -> None:
 def _retract(home: Home, name: str) -> None:
     [(identity,)] = home.query(f"SELECT identity FROM lake.source WHERE name = '{name}'")
     spec = BackfillSpec(Mode.RETRACT, reason="a test", source=identity)
-    made = lifecycle.start(home.stores, home.org_id, lifecycle.Order(spec, AUTHOR))
-    lifecycle.apply(home.stores, home.org_id, made.id, AUTHOR)
+    made = lifecycle.start(home.organization, lifecycle.Order(spec, AUTHOR))
+    lifecycle.apply(home.organization, made.id, AUTHOR)
 
 
 def carrying(home: Home) -> None:
@@ -55,35 +55,35 @@ def recalculating(home: Home) -> None:
 def changing_policy(home: Home) -> None:
     """What was carried of a bill that is made again by another policy, with more that came late."""
     carrying(home)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [record] = reader.all(OrganizationConfig)
-    bill_order(home.stores, home.org_id, order_of_run(record.entity, _DAY))
+    bill_order(home.organization, order_of_run(record.entity, _DAY))
     settings = {"daysBeforeBillDue": 14, "lateUsage": "RECALCULATE"}
-    configure(home.stores, home.org_id, organizationConfig=settings)
+    configure(home.organization, organizationConfig=settings)
     use(home, ("7", "acme", 2))
 
 
 def scheduled(home: Home) -> dict[str, Any]:
     """Two jobs of a schedule, one after the other, each bill in a transaction of its own."""
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
     billing.BATCH = 1  # type: ignore[misc]
     for number in (1, 2):
-        known = stores.state.jobs.recent(org_id, KIND)
+        known = organization.state.jobs.recent(organization.id, KIND)
         # Later than whoever died over a job: its lease has ended.
         home.clock.time = _DAY
         home.clock.advance(days=number + sum(job.attempt for job in known))
         if len([job for job in known if job.author == AUTHOR]) < number:
-            with stores.state.transaction(org_id, AUTHOR) as transaction:
+            with organization.transaction(AUTHOR) as transaction:
                 [record] = transaction.all(OrganizationConfig)
                 submit_order(transaction, order_of_run(record.entity, _DAY))
-        for job in stores.state.jobs.waiting(org_id, KIND):
-            run_bill_job(stores, job.id)
+        for job in organization.state.jobs.waiting(organization.id, KIND):
+            run_bill_job(organization.stores, job.id)
     return {"lines": lines_of(home), "late": late_of(home)}
 
 
 def lines_of(home: Home) -> list[Any]:
     """Every line of every bill: its account, bill date, type and amount."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader)
     return sorted(
         [
@@ -99,5 +99,5 @@ def late_of(home: Home) -> list[Any]:
     """What became of late usage: the account, the status, the difference and the memos."""
     return sorted(
         [each.account_code, each.status.value, str(each.difference), len(each.lines)]
-        for each in list_late(home.stores, home.org_id)
+        for each in list_late(home.organization)
     )

@@ -48,7 +48,7 @@ class Installation:
         first = self.machine("first")
         made = initialize(first, "Acme")
         with open_stores(first) as stores:
-            configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+            configure(stores.organization(made.org_id), meters=[EGRESS], accounts=ACCOUNTS)
         return made
 
 

@@ -8,10 +8,10 @@ from meterlake.stores.lake.rejected import RejectedFilter
 
 def requeued(home: Any) -> dict[str, Any]:
     """Give all open rows in again; what there is then."""
-    requeue(home.stores, home.org_id, RejectedFilter())
+    requeue(home.organization, RejectedFilter())
     tries = home.query("SELECT row, part, attempt, tries FROM lake.requeue ORDER BY ALL")
     assert len(set(tries)) == len(tries)
-    lake = home.stores.lake_folder(home.org_id)
+    lake = home.organization.lake_folder
     assert [each.name for each in (lake / "requeue").iterdir()] == ["requeue.lock"]
     kept = len(list((lake / "sources").rglob("requeue-*.ndjson")))
     assert kept == len(home.ledger()) - 1

@@ -8,7 +8,7 @@ from tests.homes import Home
 
 def sharded(home: Home) -> dict[str, Any]:
     """Have two shards, ingest the files of the inbox, and have three."""
-    shard_lake(home.stores, home.org_id, 2)
+    shard_lake(home.organization, 2)
     home.work()
-    done = shard_lake(home.stores, home.org_id, 3)
-    return {"shards": home.stores.lake(home.org_id).shards, "known": done.uids}
+    done = shard_lake(home.organization, 3)
+    return {"shards": home.organization.lake.shards, "known": done.uids}

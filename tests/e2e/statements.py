@@ -24,15 +24,15 @@ def prepared(home: Home) -> None:
     price_egress(home)
     subscribe(home, "acme")
     use(home, ("1", "acme", 40))
-    bill(home.stores, home.org_id, SEPTEMBER)
-    ensure_statement(home.stores, home.org_id, "test", StatementOrder(_bill_id(home)))
+    bill(home.organization, SEPTEMBER)
+    ensure_statement(home.organization, "test", StatementOrder(_bill_id(home)))
     use(home, ("2", "acme", "2.5"))
     home.clock.advance(hours=1)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
 
 
 def _bill_id(home: Home) -> str:
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [found] = bills.of_period(reader)
     return found.id
 
@@ -40,7 +40,7 @@ def _bill_id(home: Home) -> str:
 def _files(home: Home) -> dict[str, str]:
     """The digests of the bill's files by format; each is as it was written down."""
     bill_id, found = _bill_id(home), {}
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         files = statement_files(reader, [bill_id]).get(bill_id, {})
     for format_, file in files.items():
         found[format_.value] = hashlib.sha256(read_file(home.stores, file)).hexdigest()
@@ -50,24 +50,24 @@ def _files(home: Home) -> dict[str, str]:
 
 def made(home: Home) -> dict[str, Any]:
     """Have the statement made by a job, as the API and a worker do."""
-    stores, org_id = home.stores, home.org_id
-    seen, known = _files(home), stores.state.jobs.recent(org_id, KIND)
+    organization = home.organization
+    seen, known = _files(home), organization.state.jobs.recent(organization.id, KIND)
     # Later than whoever died over it: its lease has ended.
     home.clock.advance(days=30 + sum(job.attempt for job in known))
     if len(known) == 1:
         body = {"billId": _bill_id(home), "includeCsvFormat": True}
-        create(stores, org_id, "test", body)
-    failed = [each.error for each in run_all_waiting(stores, STATEMENT_JOBS, org_id) if each.error]
-    lost = forget_files(stores, org_id)
-    names = list_events(stores, org_id, EventFilters(), Page(100, None))["data"]
+        create(organization, "test", body)
+    failed = [each.error for each in run_all_waiting(organization, STATEMENT_JOBS) if each.error]
+    lost = forget_files(organization)
+    names = list_events(organization, EventFilters(), Page(100, None))["data"]
     return {
         "seen": seen,
         "files": _files(home),
         "failed": len(failed),
         "lost": lost,
-        "objects": len(list(stores.objects.list(f"statements/{org_id}/"))),
+        "objects": len(list(organization.stores.objects.list(f"statements/{organization.id}/"))),
         "formats": len(StatementFormat),
-        "jobs": [job.status.value for job in stores.state.jobs.recent(org_id, KIND)],
+        "jobs": [job.status.value for job in organization.state.jobs.recent(organization.id, KIND)],
         "events": sorted(
             each["eventName"] for each in names if "statementjob" in each["eventName"]
         ),

@@ -119,10 +119,11 @@ def test_analysts_read_with_a_key_and_a_role_that_may_only_read(bucket, tmp_path
         made = machines.initialize()
         options = machines.machine("first")
         with open_home(options.home, made.org_id, **machines.options) as home:
+            organization = home.stores.organization(made.org_id)
             home.ingest("a.csv", HEADER + "".join(csv_row(f"a{n}") for n in range(ROWS)))
-            done = publish(home.stores, made.org_id)
-            schema = home.stores.lake(made.org_id).catalog.schema
-            root = home.stores.lake(made.org_id).files.root
+            done = publish(organization)
+            schema = organization.lake.catalog.schema
+            root = organization.lake.files.root
             role = f"analyst_{schema[-12:]}"
             grant(machines.options["catalog"], schema, role)
             # Published before it came: it is seen in the live lake only.

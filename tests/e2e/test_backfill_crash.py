@@ -39,7 +39,7 @@ def lives(processes, tmp_path_factory):
             home = tmp_path_factory.mktemp("crash") / "template"
             org_id = new_home(home)
             with open_home(home, org_id) as opened:
-                configure(opened.stores, org_id, aggregations=[SUM])
+                configure(opened.stores.organization(org_id), aggregations=[SUM])
                 MODES[mode](opened)
             made[mode] = Lives(processes, home, org_id, f"tests.e2e.backfilling:{mode}")
         return made[mode]

@@ -88,7 +88,7 @@ def test_a_backup_beside_writers_reconciles_and_goes_on_where_it_was(
             known = stored_uids(home.uids)
             dump(source.options["state"], path)
             home.ingest("b.csv", HEADER + "".join(csv_row(f"b{row}") for row in range(2000)))
-            maintain(home.stores, made.org_id)
+            maintain(home.stores.organization(made.org_id))
             stop_at = len(client.acknowledged) + ROWS
             wait_until(lambda: len(client.acknowledged) > stop_at, WAIT_S)
             target = restored(source, path, postgresql, tmp_path / "target")
@@ -112,7 +112,7 @@ def test_a_backup_beside_writers_reconciles_and_goes_on_where_it_was(
             len(sent) - len(found),
             len(found) - again.repeats,
         )
-        maintain(home.stores, made.org_id)
+        maintain(home.stores.organization(made.org_id))
         home.check_rows()
     assert check(options, monkeypatch) == 0
 

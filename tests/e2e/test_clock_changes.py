@@ -85,11 +85,7 @@ def expected(rows, tz, first, after):
 def home(tmp_path):
     with a_home(tmp_path) as opened:
         opened.clock.time = datetime(2027, 1, 10, tzinfo=UTC)
-        configure(
-            opened.stores,
-            opened.org_id,
-            aggregations=[aggregation(kind, kind) for kind in KINDS],
-        )
+        configure(opened.organization, aggregations=[aggregation(kind, kind) for kind in KINDS])
         yield opened
 
 
@@ -112,7 +108,7 @@ def rounded(values):
 def test_days_weeks_and_months_are_those_of_the_clocks_on_the_wall(home, capsys, name, day, hours):
     tz = ZoneInfo(name)
     fields = {"daysBeforeBillDue": 30, "timezone": name, "weekEpoch": "2026-01-05"}
-    configure(home.stores, home.org_id, organizationConfig=fields)
+    configure(home.organization, organizationConfig=fields)
     rows = usage(tz, day)
     text = [
         csv_row(f"u{n}", gb, ts=ts.astimezone(tz).isoformat()) for n, (ts, gb) in enumerate(rows)

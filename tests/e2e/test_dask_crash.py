@@ -42,12 +42,12 @@ def fill(home):
     """Accounts to bill, measurements of five months, and a derived field that came after them."""
     codes = [f"c{n}" for n in range(6)]
     accounts = [{"code": code, "name": code, "emailAddress": "c@d.example"} for code in codes]
-    configure(home.stores, home.org_id, accounts=accounts)
+    configure(home.organization, accounts=accounts)
     subscribe(home, *codes)
     use(home, *((code, code, n) for n, code in enumerate(codes)))
     rows = [csv_row(f"m{n}", n, ts=f"2026-0{n}-11T00:00:00Z") for n in range(5, 9)]
     home.ingest("months.csv", HEADER + "".join(rows))
-    configure(home.stores, home.org_id, meters=[METER])
+    configure(home.organization, meters=[METER])
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +74,13 @@ def opened(template, tmp_path, monkeypatch):
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = [each.content for each in bills.of_period(reader)]
     return sorted(repr(replace(each, calculation_id=None)) for each in found)
 
 
 def make_bills(home):
-    assert bill(home.stores, home.org_id, MONTH).failures == []
+    assert bill(home.organization, MONTH).failures == []
 
 
 def have_bill(home):
@@ -89,16 +89,16 @@ def have_bill(home):
 
 def stage(home):
     order = Order(BackfillSpec(Mode.REDERIVE, window=WINDOW), "ann", ID)
-    assert backfill.start(home.stores, home.org_id, order).status is BackfillStatus.STAGED
+    assert backfill.start(home.organization, order).status is BackfillStatus.STAGED
 
 
 def have_month(home):
-    folder = home.stores.lake(home.org_id).folder / "backfills" / ID / "rows"
+    folder = home.organization.lake.folder / "backfills" / ID / "rows"
     return any(folder.glob("*-2026-*"))
 
 
 def write_export(home):
-    EXPORTED[home.stores.home] = export(home.stores, home.org_id, EXPORT)
+    EXPORTED[home.stores.home] = export(home.organization, EXPORT)
 
 
 def have_file(home):
@@ -118,15 +118,15 @@ def exported(home):
 
 def come_to(home, work):
     """What a work came to, when it is done to its end."""
-    assert check_reconciliation(home.stores, home.org_id).balanced
+    assert check_reconciliation(home.organization).balanced
     if work is write_export:
         return exported(home)
     if work is make_bills:
-        assert check_ledger(home.stores, home.org_id).differences == ()
+        assert check_ledger(home.organization).differences == ()
         return stored(home)
-    backfill.apply(home.stores, home.org_id, ID, "ann")
-    assert check_reconciliation(home.stores, home.org_id).balanced
-    found = backfill.show(home.stores, home.org_id, ID)
+    backfill.apply(home.organization, ID, "ann")
+    assert check_reconciliation(home.organization).balanced
+    found = backfill.show(home.organization, ID)
     return found.summary, home.measurements(of_source=True), home.uids()
 
 

@@ -85,14 +85,14 @@ def integrate(server, account, destination, credentials=None, **data):
 
 
 def make_bill(server, sdk, account):
-    bill(server.stores, server.org_id, Month(2025, 1), accounts=[account.code])
+    bill(server.organization, Month(2025, 1), accounts=[account.code])
     [made] = sdk.bills.list(account_id=account.id)
     return made
 
 
 def deliver(server, bill_id):
     """Hand over what is due; the runs of a bill, the newest first."""
-    prepare_runs(server.stores, server.org_id)
+    prepare_runs(server.organization)
     send_due_runs(server.stores)
     with server.http() as client:
         return client.get(f"/integrationruns/Bill/{bill_id}").json()["data"]

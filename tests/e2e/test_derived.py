@@ -48,11 +48,11 @@ def test_derived_fields_from_the_meter_to_the_quantity(tmp_path):
         sdk.usage.submit(measurements=[measurement(n, *row) for n, row in enumerate(MEASUREMENTS)])
         received(server)
 
-        found = aggregate(server.stores, server.org_id, Month.parse("2026-09"))
+        found = aggregate(server.organization, Month.parse("2026-09"))
         codes = account_codes(server)
         charges = {codes[each.account_id]: each.value for each in found.quantities}
         assert charges == expected()
-        with server.stores.lake(server.org_id).reader() as lake:
+        with server.organization.lake.reader() as lake:
             table = f'lake."m_{meter}"'
             sizes = lake.execute(f'SELECT uid, "what.size" FROM {table} ORDER BY uid').fetchall()
             errors = lake.execute("SELECT uid, field, detail FROM lake.calculation_error")
@@ -150,6 +150,6 @@ def account_codes(server):
 def received(server):
     """Ingest what was submitted, as soon as its segment is closed."""
     give_up = time.monotonic() + 30
-    while not ingest_segments(server.stores, server.org_id):
+    while not ingest_segments(server.organization):
         assert time.monotonic() < give_up
         time.sleep(0.05)

@@ -16,7 +16,7 @@ def lives(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ended")
     org_id = new_home(folder / "template")
     with open_home(folder / "template", org_id) as opened:
-        configure(opened.stores, org_id, accounts=ACCOUNTS)
+        configure(opened.stores.organization(org_id), accounts=ACCOUNTS)
         fill_balances(opened)
     with zygote() as processes:
         yield Lives(processes, folder / "template", org_id, "tests.e2e.billing:left_over")

@@ -50,7 +50,7 @@ def contents(bucket) -> dict[str, bytes]:
 def test_a_bucket_that_was_never_made_fails_the_job_with_its_name(home):
     id_ = destination(home, bucketName="never-made", **GCS)
     with pytest.raises(NotFound, match="gs://never-made/"):
-        export(home.stores, home.org_id, billed(id_))
+        export(home.organization, billed(id_))
 
     job = home.stores.state.jobs.recent(home.org_id)[0]
     assert (job.status, "gs://never-made/" in job.error) == (JobStatus.FAILED, True)
@@ -62,7 +62,7 @@ def test_a_bucket_that_vanishes_between_two_files_gets_the_same_ones_when_it_is_
     name = f"vanishing-{next(_numbers)}"
     bucket = google.create_bucket(name)
     id_ = destination(home, bucketName=name, prefix="some/prefix", **GCS)
-    job_id = submit_export(home.stores, home.org_id, billed(id_))
+    job_id = submit_export(home.organization, billed(id_))
     before: dict[str, bytes] = {}
 
     def remove(reached):

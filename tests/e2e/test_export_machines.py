@@ -62,7 +62,9 @@ class World:
         made = initialize(settings(self.first, state=self.state), "Sample")
         self.org_id = made.org_id
         with open_home(self.first, made.org_id, state=self.state) as home:
-            configure(home.stores, made.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+            configure(
+                home.stores.organization(made.org_id), meters=[EGRESS, CALLS], accounts=ACCOUNTS
+            )
             prepared(home, **(LOCAL if endpoint is None else S3))
         if endpoint is not None:
             (self.first / "endpoint").write_text(endpoint)

@@ -29,8 +29,7 @@ def counted(folder):
     with a_home(folder) as home:
         region = {"targetField": "region"}
         configure(
-            home.stores,
-            home.org_id,
+            home.organization,
             aggregations=[
                 aggregation("sent", "SUM"),
                 aggregation("mean", "MEAN"),
@@ -43,10 +42,9 @@ def counted(folder):
 
 def quantities(home):
     """The quantities of September by the code of their aggregation."""
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     done = export(
-        home.stores,
-        home.org_id,
+        home.organization,
         ExportRequest(source=Source.USAGE, format=Format.CSV, types=("quantities",)),
     )
     [file] = done.manifest["files"]
@@ -60,7 +58,7 @@ def exported(home, format):
     home.clock.time = datetime.now(UTC) + timedelta(hours=1)  # behind the making of the accounts
     assert home.ingest("rows.ndjson", ndjson(ROWS)).accepted == len(ROWS)
     request = ExportRequest(source=Source.USAGE, format=format, types=("measurements",))
-    done = export(home.stores, home.org_id, request)
+    done = export(home.organization, request)
     [path] = (Path(done.url, each["key"]) for each in done.manifest["files"] if each["rows"])
     return path
 
@@ -96,7 +94,7 @@ def lived(home):
     # Commands show what is there at the time of the real clock.
     home.clock.time = datetime.now(UTC) - timedelta(hours=1)
     for number, (meter, fields) in enumerate(LIFE):
-        configure(home.stores, home.org_id, meters=[meter])
+        configure(home.organization, meters=[meter])
         row = wire_row(f"u{number}", 1.5, **fields)
         if "who" in fields:
             row.pop("where")
@@ -136,7 +134,7 @@ def test_measurements_older_than_fields_of_their_meter_come_back_with_the_fields
     assert run(["export", "verify", str(manifest)]) == 0
     with a_home(tmp_path) as other:
         other.clock.time = datetime.now(UTC) + timedelta(hours=2)
-        configure(other.stores, other.org_id, meters=[LIFE[-1][0]])
+        configure(other.organization, meters=[LIFE[-1][0]])
         assert run(["ingest", str(path), "--home", str(other.stores.home), "--json"]) == 0
         found = measured(other)
         [[double]] = other.query('SELECT count("measure.double") FROM lake.' + table(other))
@@ -146,7 +144,7 @@ def test_measurements_older_than_fields_of_their_meter_come_back_with_the_fields
 
 
 def table(home):
-    [name] = [each for each in home.stores.lake(home.org_id).tables() if each.startswith("m_")]
+    [name] = [each for each in home.organization.lake.tables() if each.startswith("m_")]
     return f'"{name}"'
 
 
@@ -155,7 +153,7 @@ def test_without_the_fields_that_they_had_they_are_rejected(tmp_path):
     row = wire_row("u1")
     late = changed(GB, REGION, ("WHAT", "late"))
     with a_home(tmp_path) as home:
-        configure(home.stores, home.org_id, meters=[late])
+        configure(home.organization, meters=[late])
         receipt = home.ingest(
             "rows.ndjson",
             ndjson(

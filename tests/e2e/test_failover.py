@@ -61,7 +61,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_and_work_goes_on(pair, s3_lakes
     )
     made = initialize(own, "Sample")
     with open_stores(own) as stores:
-        configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(stores.organization(made.org_id), meters=[EGRESS], accounts=ACCOUNTS)
         writer = Writer(Home(stores, made.org_id, Clock()))
         thread = threading.Thread(target=writer.run, args=[time.monotonic() + PATIENCE_S])
         thread.start()

@@ -35,15 +35,20 @@ class Organization:
     """One of the two: what it gives in, and when each thing was done."""
 
     def __init__(self, stores, made, content):
+        organization = stores.organization(self.org_id)
         self.stores = stores
         self.org_id = made.org_id
         self.folder = drop_folder(stores, made.org_code)
         self.bucket = stores.home / "buckets" / made.org_code
         self.content = content
         (self.bucket / "inbox").mkdir(parents=True)
-        add_inbox(stores, self.org_id, str(self.bucket / "inbox"), Afterwards.MOVE)
+        add_inbox(organization, str(self.bucket / "inbox"), Afterwards.MOVE)
         preview = {"beta": True, "preview": True}
-        configure(stores, self.org_id, meters=[EGRESS], features=preview)
+        configure(organization, meters=[EGRESS], features=preview)
+
+    @property
+    def organization(self):
+        return self.stores.organization(self.org_id)
 
     def drop(self, name) -> Ended:
         (self.folder.inbox / name).write_bytes(self.content)
@@ -55,16 +60,16 @@ class Organization:
 
     def upload(self, name) -> Ended:
         body = {"fileName": name, "contentType": "text/csv", "contentLength": len(self.content)}
-        made = announce(self.stores, self.org_id, "test", body, "")
+        made = announce(self.organization, "test", body, "")
         headers = {"content-type": "text/csv", "content-length": str(len(self.content))}
         with receiving(self.stores, made["url"].rpartition("/")[2], headers) as file:
             file.write(self.content)
             file.finish()
-        return lambda: get_job(self.stores, self.org_id, made["jobId"]).get("dtFinished")
+        return lambda: get_job(self.organization, made["jobId"]).get("dtFinished")
 
     def export(self, _) -> Ended:
         request = ExportRequest(source=Source.OPERATIONAL, format=Format.CSV)
-        id_ = submit_export(self.stores, self.org_id, request)
+        id_ = submit_export(self.organization, request)
         return lambda: self.stores.state.jobs.get(id_).finished
 
     def _moved(self, archive, name):
@@ -176,7 +181,8 @@ def test_with_one_thread_a_turn_ends_between_two_files(tmp_path, monkeypatch):
     greedy, small = (initialize(options, name).org_id for name in ("Greedy", "Small"))
     worked: list[str] = []
 
-    def verb(_, org_id, stop):
+    def verb(organization, stop):
+        org_id = organization.id
         while org_id == greedy and not stop():
             time.sleep(0.02)
             worked.append(org_id)
@@ -196,7 +202,8 @@ def test_a_turn_that_breaks_costs_nobody_else_a_turn(tmp_path, caplog):
     broken, good = (initialize(options, name).org_id for name in ("Broken", "Good"))
     turns_of: list[str] = []
 
-    def verb(_, org_id, stop):
+    def verb(organization, stop):
+        org_id = organization.id
         turns_of.append(org_id)
         assert not stop()
         if org_id == broken:

@@ -126,9 +126,9 @@ def documents(routes):
     }
 
 
-def publish_planes(stores, org_id, seats):
+def publish_planes(organization, seats):
     fields = [{"name": "tailnum", "type": "STRING"}, {"name": "seats", "type": "NUMBER"}]
-    with stores.state.transaction(org_id, "test") as transaction:
+    with organization.transaction("test") as transaction:
         table = transaction.create(LookupTable.from_wire({"code": "planes", "name": "Planes"}))
         document = {
             "name": "2013",
@@ -140,8 +140,8 @@ def publish_planes(stores, org_id, seats):
     at = At(table.id, revision.id)
     items = [{"tailnum": tailnum, "seats": Decimal(n)} for tailnum, n in seats.items()]
     for start in range(0, len(items), 2000):
-        write_data(stores, org_id, "test", at, {"items": items[start : start + 2000]})
-    set_status(stores, org_id, "test", at, {"status": "PUBLISHED"})
+        write_data(organization, "test", at, {"items": items[start : start + 2000]})
+    set_status(organization, "test", at, {"status": "PUBLISHED"})
 
 
 def sent(rows):
@@ -162,7 +162,8 @@ def test_routes_have_their_seats_and_delays(tmp_path):
     settings = Settings(home=tmp_path / "home", settle_seconds=0)
     made = initialize(settings, "New York Airports")
     with open_stores(settings) as stores:
-        publish_planes(stores, made.org_id, seats)
+        organization = stores.organization(made.org_id)
+        publish_planes(organization, seats)
         routes = sorted({key[1:] for key in expected})
         zone = {
             "organizationConfig": {
@@ -175,10 +176,10 @@ def test_routes_have_their_seats_and_delays(tmp_path):
         folder = drop_folder(stores, made.org_code)
         (folder.mappings / "mapping.yaml").write_text(MAPPING)
         (folder.inbox / "flights-2013.csv.gz").write_bytes(sent(rows))
-        [receipt] = ingest_inbox(stores, made.org_id, folder)
-        configuration = stores.state.configuration(made.org_id)
+        [receipt] = ingest_inbox(organization, folder)
+        configuration = organization.configuration()
         names = {each.id: each.entity.code for each in configuration.all(Aggregation)}
-        results = [(month, aggregate(stores, made.org_id, month)) for month in MONTHS]
+        results = [(month, aggregate(organization, month)) for month in MONTHS]
     found = defaultdict(dict)
     for month, result in results:
         assert (result.unmatched, result.failures) == ([], [])

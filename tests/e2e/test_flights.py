@@ -144,12 +144,12 @@ def flights(tmp_path_factory):
         folder = drop_folder(stores, made.org_code)
         shutil.copy(DATA / "mapping.yaml", folder.mappings)
         (folder.inbox / "flights-2013.csv.gz").write_bytes(gzip.compress(text, 1, mtime=0))
-        [receipt] = ingest_inbox(stores, made.org_id, folder)
+        [receipt] = ingest_inbox(stores.organization(made.org_id), folder)
         yield stores, made.org_id, receipt, calculated(text)
 
 
-def codes(stores, org_id, kind):
-    return {each.id: each.entity.code for each in stores.state.configuration(org_id).all(kind)}
+def codes(organization, kind):
+    return {each.id: each.entity.code for each in organization.configuration().all(kind)}
 
 
 def test_every_flight_is_accepted_and_so_is_what_is_known_of_it(flights):
@@ -161,10 +161,11 @@ def test_every_flight_is_accepted_and_so_is_what_is_known_of_it(flights):
 
 def test_the_quantities_of_every_carrier_and_month_are_exactly_those_of_the_file(flights):
     stores, org_id, _, expected = flights
-    accounts, aggregations = codes(stores, org_id, Account), codes(stores, org_id, Aggregation)
+    organization = stores.organization(org_id)
+    accounts, aggregations = codes(organization, Account), codes(organization, Aggregation)
     found = {}
     for month in MONTHS:
-        for each in aggregate(stores, org_id, month).quantities:
+        for each in aggregate(organization, month).quantities:
             key = month, accounts[each.account_id], aggregations[each.aggregation_id]
             assert key not in found
             found[key] = each.value
@@ -179,12 +180,13 @@ def test_the_quantities_of_every_carrier_and_month_are_exactly_those_of_the_file
 
 def test_the_bills_of_every_carrier_and_month_are_those_of_the_price_list(flights):
     stores, org_id, _, expected = flights
-    accounts, aggregations = codes(stores, org_id, Account), codes(stores, org_id, Aggregation)
+    organization = stores.organization(org_id)
+    accounts, aggregations = codes(organization, Account), codes(organization, Aggregation)
     found = {}
     for month in (MONTHS[0], MONTHS[5], MONTHS[11]):
-        result = bill(stores, org_id, month)
+        result = bill(organization, month)
         assert (result.failures, result.unpriced) == ([], [])
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             stored = bills.of_period(reader, str(month))
         for each in stored:
             lines = {
@@ -212,15 +214,16 @@ def test_the_same_file_under_another_name_adds_nothing(flights):
     [done] = folder.done.rglob("flights-2013.csv.gz")
     shutil.copy(done, folder.inbox / "flights-again.csv.gz")
 
-    [again] = ingest_inbox(stores, org_id, folder)
+    [again] = ingest_inbox(stores.organization(org_id), folder)
 
     assert (again.accepted, again.repeats, again.attempt) == (0, receipt.received, 2)
 
 
 def test_billing_again_changes_nothing(flights):
     stores, org_id, _, _ = flights
-    bill(stores, org_id, MONTHS[1])
-    result = bill(stores, org_id, MONTHS[1])
+    organization = stores.organization(org_id)
+    bill(organization, MONTHS[1])
+    result = bill(organization, MONTHS[1])
     assert {billed.stored.value for billed in result.bills} == {"unchanged"}
 
 
@@ -251,30 +254,31 @@ def prepaid(configuration):
 
 
 @contextmanager
-def with_prepaid(stores, org_id, folder):
+def with_prepaid(organization, folder):
     """A copy of the home in which the carriers have paid in advance."""
-    home = Path(shutil.copytree(stores.settings.home, folder / "home"))
+    home = Path(shutil.copytree(organization.settings.home, folder / "home"))
     clock = Clock()
-    with open_stores(stores.settings.model_copy(update={"home": home}), clock) as copied:
-        found = prepaid(copied.state.configuration(org_id))
-        apply(copied.state, org_id, [Document("prepaid.yaml", found)], "test")
-        who = Principal(PrincipalType.SERVICEUSER, "7", org_id, "key")
-        for number, each in enumerate(copied.state.configuration(org_id).all(Balance)):
+    with open_stores(organization.settings.model_copy(update={"home": home}), clock) as stores:
+        copied = stores.organization(organization.id)
+        found = prepaid(copied.configuration())
+        apply(stores.state, copied.id, [Document("prepaid.yaml", found)], "test")
+        who = Principal(PrincipalType.SERVICEUSER, "7", copied.id, "key")
+        for number, each in enumerate(copied.configuration().all(Balance)):
             money = {"amount": 10_000 + 321 * number, "appliedDate": "2013-01-02T00:00:00Z"}
-            create_transaction(copied, org_id, who, each.id, money)
+            create_transaction(copied, who, each.id, money)
         yield copied
 
 
 def test_another_program_agrees_with_the_ledger_of_the_year(flights, tmp_path):
     stores, org_id, _, _ = flights
     books = []
-    with with_prepaid(stores, org_id, tmp_path) as copied:
+    with with_prepaid(stores.organization(org_id), tmp_path) as copied:
         for months in (MONTHS, MONTHS[::-1]):
             for month in months:
-                assert bill(copied, org_id, month).failures == []
-                settle_ended_balances(copied, org_id)
-            books.append(check_ledger(copied, org_id))
-            write_beancount(copied, org_id, tmp_path / f"{len(books)}.beancount")
+                assert bill(copied, month).failures == []
+                settle_ended_balances(copied)
+            books.append(check_ledger(copied))
+            write_beancount(copied, tmp_path / f"{len(books)}.beancount")
 
     assert books[0].postings > 12 * 16
     assert books[0] == books[1]
@@ -285,16 +289,16 @@ def test_another_program_agrees_with_the_ledger_of_the_year(flights, tmp_path):
     assert PROGRAM is None or bean_check(first) == ""
 
 
-def year_priced_anew(stores, org_id, document):
+def year_priced_anew(organization, document):
     choice = WhatIfChoice(MONTHS[0], MONTHS[-1], [Document("c", document)], by_month=True)
-    with compare_history(stores, org_id, choice) as found:
+    with compare_history(organization, choice) as found:
         return list(found.changes()), found.summary
 
 
 def test_a_year_priced_anew_as_it_was_has_no_differences(flights):
     stores, org_id, _, _ = flights
     for document, changed in ((RENAMED, 1), (export(stores.state, org_id), 0)):
-        changes, summary = year_priced_anew(stores, org_id, document)
+        changes, summary = year_priced_anew(stores.organization(org_id), document)
         assert [each for each in changes if each.difference] == []
         assert (summary.changed, summary.left_out) == (changed, 0)
         assert len(changes) > len(MONTHS) * 16
@@ -310,7 +314,9 @@ def test_a_raised_price_raises_a_year_by_what_the_flights_say(flights):
         each | {"unitPrice": Decimal(str(each["unitPrice"])) + Decimal("0.10")}
         for each in raised["pricingBands"]
     ]
-    changes, _ = year_priced_anew(stores, org_id, {"pricings": [{**raised, "pricingBands": bands}]})
+    changes, _ = year_priced_anew(
+        stores.organization(org_id), {"pricings": [{**raised, "pricingBands": bands}]}
+    )
 
     found = {
         (each.key.month, each.key.account): each.difference for each in changes if each.difference
@@ -333,7 +339,7 @@ def test_a_raised_standing_charge_raises_each_month_of_a_year_alike(flights):
     stores, org_id, _, expected = flights
     [template] = export(stores.state, org_id)["planTemplates"]
     raised = {**template, "standingCharge": Decimal("298.50")}
-    changes, _ = year_priced_anew(stores, org_id, {"planTemplates": [raised]})
+    changes, _ = year_priced_anew(stores.organization(org_id), {"planTemplates": [raised]})
     found = [each for each in changes if each.difference]
 
     assert {each.key.line_item_type for each in found} == {"STANDING_CHARGE"}

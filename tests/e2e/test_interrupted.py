@@ -40,7 +40,7 @@ def test_a_clock_that_is_set_back_loses_and_doubles_nothing(tmp_path):
         home.work()
         # Both are closed by now or by the end of their writer.
         home.stores.segments.close()
-        ingest_segments(home.stores, home.org_id)
+        ingest_segments(home.organization)
 
         found = {row[0] for row in home.uids()}
         assert {"a", "b", "c", "s1", "s2", "s3"} <= found
@@ -57,7 +57,7 @@ def test_a_database_that_is_started_anew_costs_a_try_at_most(tmp_path):
         made = initialize(options, "Sample")
         clock = Clock()
         with open_stores(options, now=clock) as stores:
-            configure(stores, made.org_id, meters=[EGRESS])
+            configure(stores.organization(made.org_id), meters=[EGRESS])
             home = Home(stores, made.org_id, clock)
             home.drop("a.csv", HEADER + csv_row("a", account="newcomer"))
             assert [receipt.accepted for receipt in home.work()] == [1]

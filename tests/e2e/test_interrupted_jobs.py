@@ -63,14 +63,14 @@ def template(tmp_path_factory):
     org_id = new_home(path)
     fields = [{"name": "country", "type": "STRING"}, {"name": "rate", "type": "NUMBER"}]
     with opened(path, org_id) as home:
+        organization = home.stores.organization(org_id)
         price_egress(home)
         subscribe(home, "acme")
         use(home, ("1", "acme", 40))
         home.ingest("again.csv", HEADER + csv_row("r1"))
-        bill(home.stores, org_id, Month(2026, 9))
+        bill(organization, Month(2026, 9))
         configure(
-            home.stores,
-            org_id,
+            organization,
             lookupTables=[{"code": "rates", "name": "Rates"}],
             lookupTableRevisions=[
                 {"lookupTableId": "rates", "name": "First", "fields": fields, "keys": ["country"]}
@@ -113,52 +113,52 @@ def worked(kind, submit):
 
 
 def submit_bill(home):
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
 
 
 def submit_statement(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [found] = bills.of_period(reader)
-    create_statement(home.stores, home.org_id, "ann", {"billId": found.id})
+    create_statement(home.organization, "ann", {"billId": found.id})
 
 
 def submit_operational(home):
     to = str(home.stores.home.parent / "out")
     request = ExportRequest(source=Source.OPERATIONAL, types=("accounts",), to=to)
-    submit_export(home.stores, home.org_id, request)
+    submit_export(home.organization, request)
 
 
 def submit_backfill(home):
     query = "SELECT DISTINCT identity FROM lake.source WHERE name = 'again.csv'"
     [[source]] = home.query(query)
     spec = BackfillSpec(Mode.RETRACT, "wrong", source=source)
-    background.submit_start(home.stores, home.org_id, Order(spec, "ann", "the-backfill"))
+    background.submit_start(home.organization, Order(spec, "ann", "the-backfill"))
 
 
 def submit_review(home):
     request = ClosingRequest(ClosingAction.REVIEW)
-    submit_closing(home.stores, home.org_id, Month.parse(MONTH), request, "ann")
+    submit_closing(home.organization, Month.parse(MONTH), request, "ann")
 
 
 def arrived(home, job_id, data):
     with home.stores.state.reading_home() as connection:
         upload = find(connection, home.org_id, job_id)
     home.stores.objects.put_bytes(key(upload), data.encode())
-    uploads.settle(home.stores, home.org_id)
+    uploads.settle(home.organization)
 
 
 def submit_file(home):
     data = HEADER + csv_row("u1")
     body = {"fileName": "f.csv", "contentType": "text/csv", "contentLength": len(data)}
-    arrived(home, uploads.announce(home.stores, home.org_id, "ann", body, "")["jobId"], data)
+    arrived(home, uploads.announce(home.organization, "ann", body, "")["jobId"], data)
 
 
 def submit_items(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [table], [revision] = reader.all(LookupTable), reader.all(LookupTableRevision)
     body = {"fileName": "i.csv", "contentType": "text/csv", "contentLength": len(ITEMS)}
     at = At(table.id, revision.id)
-    made = lookup_jobs.announce(home.stores, home.org_id, "ann", at, body, "")
+    made = lookup_jobs.announce(home.organization, "ann", at, body, "")
     arrived(home, made["jobId"], ITEMS)
 
 

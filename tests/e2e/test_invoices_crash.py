@@ -51,7 +51,7 @@ def home_with_invoices(path, stripe):
         make_runs(home)
         send_bills(home)
         for id_ in sent:
-            delete_bill(home.stores, org_id, "test", id_)
+            delete_bill(home.stores.organization(org_id), "test", id_)
         standing = [put_bill(home, acme, month, 7, LINES) for month in (2, 3)]
         make_runs(home)
     return org_id, standing
@@ -74,7 +74,9 @@ def test_whoever_dies_between_two_requests_each_bill_has_one_invoice(processes, 
                 )
                 assert done["died"] == (crash_at is not None)
             with open_home(tmp_path / name, org_id) as opened:
-                assert {each.status for each in runs_of(opened.stores, org_id)} == COMPLETE
+                assert {
+                    each.status for each in runs_of(opened.stores.organization(org_id))
+                } == COMPLETE
             found = [(each["metadata"]["meterlake_bill"], each["status"]) for each in stripe.live()]
             assert sorted(found) == sorted((each, "open") for each in standing)
             return done["reached"]
@@ -98,7 +100,7 @@ def test_whoever_dies_a_receiver_hears_of_a_deletion_before_the_next_bill(proces
             first = put_bill(home, acme, 1, 7, LINES)
             make_runs(home)
             send_bills(home)
-            delete_bill(home.stores, org_id, "test", first)
+            delete_bill(home.stores.organization(org_id), "test", first)
             second = put_bill(home, acme, 1, 7, LINES)
             make_runs(home)
 

@@ -55,11 +55,11 @@ def peak_mib(process):
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) >> 10
 
 
-def ended(stores, org_id, job_id, process):
+def ended(organization, job_id, process):
     """The job at its end."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and process.poll() is None:
-        job = get_job(stores, org_id, job_id)
+        job = get_job(organization, job_id)
         if job["status"] in {"succeeded", "failed"}:
             return job
         time.sleep(0.5)
@@ -90,16 +90,17 @@ def test_a_gigabyte_goes_straight_to_the_store_and_is_ingested_in_constant_memor
     size = ROWS * LINE_BYTES
     body = {"fileName": "f.ndjson", "contentType": "application/x-ndjson", "contentLength": size}
     with open_stores(made) as stores, working(environment, tmp_path / "log") as worker:
-        announced = announce(stores, org_id, "test", body, "")
+        organization = stores.organization(org_id)
+        announced = announce(organization, "test", body, "")
         assert announced["url"].startswith(place.server)
         content = (lines(first, 256) for first in range(0, ROWS, 256))
         sent = httpx.put(
             announced["url"], content=content, headers=announced["headers"], timeout=600
         )
         assert sent.status_code == 200, sent.text
-        job = ended(stores, org_id, announced["jobId"], worker)
+        job = ended(organization, announced["jobId"], worker)
         peak = peak_mib(worker)
-        books = check_reconciliation(stores, org_id)
+        books = check_reconciliation(organization)
 
     record_property("peak_mib", peak)
     assert (job["status"], job["totalRows"], job["failedRows"]) == ("succeeded", ROWS, 0), job

@@ -31,15 +31,16 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("little") / "home"
     org_id = new_home(folder)
     with open_stores(settings(folder, duckdb_memory=MEMORY)) as stores:
+        organization = stores.organization(org_id)
         distinct = aggregation("regions", "UNIQUE", targetField="region")
-        configure(stores, org_id, aggregations=[aggregation("sent", "SUM"), distinct])
-        fill(stores, org_id, SELECT, ROWS)
+        configure(organization, aggregations=[aggregation("sent", "SUM"), distinct])
+        fill(organization, SELECT, ROWS)
         yield Home(stores, org_id, Clock())
 
 
 @pytest.mark.slow
 def test_quantities_of_millions_of_rows_are_right(home):
-    aggregate(home.stores, home.org_id, Month(2026, 9))
+    aggregate(home.organization, Month(2026, 9))
     found = home.query(
         "SELECT sum(CAST(quantity AS DECIMAL(38,12))), count(*) FROM lake.quantity"
         " GROUP BY aggregation_id ORDER BY 1"
@@ -51,7 +52,7 @@ def test_quantities_of_millions_of_rows_are_right(home):
 @pytest.mark.slow
 def test_a_query_spills(home):
     statement = "SELECT uid, region FROM egress ORDER BY region DESC, uid LIMIT 3 OFFSET 1500000"
-    with query(home.stores, home.org_id, statement) as answer:
+    with query(home.organization, statement) as answer:
         rows = list(answer.rows)
 
     names = sorted((f"region-{n}" for n in range(ROWS)), reverse=True)[1_500_000:1_500_003]
@@ -63,7 +64,7 @@ def test_what_cannot_spill_is_told_and_the_home_works_on(home):
     statement = "SELECT length(string_agg(repeat(region, 100), ',')) FROM egress"
     with (
         pytest.raises(Unavailable, match=r"[Mm]emory"),
-        query(home.stores, home.org_id, statement) as answer,
+        query(home.organization, statement) as answer,
     ):
         list(answer.rows)
     receipt = home.ingest("after.csv", HEADER + csv_row("after", 1, ts="2026-08-03T10:00:00Z"))

@@ -80,6 +80,8 @@ def test_every_bad_row_of_many_is_told_with_its_reason_in_bounded_memory(tmp_pat
     assert peak_mb < PEAK_MB
     with open_home(tmp_path / "home", org_id) as home:
         assert sorted(uid for uid, *_ in home.uids()) == sorted(GOOD)
-        told = list_rejected(home.stores, org_id, RejectedFilter(status="open"), count + 1)
+        told = list_rejected(
+            home.stores.organization(org_id), RejectedFilter(status="open"), count + 1
+        )
         assert [(row.place.row, row.reason) for row in told] == list(expected.items())
         home.check()

@@ -23,7 +23,7 @@ def test_a_batch_to_any_of_a_thousand_organizations_is_soon_queryable(tmp_path, 
     with running(options.home, "meterlake.worker") as pid, open_stores(options) as stores:
         share, memory = idle(pid, settle=60, seconds=30)
         chosen = random.sample([each.org_id for each in made], 10)
-        waits = [seconds_until_queryable(stores, each) for each in chosen]
+        waits = [seconds_until_queryable(stores.organization(each)) for each in chosen]
         _, grown = idle(pid, settle=0, seconds=1)
 
     with capsys.disabled():
@@ -36,15 +36,15 @@ def test_a_batch_to_any_of_a_thousand_organizations_is_soon_queryable(tmp_path, 
     assert sorted(waits)[len(waits) // 2] < 5
 
 
-def seconds_until_queryable(stores, org_id):
+def seconds_until_queryable(organization):
     """How long a submitted measurement takes to be in the lake."""
-    begun, uid = time.monotonic(), derived_id("batch", org_id)
+    begun, uid = time.monotonic(), derived_id("batch", organization.id)
     rows = [dumps(row) for row in batch(uid)["measurements"]]
-    stores.segments.append(org_id, rows).result()
+    organization.stores.segments.append(organization.id, rows).result()
     query = "SELECT count(*) FROM lake.source WHERE accepted = 1"
     while time.monotonic() < begun + 120:
-        with stores.explored_lake(org_id).reader() as connection:
+        with organization.explored_lake.reader() as connection:
             if connection.execute(query).fetchone() == (1,):
                 return time.monotonic() - begun
         time.sleep(0.1)
-    raise AssertionError(f"{org_id}: not queryable after 120 seconds")
+    raise AssertionError(f"{organization.id}: not queryable after 120 seconds")

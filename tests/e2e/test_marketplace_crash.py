@@ -54,7 +54,9 @@ def report(processes, home, copy, org_id, *lives):
         assert market.totals("cents") == CENTS
         assert len(market.taken) == len(CENTS)
     with open_home(copy, org_id) as opened:
-        assert {each.status for each in runs_of(opened.stores, org_id)} == {RunStatus.COMPLETE}
+        assert {each.status for each in runs_of(opened.stores.organization(org_id))} == {
+            RunStatus.COMPLETE
+        }
     return done["reached"]
 
 

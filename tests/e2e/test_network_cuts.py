@@ -90,7 +90,7 @@ def installed(tmp_path, database, s3_lakes):
         )
         made = initialize(own, "Sample")
         with open_stores(own) as stores:
-            configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+            configure(stores.organization(made.org_id), meters=[EGRESS], accounts=ACCOUNTS)
             yield Installation(Home(stores, made.org_id, Clock()), process, routes)
 
 
@@ -196,7 +196,7 @@ def test_an_export_waits_for_a_bucket_that_is_away_for_some_seconds(installed, t
         threading.Timer(3, lambda: made.set("s3", "open")).start()
 
     with at_step(step, cut):
-        exported = export(made.home.stores, made.home.org_id, request)
+        exported = export(made.home.organization, request)
 
     assert exported.rows == 5
     job = made.home.stores.state.jobs.get(exported.job_id)

@@ -12,6 +12,7 @@ import pytest
 import standardwebhooks.webhooks
 
 from meterlake.model.configuration.integrations import RunStatus
+from meterlake.stores import Organization
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events.log import entries_after, read_position
 from meterlake.stores.state.integrations.runs import RunFilters, page_of_runs
@@ -63,6 +64,11 @@ class Story:
             active=True,
             credentials={"type": "M3TER_SIGNED_REQUEST", "api_key": "k", "secret": SECRET},
         )
+
+    @property
+    def organization(self) -> Organization:
+        """The organization, with its stores."""
+        return self.stores.organization(self.org_id)
 
     def notify(self, code: str, event_name: str, calculation: str | None = None) -> None:
         """Tell the channel of a type of events."""
@@ -116,7 +122,7 @@ class Story:
 
     def _is_settled(self) -> bool:
         waiting = RunFilters(statuses=(RunStatus.WAITING, RunStatus.STARTED))
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             if entries_after(reader, read_position(reader), 1):
                 return False
             runs, _ = page_of_runs(reader.connection, self.org_id, waiting, Page(1))

@@ -36,10 +36,10 @@ with open_home(Path(sys.argv[1]), sys.argv[2]) as home:
         home.work()
     elif verb == "maintain":
         from meterlake.pipeline.home.maintain import maintain
-        maintain(home.stores, home.org_id, kept_for=timedelta(hours=1))
+        maintain(home.organization, kept_for=timedelta(hours=1))
     elif verb in ("apply", "revert"):
         from meterlake.pipeline import backfill
-        getattr(backfill, verb)(home.stores, home.org_id, "b", "ann")
+        getattr(backfill, verb)(home.organization, "b", "ann")
     else:
         text = b'{"meter":"egress","account":"acme","ts":"2026-09-03T10:00:00Z"}'
         home.stores.segments.append(home.org_id, [text]).result(180)
@@ -160,9 +160,9 @@ def staged(place: tuple[Path, str], *, applied: bool) -> None:
         home.ingest("c.csv", HEADER + rows)
         uids = tuple(f"c{n}" for n in range(0, 3000, 2))
         wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=uids)
-        backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
+        backfill.start(home.organization, Order(wanted, "ann", "b"))
         if applied:
-            backfill.apply(home.stores, home.org_id, "b", "ann")
+            backfill.apply(home.organization, "b", "ann")
 
 
 @pytest.mark.slow

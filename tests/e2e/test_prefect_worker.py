@@ -93,7 +93,7 @@ def test_a_prefect_worker_with_a_home_of_its_own_ingests_and_ends_with_0(machine
         "a.csv", (HEADER + csv_row("a") + csv_row("b")).encode()
     )
     with open_home(first.home, made.org_id, **machines.options) as home:
-        add_inbox(home.stores, made.org_id, bucket, Afterwards.LEAVE)
+        add_inbox(home.stores.organization(made.org_id), bucket, Afterwards.LEAVE)
     port, health = free_port(), str(free_port())
     api = f"http://127.0.0.1:{port}/api"
     server_folder, worker_folder = tmp_path / "server", tmp_path / "worker"

@@ -29,15 +29,15 @@ def sample(tmp_path_factory):
     settings = Settings(home=tmp_path_factory.mktemp("sample") / "home", settle_seconds=0)
     code = create_sample(settings)
     with open_stores(settings) as stores:
-        organization = stores.state.organization(code)
-        assert sum(1 for _ in ingest_inbox(stores, organization.id, drop_folder(stores, code))) > 5
+        organization = stores.find_organization(code)
+        assert sum(1 for _ in ingest_inbox(organization, drop_folder(stores, code))) > 5
         yield stores, organization.id
 
 
 def priced_anew(sample, document):
     stores, org_id = sample
     choice = WhatIfChoice(*MONTHS, [Document("c", document)], by_month=True)
-    with compare_history(stores, org_id, choice) as found:
+    with compare_history(stores.organization(org_id), choice) as found:
         return list(found.changes()), found.summary
 
 

@@ -15,7 +15,7 @@ def lives(tmp_path_factory):
     folder = tmp_path_factory.mktemp("charges")
     org_id = new_home(folder / "template")
     with open_home(folder / "template", org_id) as opened:
-        configure(opened.stores, org_id, accounts=ACCOUNTS)
+        configure(opened.stores.organization(org_id), accounts=ACCOUNTS)
         plan_charges(opened)
     with zygote() as processes:
         yield Lives(

@@ -33,9 +33,10 @@ def home_with_runs(path, receiver, count):
     """A home with runs to one webhook that takes them; the organization and the runs."""
     org_id = new_home(path)
     with open_home(path, org_id, **ALLOWED) as home:
-        webhook = new_webhook(home.stores, org_id, receiver.url())
+        organization = home.stores.organization(org_id)
+        webhook = new_webhook(organization, receiver.url())
         contents = [content_for(webhook, number) for number in range(count)]
-        return org_id, add_runs(home.stores, org_id, contents)
+        return org_id, add_runs(organization, contents)
 
 
 @pytest.mark.slow
@@ -60,9 +61,10 @@ def test_whoever_dies_at_any_step_nothing_is_lost_and_what_comes_twice_has_one_i
 
         got = Counter(each.id for each in receiver.received)
         with open_home(copy, org_id, **ALLOWED) as home:
-            runs = [run_of(home.stores, org_id, each) for each in ids]
+            organization = home.stores.organization(org_id)
+            runs = [run_of(organization, each) for each in ids]
             assert {each.status for each in runs} == {RunStatus.COMPLETE}
-            counts = {each: len(tries(home.stores, org_id, each)) for each in ids}
+            counts = {each: len(tries(organization, each)) for each in ids}
         assert set(got) == set(ids)
         # A try that nobody wrote down is made again; one that is written down is not.
         assert counts == dict.fromkeys(ids, 1)

@@ -36,7 +36,7 @@ from tests.killing import die_at
 
 with open_stores(Settings()) as stores:
     failpoint.hook = die_at("ingest.staged")
-    list(ingest_uploads(stores, sys.argv[1]))
+    list(ingest_uploads(stores.organization(sys.argv[1])))
 """
 BATCHES = 15
 WAIT_S = 240
@@ -108,8 +108,9 @@ def test_an_upload_that_kills_a_worker_on_each_machine_fails_by_name(several):
     first, second = (several.machine(name) for name in ("first", "second"))
     data = (HEADER + csv_row("a")).encode()
     with open_home(first.home, made.org_id, **several.options) as home:
+        organization = home.stores.organization(made.org_id)
         body = {"fileName": "a.csv", "contentType": "text/csv", "contentLength": len(data)}
-        job_id = announce(home.stores, made.org_id, "test", body, "")["jobId"]
+        job_id = announce(organization, "test", body, "")["jobId"]
         with home.stores.state.reading_home() as connection:
             upload = jobs.find(connection, made.org_id, job_id)
         home.stores.objects.put_bytes(key(upload), data)
@@ -122,8 +123,8 @@ def test_an_upload_that_kills_a_worker_on_each_machine_fails_by_name(several):
                 # Its lease runs out.
                 now = home.stores.state.now()
                 connection.execute(update(JOB).where(JOB.c.id == job_id).values(lease_until=now))
-        [receipt] = ingest_uploads(home.stores, made.org_id)
-        found = get_job(home.stores, made.org_id, job_id)
+        [receipt] = ingest_uploads(organization)
+        found = get_job(organization, job_id)
 
     assert (receipt.status, found["status"]) == ("failed", "failed")
     assert "the process that read it died 2 times" in found["failureReason"]

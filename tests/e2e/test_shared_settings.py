@@ -29,10 +29,11 @@ def waiting(tmp_path):
         path, org_id = made.stores.home, made.org_id
     (tmp_path / "out").mkdir()
     with open_home(path, org_id, export_folder=tmp_path / "out") as home:
-        configure(home.stores, org_id, features={"preview": True})
+        organization = home.stores.organization(org_id)
+        configure(organization, features={"preview": True})
         home.ingest("a.csv", HEADER + csv_row("u1"))
         id_ = destination(home, bucketName="books", **LOCAL)
-        yield home, submit_export(home.stores, org_id, usage(id_))
+        yield home, submit_export(organization, usage(id_))
 
 
 @contextmanager
@@ -91,7 +92,7 @@ def test_a_process_without_credentials_leaves_exports_to_buckets_alone(
     waiting, monkeypatch, bucket, missing
 ):
     home, _ = waiting
-    id_ = submit_export(home.stores, home.org_id, usage(destination(home, **bucket)))
+    id_ = submit_export(home.organization, usage(destination(home, **bucket)))
 
     with pytest.raises(Busy, match=missing):
         run_export(home.stores, id_)
@@ -108,7 +109,7 @@ def test_a_pool_of_google_needs_the_token_file_where_one_is_set(waiting, tmp_pat
     home, _ = waiting
     token = tmp_path / "token"
     asked = usage(destination(home, destinationType="GCS", **GCS))
-    job = home.stores.state.jobs.get(submit_export(home.stores, home.org_id, asked))
+    job = home.stores.state.jobs.get(submit_export(home.organization, asked))
     configured(home, federation_token_file=token)
 
     assert "METERLAKE_FEDERATION_TOKEN_FILE is not there" in missing_here(home.stores, job)

@@ -46,7 +46,7 @@ def home(request, new_place, tmp_path, monkeypatch):
 
 def announced(home, org_id, data):
     body = {"fileName": "f.json", "contentType": "text/json", "contentLength": len(data)}
-    return announce(home.stores, org_id, "test", body, "https://here.example")
+    return announce(home.stores.organization(org_id), "test", body, "https://here.example")
 
 
 def sent(made, url, data, method="PUT"):
@@ -85,10 +85,13 @@ def test_a_url_that_was_signed_for_one_organization_opens_no_key_of_the_other(ho
     assert sent(ours, ours["url"], OURS) == 200
 
     for org_id, made, data in ((other, theirs, THEIRS), (home.org_id, ours, OURS)):
-        assert [each.accepted for each in ingest_uploads(home.stores, org_id)] == [
+        assert [each.accepted for each in ingest_uploads(home.stores.organization(org_id))] == [
             1 if org_id == home.org_id else 0
         ]
-        assert home.stores.objects.get(original(home.stores, org_id, made["jobId"]).key) == data
+        assert (
+            home.stores.objects.get(original(home.stores.organization(org_id), made["jobId"]).key)
+            == data
+        )
     for look in (get_job, original):
         with pytest.raises(NotFound):
-            look(home.stores, home.org_id, theirs["jobId"])
+            look(home.organization, theirs["jobId"])

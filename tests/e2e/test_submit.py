@@ -79,8 +79,8 @@ def submit_until_it_dies(options, client):
     return acknowledged
 
 
-def stored(stores, org_id):
-    with stores.lake(org_id).reader() as connection:
+def stored(organization):
+    with organization.lake.reader() as connection:
         rows = connection.execute("SELECT uid FROM lake.uid_index").fetchall()
     return [uid for (uid,) in rows]
 
@@ -92,7 +92,8 @@ def test_processes_that_are_killed_lose_and_double_nothing(tmp_path):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with open_stores(settings(home)) as stores:
-        configure(stores, made.org_id, meters=[EGRESS])
+        organization = stores.organization(made.org_id)
+        configure(organization, meters=[EGRESS])
         api = ("meterlake.api", "--port", str(port), "--workers", "2")
         with process(home, *api) as server, process(home, "meterlake.worker") as worker:
             ready(url)
@@ -108,13 +109,13 @@ def test_processes_that_are_killed_lose_and_double_nothing(tmp_path):
         assert acknowledged
         with process(home, "meterlake.worker") as worker:
             give_up = time.monotonic() + QUERYABLE_S
-            while set(acknowledged) - set(stored(stores, made.org_id)):
+            while set(acknowledged) - set(stored(organization)):
                 assert worker.poll() is None
                 assert time.monotonic() < give_up
                 time.sleep(0.2)
             worker.terminate()
             assert worker.wait(START_S) == 0
-        found = stored(stores, made.org_id)
+        found = stored(organization)
 
     assert len(found) == len(set(found))
     # At most one batch of each client came in without its answer.

@@ -49,7 +49,7 @@ def home(tmp_path):
     path = tmp_path / "home"
     org_id = new_home(path)
     with open_home(path, org_id) as made:
-        configure(made.stores, org_id, aggregations=[EGRESS_GB])
+        configure(made.stores.organization(org_id), aggregations=[EGRESS_GB])
         made.ingest("a.csv", HEADER + csv_row("a") + csv_row("b"))
     return path, org_id
 
@@ -121,7 +121,7 @@ def test_whatever_a_library_raises_for_the_signal_the_job_of_an_export_goes_on(
     with a_home(tmp_path) as home:
         home.ingest("a.csv", HEADER + csv_row("a"))
         (tmp_path / "out").mkdir()
-        id_ = submit_export(home.stores, home.org_id, usage())
+        id_ = submit_export(home.organization, usage())
 
         def hook(reached):
             if reached == "export.staged":

@@ -53,9 +53,9 @@ sys.exit(1 if left else 0)
 """
 
 
-def announced(stores, org_id, base="https://here.example"):
+def announced(organization, base="https://here.example"):
     body = {"fileName": "f.json", "contentType": "text/json", "contentLength": len(DATA)}
-    return announce(stores, org_id, "test", body, base)
+    return announce(organization, "test", body, base)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_a_worker_ends_the_job_at_hand_and_leaves_none_claimed(tmp_path, step):
     org_id = new_home(path)
     out.mkdir()
     with open_home(path, org_id, export_folder=out) as home:
-        configure(home.stores, org_id, features={"beta": True, "preview": True})
-        upload = announced(home.stores, org_id)["jobId"]
+        configure(home.stores.organization(org_id), features={"beta": True, "preview": True})
+        upload = announced(home.stores.organization(org_id))["jobId"]
         home.stores.objects.put_bytes(f"uploads/{org_id}/{upload}", DATA)
-        export = submit_export(home.stores, org_id, usage())
+        export = submit_export(home.stores.organization(org_id), usage())
     environment = os.environ | {"METERLAKE_HOME": str(path), "METERLAKE_EXPORT_FOLDER": str(out)}
     environment["METERLAKE_PREFECT_URL"] = ""
 
@@ -80,13 +80,16 @@ def test_a_worker_ends_the_job_at_hand_and_leaves_none_claimed(tmp_path, step):
     assert done.returncode == 0, "the step was not reached"
     with open_home(path, org_id, export_folder=out) as home:
         jobs = home.stores.state.jobs
-        ended = {get_job(home.stores, org_id, upload)["status"], jobs.get(export).status.value}
+        ended = {
+            get_job(home.stores.organization(org_id), upload)["status"],
+            jobs.get(export).status.value,
+        }
         assert ended & {UploadStatus.SUCCEEDED.value, JobStatus.COMPLETE.value}, ended
         # Another one need not wait for a lease: what was not ended was not begun.
-        list(ingest_uploads(home.stores, org_id))
+        list(ingest_uploads(home.stores.organization(org_id)))
         if jobs.get(export).status is not JobStatus.COMPLETE:
             run_export(home.stores, export)
-        assert get_job(home.stores, org_id, upload)["processedRows"] == 2
+        assert get_job(home.stores.organization(org_id), upload)["processedRows"] == 2
         assert jobs.get(export).status is JobStatus.COMPLETE
         assert [row[0] for row in home.uids()] == ["a", "b"]
         home.check()
@@ -135,12 +138,13 @@ def test_serve_ends_with_half_a_batch_and_half_a_file_and_keeps_what_it_acknowle
     made = initialize(options, "Acme")
     base = f"http://127.0.0.1:{port}"
     with open_stores(options) as stores:
-        configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        organization = stores.organization(made.org_id)
+        configure(organization, meters=[EGRESS], accounts=ACCOUNTS)
         known = (made.org_id, made.access_key_id, made.api_secret)
         client = Served(base, *known, options, stores)
         with serving(options, port), client.http() as http:
             assert http.post("/measurements", content=batch("kept")).is_success
-            upload = announced(stores, made.org_id, base)
+            upload = announced(organization, base)
             posted = half_sent(
                 f"{base}/organizations/{made.org_id}/measurements",
                 "POST",
@@ -154,7 +158,7 @@ def test_serve_ends_with_half_a_batch_and_half_a_file_and_keeps_what_it_acknowle
             time.sleep(0.5)  # Both have come to those who read them.
         for connection in (posted, put):
             assert (status_of(connection) or 500) >= 400, "nothing half is acknowledged"
-        assert get_job(stores, made.org_id, upload["jobId"])["status"] == "notUploaded"
+        assert get_job(organization, upload["jobId"])["status"] == "notUploaded"
         assert not list(options.home.glob("objects/uploads/*/*"))
     with serving(options, port), open_home(options.home, made.org_id) as home:
         again = httpx.put(upload["url"], content=DATA, headers=upload["headers"])

@@ -22,11 +22,12 @@ def cut_home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("torn")
     org_id = new_home(folder / "home")
     with open_stores(settings(folder / "home")) as stores:
+        organization = stores.organization(org_id)
         home = Home(stores, org_id, Clock())
-        reader = stores.lake(org_id).connect()
+        reader = organization.lake.connect()
         for name in ("first", "second"):
             account = {"code": name, "name": name, "emailAddress": f"{name}@x.example"}
-            configure(stores, org_id, accounts=[account])
+            configure(organization, accounts=[account])
             home.ingest(
                 f"{name}.csv", HEADER + "".join(csv_row(f"{name}-{n}", n) for n in range(5))
             )

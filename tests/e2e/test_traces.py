@@ -68,18 +68,19 @@ def test_the_traces_are_taken_in_as_they_are_and_only_once(tmp_path):
     settings = Settings(home=tmp_path / "home", settle_seconds=0)
     made = initialize(settings, "Model Provider")
     with open_stores(settings) as stores:
+        organization = stores.organization(made.org_id)
         document = Document("test.yaml", parse("test.yaml", CONFIGURATION))
         apply(stores.state, made.org_id, [document], "test")
         folder = drop_folder(stores, made.org_code)
         (folder.mappings / "azure.yaml").write_text(MAPPING)
         for path in TRACES:
             shutil.copy(path, folder.inbox)
-        first = list(ingest_inbox(stores, made.org_id, folder))
+        first = list(ingest_inbox(organization, folder))
         for path in TRACES:
             shutil.copy(path, folder.inbox / path.name.replace(".csv", "-again.csv"))
-        again = list(ingest_inbox(stores, made.org_id, folder))
-        result = aggregate(stores, made.org_id, Month(2023, 11))
-        configuration = stores.state.configuration(made.org_id)
+        again = list(ingest_inbox(organization, folder))
+        result = aggregate(organization, Month(2023, 11))
+        configuration = organization.configuration()
 
     assert [receipt.rejected for receipt in first] == [0, 0]
     assert sum(receipt.accepted for receipt in first) == 8_819 + 19_366

@@ -28,11 +28,11 @@ WAIT_S = 300
 def configure_rules(home, receiver):
     """Rules that all go out, each to one of the destinations; their ids."""
     hooks = [
-        new_webhook(home.stores, home.org_id, receiver.url(f"/hook{number}"))
+        new_webhook(home.organization, receiver.url(f"/hook{number}"))
         for number in range(DESTINATIONS)
     ]
     ids = []
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    with home.organization.transaction("ann") as transaction:
         for number in range(RULES):
             calculation = f'new.code != "code-{number}"'
             facts = {"name": "n", "description": "n", "code": f"n{number}"}
@@ -55,7 +55,7 @@ def create_accounts(home):
     """Write events piece by piece, so that both workers find some again and again."""
     ids = []
     for start in range(0, EVENTS, BATCH):
-        with home.stores.state.transaction(home.org_id, "ann") as transaction:
+        with home.organization.transaction("ann") as transaction:
             for number in range(start, start + BATCH):
                 address = f"{number}@example.com"
                 account = Account(code=f"a{number}", name="A", email_address=address)
@@ -69,7 +69,7 @@ def derived_events(home):
     query = select(EVENT.c.resource_id, EVENT_NOTIFICATION.c.notification_id)
     query = query.join(EVENT_NOTIFICATION, EVENT_NOTIFICATION.c.event_id == EVENT.c.id)
     query = query.where(EVENT.c.org == home.org_id, EVENT.c.category == NOTIFICATION)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return Counter(tuple(row) for row in reader.connection.execute(query))
 
 
@@ -77,13 +77,13 @@ def runs_of_home(home):
     """The runs by id: the notification, the event and the status of each."""
     columns = INTEGRATION_RUN.c
     query = select(columns.id, columns.entity_id, columns.event_id, columns.status)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return {row.id: row[1:] for row in reader.connection.execute(query)}
 
 
 def count_complete(home):
     query = select(func.count()).where(INTEGRATION_RUN.c.status == RunStatus.COMPLETE.value)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.connection.execute(query).scalar()
 
 

@@ -32,11 +32,11 @@ from meterlake.stores import open_stores
 
 home, path, number = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 with open_stores(Settings(home=home)) as stores:
-    org = stores.state.organization()
+    organization = stores.find_organization()
     print("ready", flush=True)
     sys.stdin.readline()
     delivery = Delivery(f"delivery-{number}", path.name, datetime.now(UTC))
-    receipt = ingest_file(stores, org.id, path, delivery)
+    receipt = ingest_file(organization, path, delivery)
     print(wire.dumps(receipt.to_wire()).decode(), flush=True)
 """
 
@@ -48,7 +48,7 @@ def test_a_file_that_several_processes_ingest_is_committed_once(database, tmp_pa
     made = initialize(settings(home, state=url), "Sample")
     path.write_text(HEADER + "".join(csv_row(f"u-{n}", n % 7) for n in range(ROWS)), "utf-8")
     with open_stores(settings(home, state=url)) as stores:
-        configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(stores.organization(made.org_id), meters=[EGRESS], accounts=ACCOUNTS)
 
     found = at_once(home, path, url)
 
@@ -111,7 +111,7 @@ def test_writers_of_one_lake_wait_for_each_other(tmp_path, writers):
     home = tmp_path / "home"
     made = initialize(settings(home), "Sample")
     with open_stores(settings(home)) as stores:
-        configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(stores.organization(made.org_id), meters=[EGRESS], accounts=ACCOUNTS)
     failed = []
 
     def write(number):

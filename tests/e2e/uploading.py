@@ -20,7 +20,7 @@ TYPE = "text/csv"
 def announced(home: Home) -> str:
     """Announce the file, in a home whose URLs work for long; the job's id."""
     body = {"fileName": "f.csv", "contentType": TYPE, "contentLength": len(DATA)}
-    made = announce(home.stores, home.org_id, "test", body, "")
+    made = announce(home.organization, "test", body, "")
     (home.stores.home / "url").write_text(f"{made['jobId']} {made['url']}")
     return str(made["jobId"])
 
@@ -33,8 +33,8 @@ def carry_on(home: Home) -> dict[str, Any]:
     job_id, _, url = (home.stores.home / "url").read_text().partition(" ")
     with suppress(ObjectExists):
         send(home, url)
-    list(ingest_uploads(home.stores, home.org_id))
-    job = get_job(home.stores, home.org_id, job_id)
+    list(ingest_uploads(home.organization))
+    job = get_job(home.organization, job_id)
     folder = home.stores.home
     return {
         "job": {key: job[key] for key in job if not key.startswith(("dt", "uploadDate"))},
@@ -57,7 +57,7 @@ def carry_on_elsewhere(home: Home) -> dict[str, Any]:
     lives = home.stores.home / "lives"
     lives.write_text((lives.read_text() if lives.exists() else "") + "x")
     home.clock.advance(minutes=2 * len(lives.read_text()))
-    list(ingest_uploads(home.stores, home.org_id))
+    list(ingest_uploads(home.organization))
     [job_id, *_] = (home.stores.home / "url").read_text().split()
-    job = get_job(home.stores, home.org_id, job_id)
+    job = get_job(home.organization, job_id)
     return {"job": {key: job[key] for key in job if not key.startswith(("dt", "uploadDate"))}}

@@ -22,9 +22,9 @@ TYPE = "text/csv"
 def prepared(home: Home) -> None:
     """A draft with an announced file, and a published revision."""
     tables, revisions = BY_NAME["lookupTables"], BY_NAME["lookupTableRevisions"]
-    stores, org = home.stores, home.org_id
+    organization = home.organization
     table = entities.create(
-        stores, org, "test", ResourceRef(tables, {}), {"name": "Rates", "code": "rates"}
+        organization, "test", ResourceRef(tables, {}), {"name": "Rates", "code": "rates"}
     )
     fields = [{"type": "STRING", "name": "country"}, {"type": "NUMBER", "name": "rate"}]
     schema = {"fields": fields, "keys": ["country"]}
@@ -32,17 +32,17 @@ def prepared(home: Home) -> None:
     draft, other = (
         At(
             table["id"],
-            entities.create(stores, org, "test", place, {"name": name, **schema})["id"],
+            entities.create(organization, "test", place, {"name": name, **schema})["id"],
         )
         for name in ("Draft", "Published")
     )
     body = {"fileName": "f.csv", "contentType": TYPE, "contentLength": len(DATA)}
-    made = lookup_jobs.announce(stores, org, "test", draft, body, "")
-    lookups.write_data(stores, org, "test", other, {"items": [{"country": "FR"}]})
-    lookup_jobs.write_file(stores, org, "test", other, {"contentType": TYPE})
-    lookups.set_status(stores, org, "test", other, {"status": "PUBLISHED"})
+    made = lookup_jobs.announce(organization, "test", draft, body, "")
+    lookups.write_data(organization, "test", other, {"items": [{"country": "FR"}]})
+    lookup_jobs.write_file(organization, "test", other, {"contentType": TYPE})
+    lookups.set_status(organization, "test", other, {"status": "PUBLISHED"})
     text = f"{made['url']} {draft.table_id} {draft.revision_id} {other.revision_id}"
-    (stores.home / "url").write_text(text)
+    (organization.stores.home / "url").write_text(text)
 
 
 def carry_on(home: Home) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def carry_on(home: Home) -> dict[str, Any]:
     url, table, *revisions = (home.stores.home / "url").read_text().split()
     with suppress(ObjectExists):
         _send(home, url)
-    list(ingest_uploads(home.stores, home.org_id))
+    list(ingest_uploads(home.organization))
     found = [_state(home, At(table, each)) for each in revisions]
     folder = home.stores.home
     return {
@@ -72,7 +72,7 @@ def _send(home: Home, url: str) -> None:
 
 
 def _state(home: Home, at: At) -> dict[str, Any]:
-    data = lookups.read_data(home.stores, home.org_id, at)
-    listed = lookup_jobs.list_jobs(home.stores, home.org_id, at, Page(10))["data"]
+    data = lookups.read_data(home.organization, at)
+    listed = lookup_jobs.list_jobs(home.organization, at, Page(10))["data"]
     jobs = sorted((job["type"], job["status"], job["version"]) for job in listed)
     return {"items": len(data["items"]), "version": data["version"], "jobs": jobs}

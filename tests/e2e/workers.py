@@ -39,7 +39,7 @@ def _ingest(home: Any, start_at: str, *paths: str) -> Any:
     found = []
     for path in map(Path, paths):
         delivery = Delivery(str(uuid4()), path.name, home.clock())
-        receipt = ingest_file(home.stores, home.org_id, path, delivery)
+        receipt = ingest_file(home.organization, path, delivery)
         found.append([receipt.received, receipt.accepted, receipt.repeats, receipt.rejected])
     return found
 
@@ -48,7 +48,7 @@ def _work(home: Any, *limits: str) -> Any:
     """Work the drop folder, with files of at most so many bytes; or as nobody, who may not write."""
     from meterlake.model.errors import MeterlakeError
 
-    home.stores.lake(home.org_id).open_to_write()
+    home.organization.lake.open_to_write()
     if limits == ("nobody",):
         _import_everything()
         os.setuid(NOBODY)
@@ -75,7 +75,7 @@ def _read(home: Any, seconds: str) -> Any:
     """Count again and again what is stored: in the table, in the index, in the books."""
     end, seen = time.time() + float(seconds), set()
     while time.time() < end:
-        with home.stores.lake(home.org_id).reader() as connection:
+        with home.organization.lake.reader() as connection:
             connection.execute("BEGIN")
             books = connection.execute(
                 "SELECT coalesce(sum(accepted), 0) FROM lake.source"

@@ -47,13 +47,13 @@ def approve(world, _):
 
 def bill_by_schedule(world, _):
     assert schedule(world.home).failures == []
-    found = list_late(world.home.stores, world.home.org_id)
+    found = list_late(world.home.organization)
     return {"late": {each.account_code: [each.status.value, each.difference] for each in found}}
 
 
 def lock(world, step):
     id_ = world.bills()[step["account"]].id
-    with world.home.stores.state.transaction(world.home.org_id, "bob") as transaction:
+    with world.home.organization.transaction("bob") as transaction:
         bills.set_status(transaction, id_, BillStatus.APPROVED)
         bills.lock(transaction, id_)
     return {}

@@ -22,17 +22,17 @@ CASES = sorted(Path(__file__).parent.glob("compounds/*.yaml"))
 def test_quantities_are_those_of_the_file(path, tmp_path):
     case = yaml.safe_load(path.read_text())
     with a_home(tmp_path) as home:
-        configure(home.stores, home.org_id, **case["configuration"])
+        configure(home.organization, **case["configuration"])
         rows = (
             csv_row(account, gb, account, ts="2026-10-01T00:00:00Z")
             for account, gb in case["gb"].items()
         )
         home.ingest("usage.csv", HEADER + "".join(rows))
-        result = aggregate(home.stores, home.org_id, Month(2026, 10))
+        result = aggregate(home.organization, Month(2026, 10))
         accounts = home.account_codes()
         compounds = {
             each.id: each.entity.code
-            for each in home.stores.state.configuration(home.org_id).all(CompoundAggregation)
+            for each in home.organization.configuration().all(CompoundAggregation)
         }
 
     found = defaultdict(dict)

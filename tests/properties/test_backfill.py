@@ -45,6 +45,7 @@ def test_what_is_withdrawn_comes_back_as_it_was(template, files, which):
     path, org_id = template
     copy = Path(shutil.copytree(path, path.with_name(uuid4().hex)))
     with open_home(copy, org_id) as home:
+        organization = home.stores.organization(org_id)
         texts = [text(found) for found in files]
         for number, each in enumerate(texts):
             home.ingest(f"{number}.csv", each)
@@ -56,18 +57,18 @@ def test_what_is_withdrawn_comes_back_as_it_was(template, files, which):
         if not home.query(f"SELECT 1 FROM lake.uid_index WHERE source = '{identity}'"):
             return
         order = Order(BackfillSpec(Mode.RETRACT, "law", source=identity), "ann", "law")
-        backfill.start(home.stores, org_id, order)
-        backfill.apply(home.stores, org_id, "law", "ann")
+        backfill.start(organization, order)
+        backfill.apply(organization, "law", "ann")
         after = state(home)
         home.check()
-        backfill.revert(home.stores, org_id, "law", "ann")
+        backfill.revert(organization, "law", "ann")
         assert state(home) == before
-        backfill.restart(home.stores, org_id, "law", "ann")
-        backfill.apply(home.stores, org_id, "law", "ann")
+        backfill.restart(organization, "law", "ann")
+        backfill.apply(organization, "law", "ann")
         assert state(home) == after
         home.ingest(f"{chosen}.csv", texts[chosen])
         # A row whose uid another row of the file had may be the first one now.
         assert home.uids() == before[1]
         home.check()
-        assert check_reconciliation(home.stores, org_id).balanced
+        assert check_reconciliation(organization).balanced
     shutil.rmtree(copy)

@@ -141,7 +141,7 @@ class ClosingMachine(RuleBasedStateMachine):
     def bill_by_hand(self):
         """As `meterlake bill` does: bills that are approved stay as they are."""
         order = BillOrder(days=self.world.month, keep_approved=True)
-        assert bill_order(self.home.stores, self.home.org_id, order).failures == []
+        assert bill_order(self.home.organization, order).failures == []
         self.touched = True
         self.go_on()
 
@@ -176,7 +176,7 @@ class ClosingMachine(RuleBasedStateMachine):
 
     def sums(self):
         """All bills with what is open about them, and the price of the usage that is known."""
-        with self.home.stores.state.reading(self.home.org_id) as reader:
+        with self.home.organization.reading() as reader:
             stored = bills.of_period(reader)
         billed, expected = defaultdict(Decimal), defaultdict(Decimal)
         known, month = self.known(), str(self.world.month)
@@ -184,7 +184,7 @@ class ClosingMachine(RuleBasedStateMachine):
             account = each.content.body["accountCode"]
             billed[account] += each.content.total
             expected[account] += price(known[account] if each.content.period == month else 0)
-        for each in list_late(self.home.stores, self.home.org_id):
+        for each in list_late(self.home.organization):
             if each.is_open:
                 billed[each.account_code] += each.difference
         return billed, expected
@@ -195,7 +195,7 @@ class ClosingMachine(RuleBasedStateMachine):
         found = self.world.bills().get(account)
         if found is None or found.locked or self.closed:
             return
-        with self.home.stores.state.transaction(self.home.org_id, "bob") as transaction:
+        with self.home.organization.transaction("bob") as transaction:
             bills.set_status(transaction, found.id, BillStatus.APPROVED)
             if locks:
                 bills.lock(transaction, found.id)
@@ -206,7 +206,7 @@ class ClosingMachine(RuleBasedStateMachine):
         found = self.world.bills().get(account)
         if found is None or found.locked or self.closed or self.approved is not None:
             return
-        with self.home.stores.state.transaction(self.home.org_id, "bob") as transaction:
+        with self.home.organization.transaction("bob") as transaction:
             bills.remove(transaction, found.id)
         self.touched = True
 
@@ -253,9 +253,9 @@ class ClosingMachine(RuleBasedStateMachine):
 
     def check_open(self, approved_before):
         """What is open after the approval is what a review of now finds, and what the model knows."""
-        stores, org_id = self.home.stores, self.home.org_id
+        organization = self.home.organization
         open_ = self.world.closing.outcomes()[ClosingStep.REVIEW]["open"]
-        assert open_ == len(review_bills(stores, org_id, self.world.month))
+        assert open_ == len(review_bills(organization, self.world.month))
         late = self.late_accounts()
         assert late == self.left()
         assert open_ > 0 or not (self.bad or late)

@@ -49,13 +49,13 @@ months = st.sampled_from(MONTHS)
 
 
 def create(home, kind, **body):
-    return entities.create(home.stores, home.org_id, ANN, ResourceRef(BY_ENTITY[kind], {}), body)
+    return entities.create(home.organization, ANN, ResourceRef(BY_ENTITY[kind], {}), body)
 
 
 def top_up(home, balance_id, amount, day="2026-01-01"):
     principal = Principal(PrincipalType.USER, ANN, home.org_id, "session")
     body = {"amount": amount, "appliedDate": f"{day}T00:00:00Z"}
-    create_transaction(home.stores, home.org_id, principal, balance_id, body)
+    create_transaction(home.organization, principal, balance_id, body)
 
 
 def prepare(home: Home) -> None:
@@ -82,25 +82,25 @@ def prepare(home: Home) -> None:
 
 
 def _account(home, code):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = reader.find(Account, code)
     assert found is not None
     return found
 
 
 def make(home, month):
-    result = bill(home.stores, home.org_id, month)
+    result = bill(home.organization, month)
     assert result.failures == []
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return list(bills.of_period(reader))
 
 
 def state_of(home):
     """What bills say, what balances hold, and what is spent of commitments."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         balances, commitments = reader.all(Balance), reader.all(Commitment)
         held = amounts(reader, [each.id for each in balances], home.clock())
         spent = amounts_spent(reader, [each.id for each in commitments])
@@ -117,7 +117,7 @@ def state_of(home):
 
 def check(home):
     """The ledger is right, no source is overdrawn, and no bill takes more than it owes."""
-    assert check_ledger(home.stores, home.org_id).differences == ()
+    assert check_ledger(home.organization).differences == ()
     lines, held, spent = state_of(home)
     assert all(amount >= 0 for amount in held.values()), held
     assert all(0 <= amount <= AGREED for amount in spent.values()), spent
@@ -160,7 +160,7 @@ def in_order(home):
 @given(order=st.permutations(MONTHS), again=st.lists(months, max_size=2))
 def test_in_which_order_months_are_billed_changes_nothing(home, in_order, order, again):
     for each in stored(home):
-        delete_bill(home.stores, home.org_id, ANN, each.id)
+        delete_bill(home.organization, ANN, each.id)
     assert all(amount == PREPAID for amount in state_of(home)[1].values())
 
     for month in (*order, *again):
@@ -168,10 +168,10 @@ def test_in_which_order_months_are_billed_changes_nothing(home, in_order, order,
         check(home)
 
     assert state_of(home) == in_order
-    postings = check_ledger(home.stores, home.org_id).postings
+    postings = check_ledger(home.organization).postings
     for month in order:
         make(home, month)
-    assert check_ledger(home.stores, home.org_id).postings == postings
+    assert check_ledger(home.organization).postings == postings
 
 
 class CreditsMachine(RuleBasedStateMachine):
@@ -192,10 +192,10 @@ class CreditsMachine(RuleBasedStateMachine):
     @rule(month=months)
     def bill(self, month):
         make(self.home, month)
-        before = check_ledger(self.home.stores, self.home.org_id).postings, state_of(self.home)
+        before = check_ledger(self.home.organization).postings, state_of(self.home)
         make(self.home, month)
         assert before == (
-            check_ledger(self.home.stores, self.home.org_id).postings,
+            check_ledger(self.home.organization).postings,
             state_of(self.home),
         )
 
@@ -215,7 +215,7 @@ class CreditsMachine(RuleBasedStateMachine):
         code=st.sampled_from(["ends-acme", "stays-bolt"]), month=months, amount=st.integers(1, 50)
     )
     def top_up(self, code, month, amount):
-        with self.home.stores.state.reading(self.home.org_id) as reader:
+        with self.home.organization.reading() as reader:
             balance = reader.find(Balance, code)
         top_up(self.home, balance.id, amount, f"{month}-10")
 
@@ -240,7 +240,7 @@ class CreditsMachine(RuleBasedStateMachine):
 
     @rule()
     def settle(self):
-        settle_ended_balances(self.home.stores, self.home.org_id)
+        settle_ended_balances(self.home.organization)
 
     @invariant()
     def everything_is_right(self):
@@ -253,7 +253,7 @@ class CreditsMachine(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
     def _ann(self):
-        return self.home.stores, self.home.org_id, ANN
+        return self.home.organization, ANN
 
     def _of_a_bill(self, number, change):
         found = stored(self.home)

@@ -63,7 +63,8 @@ def world(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("explore") / "home"
     org_id = new_home(folder)
     with open_home(folder, org_id) as home:
-        configure(home.stores, org_id, meters=[TRAFFIC, CALLS], accounts=[*ACCOUNTS, CHILD])
+        organization = home.stores.organization(org_id)
+        configure(organization, meters=[TRAFFIC, CALLS], accounts=[*ACCOUNTS, CHILD])
         rows = []
         for _ in range(3):
             new = [_measurement(rng, len(rows) + n) for n in range(60)]
@@ -71,7 +72,7 @@ def world(request, tmp_path_factory):
             text = "\n".join(json.dumps(row["wire"]) for row in new)
             assert home.ingest("rows.ndjson", _with_digits(text)).rejected == 0
             rows += [{**row, "receivedAt": home.clock()} for row in new]
-        with home.stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             meters = {code: reader.find(Meter, code).id for code in ("traffic", "calls")}
             accounts = {code: reader.find(Account, code).id for code in CODES}
         yield SimpleNamespace(
@@ -311,7 +312,7 @@ def same(ours, theirs):
 def test_raw_rows_are_those_that_were_sent(world):
     for _ in range(12):
         query, meant = question(world, folds=False)
-        found = explore(world.home.stores, world.org_id, query)
+        found = explore(world.home.stores.organization(world.org_id), query)
         expected = raw_answer(world, meant)
         same(found.documents(), expected[: meant.limit])
         assert found.more is (len(expected) > meant.limit)
@@ -322,17 +323,16 @@ def _sorted(rows):
 
 
 def test_folded_fields_are_those_of_the_rows(world):
+    organization = world.home.stores.organization(world.org_id)
     for _ in range(12):
         query, meant = question(world, folds=True)
         expected = folded_answer(world, meant)
-        found = explore(world.home.stores, world.org_id, query)
+        found = explore(organization, query)
         documents = found.documents()
         assert found.more is (len(expected) > meant.limit)
         if found.more:
             # Which come first is told by the whole answer.
-            whole = explore(
-                world.home.stores, world.org_id, query.model_copy(update={"limit": None})
-            )
+            whole = explore(organization, query.model_copy(update={"limit": None}))
             assert documents == whole.documents()[: meant.limit]
             documents = whole.documents()
         same(_sorted(documents), _sorted(expected))
@@ -341,7 +341,7 @@ def test_folded_fields_are_those_of_the_rows(world):
 def test_the_text_of_an_answer_says_the_same(world):
     for folds in (False, True):
         query, _ = question(world, folds=folds)
-        found = explore(world.home.stores, world.org_id, query)
+        found = explore(world.home.stores.organization(world.org_id), query)
         told = json.loads(found.to_json(), parse_float=Decimal)
         assert told == {"data": found.documents(), "hasMoreData": found.more}
 
@@ -360,7 +360,9 @@ def test_groups_are_in_their_order_and_the_newest_time_first(world):
         ],
         "groups": [{"groupType": "ACCOUNT"}, {"groupType": "TIME", "frequency": "DAY"}],
     }
-    rows = explore(world.home.stores, world.org_id, read(UsageQueryRequest, body)).documents()
+    rows = explore(
+        world.home.stores.organization(world.org_id), read(UsageQueryRequest, body)
+    ).documents()
     ids = list(dict.fromkeys(row["accountId"] for row in rows))
     assert ids == sorted(ids)
     for id_ in ids:

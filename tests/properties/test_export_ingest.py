@@ -95,8 +95,8 @@ def configured(home: Home, meter: dict[str, Any]) -> None:
         {"code": code, "name": code, "emailAddress": "bills@example.com"}
         for code in ACCOUNT_CODES[1:]
     ]
-    configure(home.stores, home.org_id, meters=[meter], accounts=accounts)
-    configure(home.stores, home.org_id, aggregations=AGGREGATIONS)
+    configure(home.organization, meters=[meter], accounts=accounts)
+    configure(home.organization, aggregations=AGGREGATIONS)
 
 
 def contents(home: Home) -> list[Any]:
@@ -108,7 +108,7 @@ def contents(home: Home) -> list[Any]:
 
 
 def quantities(home: Home) -> list[Any]:
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     codes = home.account_codes()
     rows = home.query("SELECT account_id, segment, value, measurements FROM lake.quantity")
     return sorted((codes[row[0]], *map(str, row[1:])) for row in rows)
@@ -116,7 +116,7 @@ def quantities(home: Home) -> list[Any]:
 
 def files_of(home: Home, format: Format) -> list[Path]:
     request = ExportRequest(source=Source.USAGE, format=format, types=("measurements",))
-    done = export(home.stores, home.org_id, request)
+    done = export(home.organization, request)
     return [Path(done.url, each["key"]) for each in done.manifest["files"] if each["rows"]]
 
 
@@ -145,7 +145,7 @@ def came_back(life: Any, format: Format, *, plain: bool) -> None:
             configured(other, life[-1][0])
             receipts = [other.ingest(*file) for file in files]
             after, remeasured = contents(other), quantities(other)
-            books = check_reconciliation(other.stores, other.org_id)
+            books = check_reconciliation(other.organization)
 
     total = sum(len(rows) for _, rows in life)
     assert [each.sample for each in receipts if each.rejected] == []

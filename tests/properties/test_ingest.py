@@ -102,7 +102,7 @@ def fresh(**changes: Any) -> Iterator[Home]:
 def stored(home: Home) -> dict[str, tuple[str, str, Decimal, str]]:
     """What the lake holds, by uid, in the words of the generator."""
     codes = home.account_codes()
-    tables = [name for name in home.stores.lake(home.org_id).tables() if name.startswith("m_")]
+    tables = [name for name in home.organization.lake.tables() if name.startswith("m_")]
     rows = [
         row
         for table in tables
@@ -217,7 +217,7 @@ def test_a_corrected_configuration_brings_in_what_was_rejected_and_only_that(kno
     with fresh() as home:
         first = home.ingest("rows.csv", data)
         assert (first.accepted, first.rejected) == (sum(known), len(known) - sum(known))
-        configure(home.stores, home.org_id, meters=[{**CALLS, "code": "later", "name": "Later"}])
+        configure(home.organization, meters=[{**CALLS, "code": "later", "name": "Later"}])
         second = home.ingest("again.csv", data)
         assert (second.accepted, second.repeats) == (len(known) - sum(known), sum(known))
         third = home.ingest("and again.csv", data)

@@ -132,7 +132,9 @@ class IngestMachine(RuleBasedStateMachine):
             "contentType": "text/plain",
             "contentLength": len(text),
         }
-        made = uploads.announce(stores, self.org_id, "somebody", announced, "http://here")
+        made = uploads.announce(
+            stores.organization(self.org_id), "somebody", announced, "http://here"
+        )
         headers = {name.lower(): value for name, value in made["headers"].items()}
         with receiving(stores, made["url"].rpartition("/")[2], headers) as file:
             file.write(text)
@@ -183,9 +185,10 @@ class IngestMachine(RuleBasedStateMachine):
     @rule()
     def requeue(self) -> None:
         """Give in again, as they are, all rows that were rejected: they are rejected again."""
+        organization = self.home.stores.organization(self.org_id)
         self.work()
-        found = list_rejected(self.home.stores, self.org_id, RejectedFilter(status="open"), 10_000)
-        again = requeue(self.home.stores, self.org_id, RejectedFilter(status="open"))
+        found = list_rejected(organization, RejectedFilter(status="open"), 10_000)
+        again = requeue(organization, RejectedFilter(status="open"))
         assert sum(receipt.received for receipt in again.receipts) == len(found)
         self.rows += len(found)
         self.rejected += len(found)

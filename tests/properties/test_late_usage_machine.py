@@ -97,7 +97,7 @@ class LateUsageMachine(RuleBasedStateMachine):
 
     def choose(self, policy):
         wanted = {"daysBeforeBillDue": 14, "lateUsage": policy}
-        configure(self.home.stores, self.home.org_id, organizationConfig=wanted)
+        configure(self.home.organization, organizationConfig=wanted)
         self.policy = policy
 
     @rule(policy=st.sampled_from(POLICIES))
@@ -129,9 +129,9 @@ class LateUsageMachine(RuleBasedStateMachine):
         query = f"SELECT identity FROM lake.source WHERE name = '{name}.csv'"
         [(identity,)] = self.home.query(query)
         spec = BackfillSpec(Mode.RETRACT, reason="a law", source=identity)
-        stores, org_id = self.home.stores, self.home.org_id
-        made = lifecycle.start(stores, org_id, lifecycle.Order(spec, "ann"))
-        lifecycle.apply(stores, org_id, made.id, "ann")
+        organization = self.home.organization
+        made = lifecycle.start(organization, lifecycle.Order(spec, "ann"))
+        lifecycle.apply(organization, made.id, "ann")
         self.retracted[name] = made.id
 
     @precondition(lambda self: self.retracted)
@@ -139,7 +139,7 @@ class LateUsageMachine(RuleBasedStateMachine):
     def revert(self, data):
         name = data.draw(st.sampled_from(sorted(self.retracted)))
         try:
-            lifecycle.revert(self.home.stores, self.home.org_id, self.retracted[name], "ann")
+            lifecycle.revert(self.home.organization, self.retracted[name], "ann")
         except Conflict:
             return
         del self.retracted[name]
@@ -149,10 +149,10 @@ class LateUsageMachine(RuleBasedStateMachine):
         self.make(BillOrder(days=month))
 
     def make(self, order):
-        assert bill_order(self.home.stores, self.home.org_id, order).failures == []
+        assert bill_order(self.home.organization, order).failures == []
 
     def stored(self):
-        with self.home.stores.state.reading(self.home.org_id) as reader:
+        with self.home.organization.reading() as reader:
             return {each.id: each for each in bills.of_period(reader)}
 
     @precondition(lambda self: self.stored())
@@ -173,7 +173,7 @@ class LateUsageMachine(RuleBasedStateMachine):
         )
 
     def lates(self):
-        return list_late(self.home.stores, self.home.org_id)
+        return list_late(self.home.organization)
 
     def memos_to_delete(self):
         """The memos of late usage of bills that no memo was taken back of, on bills that are open."""
@@ -192,7 +192,7 @@ class LateUsageMachine(RuleBasedStateMachine):
     def memo(self, line):
         ref = MemoRef(kind_of(line.memo_amount), line.memo_bill_id, line.memo_id)
         try:
-            return get_memo(self.home.stores, self.home.org_id, ref) and ref
+            return get_memo(self.home.organization, ref) and ref
         except NotFound:
             return None
 
@@ -200,7 +200,7 @@ class LateUsageMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_a_memo(self, data):
         bill_id, line = data.draw(st.sampled_from(self.memos_to_delete()))
-        delete_memo(self.home.stores, self.home.org_id, "ann", self.memo(line))
+        delete_memo(self.home.organization, "ann", self.memo(line))
         bill = self.stored()[bill_id]
         self.forgiven.append((bill_id, bill.job_id, line.memo_amount))
 
@@ -211,7 +211,7 @@ class LateUsageMachine(RuleBasedStateMachine):
         if not found:
             return
         id_ = data.draw(self.one_of(found))
-        with self.home.stores.state.transaction(self.home.org_id, "ann") as transaction:
+        with self.home.organization.transaction("ann") as transaction:
             bills.set_status(transaction, id_, BillStatus.APPROVED)
             if locks:
                 bills.lock(transaction, id_)
@@ -223,14 +223,14 @@ class LateUsageMachine(RuleBasedStateMachine):
         if not found:
             return
         id_ = data.draw(self.one_of(found))
-        delete_bill(self.home.stores, self.home.org_id, "ann", id_)
+        delete_bill(self.home.organization, "ann", id_)
         if makes_anew:
             self.make(BillOrder(days=Month.parse(found[id_].content.period)))
 
     @rule()
     def schedule(self):
         """Then all that is known is billed, carried or open."""
-        with self.home.stores.state.reading(self.home.org_id) as reader:
+        with self.home.organization.reading() as reader:
             [record] = reader.all(OrganizationConfig)
         self.make(order_of_run(record.entity, self.home.clock()))
         self.home.clock.advance(minutes=1)
@@ -286,7 +286,7 @@ class LateUsageMachine(RuleBasedStateMachine):
             # Not after a failure: it would hide it.
             if sys.exc_info()[0] is None:
                 self.carry_all()
-            found = verify_bills(self.home.stores, self.home.org_id, VerifyChoice())
+            found = verify_bills(self.home.organization, VerifyChoice())
             assert found.differences == ()
         finally:
             self.close()

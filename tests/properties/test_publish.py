@@ -98,15 +98,16 @@ def check(furnished, folder, happened) -> None:
     clock = Clock()
     with open_stores(Settings(home=folder), clock) as stores:
         home = Home.of(stores, clock)
+        organization = stores.organization(home.org_id)
         # The copy is another file: the first publication makes everything anew.
-        publish(stores, home.org_id)
+        publish(organization)
         for number, (step, month, published) in enumerate(happened):
             clock.later(minutes=1)
             happen(home, step, month, number)
             if published:
-                publish(stores, home.org_id)
-        again = contents(publish(stores, home.org_id).path)
-        anew = contents(publish(stores, home.org_id, whole=True).path)
+                publish(organization)
+        again = contents(publish(organization).path)
+        anew = contents(publish(organization, whole=True).path)
     shutil.rmtree(folder)
     assert again == anew
 
@@ -133,7 +134,7 @@ def add(home: Home, month: str, number: int) -> None:
 
 
 def rename(home: Home, month: str, number: int) -> None:
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         record = t.all(Account)[0]
         renamed = record.entity.model_copy(update={"code": f"{month} {number}"})
         t.update(record.id, record.version, renamed)
@@ -143,7 +144,7 @@ def rename(home: Home, month: str, number: int) -> None:
 
 def add_field(home: Home, _month: str, number: int) -> None:
     fields = (*FIELDS, Field(Category.MEASURE, f"more{number}"))
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         record = t.get(Meter, home.meter_id)
         t.update(record.id, record.version, Meter.from_wire(meter_document("disk", fields)))
 

@@ -53,7 +53,7 @@ def check(home: Home, delivered: set[int], files: list[list[tuple[bool, str]]]) 
     """Each row that was delivered is stored once, or open once."""
     home.check()
     stored = len(home.measurements())
-    still = list_rejected(home.stores, home.org_id, RejectedFilter(), 100)
+    still = list_rejected(home.organization, RejectedFilter(), 100)
     assert len({row.place for row in still}) == len(still)
     assert stored + len(still) == sum(len(files[number]) for number in delivered)
 
@@ -70,7 +70,7 @@ def test_every_row_is_counted_once_whatever_is_done(files, doing):
                 receipts.append(home.ingest(f"{value}.csv", file_of(value, files[value])))
                 delivered.add(value)
             elif verb == "requeue":
-                requeue(home.stores, home.org_id, RejectedFilter(reason=value))
+                requeue(home.organization, RejectedFilter(reason=value))
             elif verb == "edit":
                 mend(home, value)
             else:
@@ -79,7 +79,7 @@ def test_every_row_is_counted_once_whatever_is_done(files, doing):
         correct(home)
         while mend(home, 0):
             pass
-        requeue(home.stores, home.org_id, RejectedFilter())
+        requeue(home.organization, RejectedFilter())
         for number in delivered:
             receipts.append(home.ingest("last.csv", file_of(number, files[number])))
             assert receipts[-1].accepted == receipts[-1].rejected == 0
@@ -89,10 +89,10 @@ def test_every_row_is_counted_once_whatever_is_done(files, doing):
 
 def mend(home: Home, number: int) -> bool:
     """Give one of the rows with a broken number in again, with another number; whether there was one."""
-    found = list_rejected(home.stores, home.org_id, RejectedFilter(reason="InvalidNumber"), 100)
+    found = list_rejected(home.organization, RejectedFilter(reason="InvalidNumber"), 100)
     if found:
         row = found[number % len(found)]
         edited = json.loads(row.measurement or "") | {"measure": {"gb": -5}}
         edits = [Edit(str(row.place), json.dumps(edited), "law")]
-        requeue_edited(home.stores, home.org_id, edits)
+        requeue_edited(home.organization, edits)
     return bool(found)

@@ -55,7 +55,7 @@ class World:
     def __init__(self, home: Home) -> None:
         self.home = home
         child = {"code": "child", "name": "Child", "emailAddress": "child@example.com"}
-        configure(home.stores, home.org_id, accounts=[{**child, "parentAccountId": "acme"}])
+        configure(home.organization, accounts=[{**child, "parentAccountId": "acme"}])
         self.uids = 0
 
     def use(self, account: str, month: Month) -> None:
@@ -67,42 +67,42 @@ class World:
         """The account's plan ends on a day."""
         plan = {"code": f"{account}-basic", "accountId": account, "planId": "basic"}
         times = {"startDate": "2026-01-01T00:00:00Z", "endDate": f"{end}T00:00:00Z"}
-        configure(self.home.stores, self.home.org_id, accountPlans=[{**plan, **times}])
+        configure(self.home.organization, accountPlans=[{**plan, **times}])
 
     def whole(self, _account: None, month: Month) -> None:
-        bill(self.home.stores, self.home.org_id, month)
+        bill(self.home.organization, month)
 
     def alone(self, account: str, month: Month) -> None:
-        bill(self.home.stores, self.home.org_id, month, accounts=[account])
+        bill(self.home.organization, month, accounts=[account])
 
     def job(self, account: str, month: Month) -> None:
         """As over the API: by the bill date."""
         request = BillJobRequest(bill_date=month.after, account_ids=(self._ids()[account],))
-        bill_order(self.home.stores, self.home.org_id, BillOrder(request=request))
+        bill_order(self.home.organization, BillOrder(request=request))
 
     def again(self, account: str, month: Month) -> None:
         """The account's bill of the month is calculated again; made if there is none."""
-        stores, org_id = self.home.stores, self.home.org_id
+        organization = self.home.organization
         try:
-            [id_] = find_bills(stores, org_id, [account, str(month)])
+            [id_] = find_bills(organization, [account, str(month)])
         except NotFound:
             self.alone(account, month)
         else:
-            bill_order(stores, org_id, BillOrder(bill_ids=(id_,)))
+            bill_order(organization, BillOrder(bill_ids=(id_,)))
 
     def delete(self, account: str, month: Month) -> None:
         """The account's bill of the month is deleted, if there is one."""
         with suppress(NotFound):
-            [id_] = find_bills(self.home.stores, self.home.org_id, [account, str(month)])
-            delete_bill(self.home.stores, self.home.org_id, "finance", id_)
+            [id_] = find_bills(self.home.organization, [account, str(month)])
+            delete_bill(self.home.organization, "finance", id_)
 
     def _ids(self) -> dict[str, str]:
-        with self.home.stores.state.reading(self.home.org_id) as reader:
+        with self.home.organization.reading() as reader:
             ids = account_names.ids_of(reader, ACCOUNTS)
         return dict(zip(ACCOUNTS, ids, strict=True))
 
     def left_over(self) -> list[Any]:
-        with query(self.home.stores, self.home.org_id, LEFT_OVER) as answer:
+        with query(self.home.organization, LEFT_OVER) as answer:
             return list(answer.rows)
 
 

@@ -81,8 +81,8 @@ def ingest(home: Home) -> dict[str, Any]:
     """Ingest everything that waits."""
     _in_time(home)
     home.work()
-    ingest_segments(home.stores, home.org_id)
-    list(ingest_uploads(home.stores, home.org_id))
+    ingest_segments(home.organization)
+    list(ingest_uploads(home.organization))
     return {}
 
 
@@ -90,7 +90,7 @@ def aggregate(home: Home) -> dict[str, Any]:
     """Aggregate both months."""
     _in_time(home)
     for month in MONTHS:
-        aggregate_month(home.stores, home.org_id, Month.parse(month))
+        aggregate_month(home.organization, Month.parse(month))
     return {}
 
 
@@ -99,7 +99,7 @@ def bill(home: Home) -> dict[str, Any]:
     _in_time(home)
     billing.BATCH = 1  # type: ignore[misc]
     for month in MONTHS:
-        result = bill_month(home.stores, home.org_id, Month.parse(month))
+        result = bill_month(home.organization, Month.parse(month))
         assert result.failures == []
     return {}
 
@@ -108,7 +108,7 @@ def export(home: Home) -> dict[str, Any]:
     """Export all measurements; how many there are by the files and by their manifest, and their sum."""
     _in_time(home)
     request = ExportRequest(source=Source.USAGE, format=Format.JSONL)
-    exported = exporting.export(home.stores, home.org_id, request)
+    exported = exporting.export(home.organization, request)
     assert list(verify(home.stores.settings, exported.manifest_url)) == []
     [place] = exported.places
     files = [file for file in exported.manifest["files"] if file["type"] == "measurements"]
@@ -122,7 +122,7 @@ def export(home: Home) -> dict[str, Any]:
 def upkeep(home: Home) -> dict[str, Any]:
     """Maintain the lake, and keep nothing that nobody needs."""
     _in_time(home)
-    maintain(home.stores, home.org_id, kept_for=timedelta(0), snapshots_for=timedelta(0))
+    maintain(home.organization, kept_for=timedelta(0), snapshots_for=timedelta(0))
     return {}
 
 
@@ -136,23 +136,23 @@ def retract(home: Home) -> dict[str, Any]:
     _in_time(home)
     number, uid = (home.stores.home / "retraction").read_text().split()
     wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=(uid,))
-    backfill.start(home.stores, home.org_id, Order(wanted, "ann", f"retraction-{number}"))
-    backfill.apply(home.stores, home.org_id, f"retraction-{number}", "ann")
+    backfill.start(home.organization, Order(wanted, "ann", f"retraction-{number}"))
+    backfill.apply(home.organization, f"retraction-{number}", "ann")
     return {}
 
 
 def revert(home: Home) -> None:
     """Bring it back."""
     number, _ = (home.stores.home / "retraction").read_text().split()
-    backfill.revert(home.stores, home.org_id, f"retraction-{number}", "ann")
+    backfill.revert(home.organization, f"retraction-{number}", "ann")
 
 
 def reaggregate(home: Home) -> None:
     """Aggregate both months again, as a backfill."""
     id_ = backfill.new_id()
     wanted = BackfillSpec(Mode.REAGGREGATE, window=AUTUMN)
-    backfill.start(home.stores, home.org_id, Order(wanted, "ann", id_))
-    backfill.apply(home.stores, home.org_id, id_, "ann")
+    backfill.start(home.organization, Order(wanted, "ann", id_))
+    backfill.apply(home.organization, id_, "ann")
 
 
 # ---- what there is
@@ -176,11 +176,11 @@ def raw_totals(home: Home) -> dict[str, Any]:
 
 def quantities_of(home: Home) -> Sums:
     """The gigabytes of each month and account by the newest quantities."""
-    configuration = home.stores.state.configuration(home.org_id)
+    configuration = home.organization.configuration()
     summed = configuration.find(Aggregation, SUMMED)
     assert summed
     codes, found = home.account_codes(), {}
-    with home.stores.lake(home.org_id).reader() as connection:
+    with home.organization.lake.reader() as connection:
         for month in MONTHS:
             newest = newest_rows(connection, RunKey("MONTHLY", month))
             for row in newest.filter(pl.col("aggregation_id") == summed.id).iter_rows(named=True):
@@ -190,7 +190,7 @@ def quantities_of(home: Home) -> Sums:
 
 def bills_of(home: Home) -> Sums:
     """The total of each bill, which is that of its lines; one for each month and account."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader)
     codes, totals = home.account_codes(), {}
     for each in found:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from meterlake.model.customers.accounts import Account
 from meterlake.model.work.jobs import JobKind
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, Stores, open_stores
 from tests.soak.book import Row, Sums
 from tests.soak.load import MONTHS, PRICE, Customer
 from tests.soak.machines import Machine
@@ -52,11 +52,11 @@ def _left(stores: Stores, customer: Customer, world: World) -> Iterator[str]:
         yield f"{customer.code}: job {id_} ({kind}) is {status}"
 
 
-def stored_rows(stores: Stores, org_id: str) -> Iterator[Row]:
+def stored_rows(organization: Organization) -> Iterator[Row]:
     """The measurements of an organization, as text."""
-    configuration = stores.state.configuration(org_id)
+    configuration = organization.configuration()
     codes = {each.id: each.entity.code for each in configuration.all(Account)}
-    lake = stores.lake(org_id)
+    lake = organization.lake
     tables = [name for name in lake.tables() if name.startswith("m_")]
     with lake.reader() as connection:
         for table in tables:
@@ -76,7 +76,7 @@ def compare_rows(world: World) -> tuple[list[str], dict[str, Sums], dict[str, in
     counts = {"rows": 0, "unacknowledged": 0}
     with open_stores(world.direct) as stores:
         for customer in world.customers:
-            found = customer.book.compare(stored_rows(stores, customer.org_id))
+            found = customer.book.compare(stored_rows(stores.organization(customer.org_id)))
             findings += [f"{customer.code}: {text}" for text in found.findings]
             sums[customer.code] = found.sums
             counts["rows"] += found.rows

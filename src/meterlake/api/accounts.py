@@ -30,14 +30,14 @@ _ENDED: Final = {
 async def _children(call: Call) -> Any:
     id_ = _id(call, Account)
     criteria = page(call, _CHILDREN_PAGE)
-    return await call.run(lists.list_children, call.stores, call.org_id, id_, criteria)
+    return await call.run(lists.list_children, call.organization, id_, criteria)
 
 
 def _with_document(kind: type[Entity], function: Callable[..., Any]) -> Handler:
     async def handler(call: Call) -> Any:
         id_, document = _id(call, kind), await call.document()
         _permit_kinds(call, document.get("billingEntities"))
-        return await call.run(function, call.stores, call.org_id, call.author, id_, document)
+        return await call.run(function, call.organization, call.author, id_, document)
 
     return handler
 
@@ -56,7 +56,7 @@ async def _account_plans(call: Call) -> Any:
     resource = BY_ENTITY[AccountPlan]
     criteria = filters(call, resource)
     here = page(call, resource.page_max)
-    return await call.run(lists.list_account_plans, call.stores, call.org_id, criteria, here)
+    return await call.run(lists.list_account_plans, call.organization, criteria, here)
 
 
 def _by_product(kind: type[Entity]) -> Handler:
@@ -64,9 +64,7 @@ def _by_product(kind: type[Entity]) -> Handler:
 
     async def list_(call: Call) -> Any:
         criteria, here = filters(call, resource), page(call, resource.page_max)
-        return await call.run(
-            lists.list_by_product, call.stores, call.org_id, resource, criteria, here
-        )
+        return await call.run(lists.list_by_product, call.organization, resource, criteria, here)
 
     return list_
 
@@ -75,12 +73,10 @@ async def _adjustments(call: Call) -> Any:
     resource = BY_ENTITY[CounterAdjustment]
     criteria, here = filters(call, resource), page(call, resource.page_max)
     if "sortOrder" not in call.query:
-        return await call.run(
-            entities.list_page, call.stores, call.org_id, resource, criteria, here
-        )
+        return await call.run(entities.list_page, call.organization, resource, criteria, here)
     ascending = call.query.one_of("sortOrder", _ORDERS, default=False)
     return await call.run(
-        lists.list_adjustments, call.stores, call.org_id, criteria, here, ascending=ascending
+        lists.list_adjustments, call.organization, criteria, here, ascending=ascending
     )
 
 

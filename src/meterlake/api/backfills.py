@@ -22,7 +22,7 @@ from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import BackfillAction
 from meterlake.pipeline.backfill.selection import BackfillSelection, resolve_backfill
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import disk
 from meterlake.stores.state.core.pages import Page
 
@@ -45,24 +45,24 @@ async def start(call: Call) -> Any:
     if request.mode is None and request.id is not None:
         # It is answered with one that is there already.
         await permit_each(call, _KIND, [request.id])
-    return await call.run(_start, call.stores, call.org_id, call.author, request)
+    return await call.run(_start, call.organization, call.author, request)
 
 
-def _start(stores: Stores, org_id: str, author: str, request: BackfillRequest) -> Document:
+def _start(organization: Organization, author: str, request: BackfillRequest) -> Document:
     if request.mode is None:
         if request.id is None or request.model_dump(exclude={"id"}, exclude_defaults=True):
             raise Required("mode")
         return _backfill_document(
-            stores, background.submit_restart(stores, org_id, request.id, author)
+            organization.stores, background.submit_restart(organization, request.id, author)
         )
     with _write_files(request) as (files, mapping):
         try:
-            spec = resolve_backfill(stores, org_id, _options(request, files))
+            spec = resolve_backfill(organization, _options(request, files))
         except NotFound as error:
             kind, name, _ = error.args
             raise Invalid(kind, name, f"it must be the name of a {kind} that there is") from None
         order = backfills.Order(spec, author, request.id, files, mapping)
-        return _backfill_document(stores, background.submit_start(stores, org_id, order))
+        return _backfill_document(organization.stores, background.submit_start(organization, order))
 
 
 def _options(request: BackfillRequest, files: list[Path]) -> BackfillSelection:
@@ -112,29 +112,29 @@ def _write_file(folder: Path, field: str, file: BackfillFile) -> Path:
 async def list_all(call: Call) -> Any:
     """One page of backfills, the newest first."""
     status = call.query.one_of("status", _STATUSES, default=None)
-    return await call.run(_list_backfills, call.stores, call.org_id, page(call, _PAGE_MAX), status)
+    return await call.run(_list_backfills, call.organization, page(call, _PAGE_MAX), status)
 
 
 def _list_backfills(
-    stores: Stores, org_id: str, this: Page, status: BackfillStatus | None
+    organization: Organization, this: Page, status: BackfillStatus | None
 ) -> Document:
-    found, token = backfills.list_backfills(stores, org_id, this, status)
-    pending = background.pending_steps(stores, org_id)
+    found, token = backfills.list_backfills(organization, this, status)
+    pending = background.pending_steps(organization)
     return envelope([_document(each, pending.get(each.id)) for each in found], token)
 
 
 async def get(call: Call) -> Any:
     """One backfill: where it stands, and what was done with it."""
-    return await call.run(_get, call.stores, call.org_id, _id(call))
+    return await call.run(_get, call.organization, _id(call))
 
 
-def _get(stores: Stores, org_id: str, id: str) -> Document:
-    return _backfill_document(stores, backfills.show(stores, org_id, id))
+def _get(organization: Organization, id: str) -> Document:
+    return _backfill_document(organization.stores, backfills.show(organization, id))
 
 
 async def get_difference(call: Call) -> Any:
     """What a backfill changes: quantities and bills before and after."""
-    found = await call.run(backfills.show, call.stores, call.org_id, _id(call))
+    found = await call.run(backfills.show, call.organization, _id(call))
     if not found.summary:
         raise Conflict(
             f"backfill {found.id!r} is {found.status.value}: nothing is staged;"
@@ -171,26 +171,30 @@ def _id(call: Call) -> str:
 
 def _step(step: BackfillAction) -> Handler:
     async def submit(call: Call) -> Any:
-        return await call.run(_submit_step, call.stores, call.org_id, _id(call), step, call.author)
+        return await call.run(_submit_step, call.organization, _id(call), step, call.author)
 
     return submit
 
 
 def _submit_step(
-    stores: Stores, org_id: str, id: str, step: BackfillAction, author: str
+    organization: Organization, id: str, step: BackfillAction, author: str
 ) -> Document:
-    return _backfill_document(stores, background.submit_step(stores, org_id, id, step, author))
+    return _backfill_document(
+        organization.stores, background.submit_step(organization, id, step, author)
+    )
 
 
 async def drop(call: Call) -> Any:
     """Throw away what a backfill staged; its history stays."""
     id_ = _id(call)
-    found = await call.run(backfills.drop, call.stores, call.org_id, id_, call.author)
+    found = await call.run(backfills.drop, call.organization, id_, call.author)
     return await call.run(_backfill_document, call.stores, found)
 
 
 def _backfill_document(stores: Stores, found: Backfill) -> Document:
-    return _document(found, background.pending_steps(stores, found.org_id).get(found.id))
+    return _document(
+        found, background.pending_steps(stores.organization(found.org_id)).get(found.id)
+    )
 
 
 def _document(found: Backfill, pending: BackfillAction | None) -> Document:

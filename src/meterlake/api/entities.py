@@ -80,9 +80,7 @@ def page(call: Call, most: int) -> Page:
 def _create(resource: Resource) -> Handler:
     async def create(call: Call) -> Any:
         document, here = await call.document(), resource_ref(call, resource)
-        return await call.run(
-            entities.create, call.stores, call.org_id, call.author, here, document
-        )
+        return await call.run(entities.create, call.organization, call.author, here, document)
 
     return create
 
@@ -98,8 +96,8 @@ def _retrieve(resource: Resource) -> Handler:
             return await dated(call)
         here = resource_ref(call, resource)
         if call.stores.state.waits_for_nobody:
-            return JsonResponse(entities.retrieve_json(call.stores, call.org_id, here))
-        found = await call.run(entities.retrieve_json, call.stores, call.org_id, here)
+            return JsonResponse(entities.retrieve_json(call.organization, here))
+        found = await call.run(entities.retrieve_json, call.organization, here)
         return JsonResponse(found)
 
     return retrieve
@@ -111,8 +109,8 @@ def retrieving(resource: Resource) -> Handler:
     async def retrieve(call: Call) -> Any:
         here, at = resource_ref(call, resource), call.query.instant("asOf")
         if at is not None:
-            return await call.run(entities.as_of, call.stores, call.org_id, here, at)
-        return await call.run(entities.retrieve, call.stores, call.org_id, here)
+            return await call.run(entities.as_of, call.organization, here, at)
+        return await call.run(entities.retrieve, call.organization, here)
 
     return retrieve
 
@@ -121,12 +119,7 @@ def _list(resource: Resource) -> Handler:
     async def list_(call: Call) -> Any:
         criteria = filters(call, resource)
         return await call.run(
-            entities.list_page,
-            call.stores,
-            call.org_id,
-            resource,
-            criteria,
-            page(call, resource.page_max),
+            entities.list_page, call.organization, resource, criteria, page(call, resource.page_max)
         )
 
     return list_
@@ -164,9 +157,7 @@ def _values(call: Call, what: Filter) -> tuple[str | bool, ...]:
 def _update(resource: Resource) -> Handler:
     async def update(call: Call) -> Any:
         document, here = await call.document(), resource_ref(call, resource)
-        return await call.run(
-            entities.update, call.stores, call.org_id, call.author, here, document
-        )
+        return await call.run(entities.update, call.organization, call.author, here, document)
 
     return update
 
@@ -174,7 +165,7 @@ def _update(resource: Resource) -> Handler:
 def _delete(resource: Resource) -> Handler:
     async def delete(call: Call) -> Any:
         here = resource_ref(call, resource)
-        return await call.run(entities.delete, call.stores, call.org_id, call.author, here)
+        return await call.run(entities.delete, call.organization, call.author, here)
 
     return delete
 
@@ -184,7 +175,7 @@ def _search(resource: Resource) -> Handler:
 
     async def search(call: Call) -> Any:
         criteria = search_criteria(call, fields, resource.page_max)
-        return await call.run(entities.search, call.stores, call.org_id, resource, criteria)
+        return await call.run(entities.search, call.organization, resource, criteria)
 
     return search
 

@@ -27,30 +27,28 @@ async def list_events(call: Call) -> Any:
     )
     size = query.integer("pageSize", PAGE_DEFAULT, least=1, most=_PAGE_MAX)
     page = Page(size or PAGE_DEFAULT, call.next_token)
-    return await call.run(events.list_events, call.stores, call.org_id, filters, page)
+    return await call.run(events.list_events, call.organization, filters, page)
 
 
 async def get_event(call: Call) -> Any:
     """One event."""
-    return await call.run(events.get_event, call.stores, call.org_id, call.path["id"])
+    return await call.run(events.get_event, call.organization, call.path["id"])
 
 
 async def mark_actioned(call: Call) -> Any:
     """Note that somebody has seen to an event."""
-    return await call.run(
-        events.mark_actioned, call.stores, call.org_id, call.author, call.path["id"]
-    )
+    return await call.run(events.mark_actioned, call.organization, call.author, call.path["id"])
 
 
 async def list_event_types(call: Call) -> Any:
     """The names of events."""
-    return await call.run(events.list_event_types, call.stores, call.org_id)
+    return await call.run(events.list_event_types, call.organization)
 
 
 async def list_event_fields(call: Call) -> Any:
     """The fields of events."""
     name = call.query.text("eventName")
-    return await call.run(events.list_event_fields, call.stores, call.org_id, name)
+    return await call.run(events.list_event_fields, call.organization, name)
 
 
 async def evaluate_calculation(call: Call) -> Any:
@@ -60,8 +58,7 @@ async def evaluate_calculation(call: Call) -> Any:
         _permit_event(call, request.event_id)
     return await call.run(
         events.evaluate_calculation,
-        call.stores,
-        call.org_id,
+        call.organization,
         request.calculation,
         event_name=request.event_name,
         event_id=request.event_id,

@@ -29,12 +29,12 @@ from meterlake.pipeline.explorer import bills as explorer_bills
 from meterlake.pipeline.explorer import usage as explorer_usage
 from meterlake.pipeline.explorer.answers import FileFormat, keep
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 
 T = TypeVar("T")
 Rows = Sequence[Mapping[str, Any]]
 # From the home, the organization and a question to its answer.
-Verb = Callable[[Stores, str, Any], Any]
+Verb = Callable[[Organization, Any], Any]
 
 _EXPLORER: Final = f"{ORGANIZATION}/dataexplorer"
 _QUERY: Final = "analytics:query"
@@ -45,7 +45,7 @@ async def query_usage(call: Call) -> JsonResponse:
     """Rows of usage, folded or as they were sent."""
     query = read(UsageQueryRequest, await call.document())
     return await ended_with_request(
-        call, lambda stop: JsonResponse(explore(call.stores, call.org_id, query, stop).to_json())
+        call, lambda stop: JsonResponse(explore(call.organization, query, stop).to_json())
     )
 
 
@@ -54,7 +54,7 @@ async def query_saved(call: Call) -> JsonResponse:
     id_ = member(call, "UsageSavedQuery")
     return await ended_with_request(
         call,
-        lambda stop: JsonResponse(explore_saved(call.stores, call.org_id, id_, stop).to_json()),
+        lambda stop: JsonResponse(explore_saved(call.organization, id_, stop).to_json()),
     )
 
 
@@ -101,7 +101,7 @@ class _Question:
 
     def run(self, call: Call, query: Value, stop: Stop) -> Any:
         more = (stop,) if self.stops else ()
-        return self.verb(call.stores, call.org_id, query, *more)
+        return self.verb(call.organization, query, *more)
 
 
 _QUESTIONS: Final = (
@@ -206,7 +206,7 @@ def _downloading(question: _Question, format: FileFormat) -> Handler:
         def write(stop: Stop) -> Any:
             found = question.run(call, query, stop)
             rows: Rows = found if isinstance(found, list) else found["values"]
-            return keep(call.stores, call.org_id, name, rows, format)
+            return keep(call.organization, name, rows, format)
 
         file = await ended_with_request(call, write)
         return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
@@ -217,7 +217,7 @@ def _downloading(question: _Question, format: FileFormat) -> Handler:
 def _listing(verb: Verb) -> Handler:
     async def list_(call: Call) -> Any:
         limit = call.query.integer("limit", _NAMES_MAX, least=1, most=_NAMES_MAX)
-        return await call.run(verb, call.stores, call.org_id, limit)
+        return await call.run(verb, call.organization, limit)
 
     return list_
 

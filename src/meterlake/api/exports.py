@@ -57,21 +57,21 @@ async def trigger(call: Call) -> Any:
     """Make the job of an export."""
     document = await call.document()
     _permit_document(call, document)
-    return await call.run(export_jobs.trigger, call.stores, call.org_id, call.author, document)
+    return await call.run(export_jobs.trigger, call.organization, call.author, document)
 
 
 async def create_schedule(call: Call) -> Any:
     """Make a schedule, which exports from then on without asking."""
     document, here = await call.document(), resource_ref(call, _SCHEDULE)
     _permit_document(call, document)
-    return await call.run(entities.create, call.stores, call.org_id, call.author, here, document)
+    return await call.run(entities.create, call.organization, call.author, here, document)
 
 
 async def update_schedule(call: Call) -> Any:
     """Change a schedule."""
     document, here = await call.document(), resource_ref(call, _SCHEDULE)
     _permit_document(call, document)
-    return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
+    return await call.run(entities.update, call.organization, call.author, here, document)
 
 
 def _permit_document(call: Call, document: Document) -> None:
@@ -130,40 +130,40 @@ async def list_jobs(call: Call) -> Any:
         end=query.instant("dateCreatedEnd"),
     )
     this = page(call, _PAGE_MAX)
-    return await call.run(export_jobs.list_jobs, call.stores, call.org_id, filters, this)
+    return await call.run(export_jobs.list_jobs, call.organization, filters, this)
 
 
 async def get_job(call: Call) -> Any:
     """One job."""
-    return await call.run(export_jobs.get_job, call.stores, call.org_id, member(call, _KIND))
+    return await call.run(export_jobs.get_job, call.organization, member(call, _KIND))
 
 
 async def cancel(call: Call) -> Any:
     """Stop a job."""
-    return await call.run(export_jobs.cancel, call.stores, call.org_id, member(call, _KIND))
+    return await call.run(export_jobs.cancel, call.organization, member(call, _KIND))
 
 
 async def retry(call: Call) -> Any:
     """Run a job that failed once more, perhaps to where its destinations are by now."""
     id_ = member(call, _KIND)
-    _permit(call, await call.run(export_jobs.exports_of_job, call.stores, call.org_id, id_))
-    return await call.run(export_jobs.retry, call.stores, call.org_id, id_)
+    _permit(call, await call.run(export_jobs.exports_of_job, call.organization, id_))
+    return await call.run(export_jobs.retry, call.organization, id_)
 
 
 async def update_destination(call: Call) -> Any:
     """Change a destination, and so where its schedules export to."""
     document, here = await call.document(), resource_ref(call, _DESTINATION)
     id_ = member(call, "ExportDestination")
-    _permit(call, await call.run(export_destinations.exports_to, call.stores, call.org_id, id_))
-    return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
+    _permit(call, await call.run(export_destinations.exports_to, call.organization, id_))
+    return await call.run(entities.update, call.organization, call.author, here, document)
 
 
 async def download_url(call: Call) -> Any:
     """A link to the file of a job."""
     id_ = member(call, _KIND, "jobId")
-    for each in await call.run(export_jobs.exports_of_job, call.stores, call.org_id, id_):
+    for each in await call.run(export_jobs.exports_of_job, call.organization, id_):
         _permit_reading(call, each)
-    download, kept_until = await call.run(export_jobs.download, call.stores, call.org_id, id_)
+    download, kept_until = await call.run(export_jobs.download, call.organization, id_)
     now = call.stores.now()
     ends = min(now + _LINK, kept_until)
     url = await downloads.link(call, download, (ends - now).total_seconds())
@@ -173,7 +173,7 @@ async def download_url(call: Call) -> Any:
 async def check_destination(call: Call) -> Any:
     """Find out whether a destination can be written."""
     id_ = member(call, "ExportDestination")
-    return await call.run(export_destinations.check_destination, call.stores, call.org_id, id_)
+    return await call.run(export_destinations.check_destination, call.organization, id_)
 
 
 def _operation(

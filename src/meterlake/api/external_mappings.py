@@ -34,7 +34,7 @@ async def mappings_of_entity(call: Call) -> Any:
 
 async def _mappings(call: Call, criteria: dict[str, str]) -> Any:
     this = page(call, _PAGE_MAX)
-    return await call.run(integrations.mappings_of, call.stores, call.org_id, criteria, this)
+    return await call.run(integrations.mappings_of, call.organization, criteria, this)
 
 
 async def mapping_config(call: Call) -> Any:
@@ -47,7 +47,7 @@ async def list_mapping_values(call: Call) -> Any:
     """What an entity can be mapped to in another system."""
     return await call.run(
         mapping_values,
-        *(call.stores, call.org_id, call.path["destination"], call.path["entityType"]),
+        *(call.organization, call.path["destination"], call.path["entityType"]),
         call.path.get("integrationCredentialsId"),
         call.query.text("externalTable"),
     )

@@ -23,7 +23,7 @@ from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations import discovery, life_cycle, runs
 from meterlake.pipeline.integrations.bills_elsewhere import usage_reports
 from meterlake.pipeline.integrations.life_cycle import MappingChoice
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.integrations.runs import RunFilters
 
 _WEBHOOKS: Final = f"{ORGANIZATION}/integrationdestinations/webhooks"
@@ -62,7 +62,7 @@ async def update_config(call: Call) -> Any:
 
 async def _write(call: Call, kind: type[Entity], write: Callable[..., Any]) -> Any:
     document, here = await call.document(), resource_ref(call, BY_ENTITY[kind])
-    return await call.run(write, call.stores, call.org_id, call.author, here, document)
+    return await call.run(write, call.organization, call.author, here, document)
 
 
 async def activate_webhook(call: Call) -> Any:
@@ -71,19 +71,14 @@ async def activate_webhook(call: Call) -> Any:
         raise Required("active")
     active, id_ = call.query.flag("active"), member(call, WebhookDestination.__name__)
     return await call.run(
-        integrations.set_webhook_active,
-        call.stores,
-        call.org_id,
-        call.author,
-        id_,
-        active=active,
+        integrations.set_webhook_active, call.organization, call.author, id_, active=active
     )
 
 
 async def ping_webhook(call: Call) -> Any:
     """Send a test to a webhook."""
     id_ = member(call, WebhookDestination.__name__)
-    return await call.run(runs.ping_webhook, call.stores, call.org_id, call.author, id_)
+    return await call.run(runs.ping_webhook, call.organization, call.author, id_)
 
 
 async def replay_webhook(call: Call) -> Any:
@@ -95,7 +90,7 @@ async def replay_webhook(call: Call) -> Any:
     id_ = member(call, WebhookDestination.__name__)
     return await call.run(
         runs.replay_webhook,
-        *(call.stores, call.org_id, call.author, id_, since),
+        *(call.organization, call.author, id_, since),
         () if status is None else (status,),
     )
 
@@ -103,7 +98,7 @@ async def replay_webhook(call: Call) -> Any:
 async def replay_run(call: Call) -> Any:
     """Send a run once more."""
     id_ = member(call, _RUN_KIND)
-    found = await call.run(runs.replay_run, call.stores, call.org_id, call.author, id_)
+    found = await call.run(runs.replay_run, call.organization, call.author, id_)
     return await _shown(call, found)
 
 
@@ -128,13 +123,13 @@ async def delete_config(call: Call) -> Any:
         )
     assert ref.id is not None
     return await call.run(
-        life_cycle.delete_integration, call.stores, call.org_id, call.author, ref.id, choice
+        life_cycle.delete_integration, call.organization, call.author, ref.id, choice
     )
 
 
-async def _switch(call: Call, switch: Callable[[Stores, str, str, str], Any]) -> Any:
+async def _switch(call: Call, switch: Callable[[Organization, str, str], Any]) -> Any:
     id_ = member(call, IntegrationConfig.__name__)
-    return await call.run(switch, call.stores, call.org_id, call.author, id_)
+    return await call.run(switch, call.organization, call.author, id_)
 
 
 async def configs_of_type(call: Call) -> Any:
@@ -145,15 +140,13 @@ async def configs_of_type(call: Call) -> Any:
         if value is not None:
             criteria[name] = value
     this = page(call, _PAGE_MAX)
-    return await call.run(
-        integrations.integrations_of_type, call.stores, call.org_id, criteria, this
-    )
+    return await call.run(integrations.integrations_of_type, call.organization, criteria, this)
 
 
 async def available(call: Call) -> Any:
     """What can be configured."""
     chosen = (call.query.text("systemName"), call.query.text("entityType"))
-    return await call.run(discovery.available_config, call.stores, call.org_id, *chosen)
+    return await call.run(discovery.available_config, call.organization, *chosen)
 
 
 async def available_systems(call: Call) -> Any:
@@ -199,7 +192,7 @@ async def runs_of_destination(call: Call) -> Any:
 async def _runs(call: Call, filters: RunFilters) -> Any:
     oldest_first = call.query.one_of("order", _ORDERS, default=False)
     this = replace(page(call, _PAGE_MAX), oldest_first=oldest_first)
-    found = await call.run(runs.list_runs, call.stores, call.org_id, filters, this)
+    found = await call.run(runs.list_runs, call.organization, filters, this)
     return {**found, "data": [await _shown(call, each) for each in found["data"]]}
 
 
@@ -231,25 +224,25 @@ def _last_moment(call: Call, name: str) -> datetime | None:
 
 async def get_run(call: Call) -> Any:
     """One run."""
-    run = await call.run(runs.get_run, call.stores, call.org_id, member(call, _RUN_KIND))
+    run = await call.run(runs.get_run, call.organization, member(call, _RUN_KIND))
     return await _shown(call, run)
 
 
 async def run_log(call: Call) -> Any:
     """What a run sent and got, for who may read what it is about."""
     id_ = member(call, _RUN_KIND)
-    run = await call.run(runs.get_run, call.stores, call.org_id, id_)
+    run = await call.run(runs.get_run, call.organization, id_)
     if run["entityType"] == BILL:
         await permit_each(call, BILL_RESOURCE, [run["entityId"]])
     elif "eventId" in run:
         await permit_each(call, _EVENT, [run["eventId"]])
-    return await call.run(runs.run_log, call.stores, call.org_id, id_)
+    return await call.run(runs.run_log, call.organization, id_)
 
 
 async def latest_run(call: Call) -> Any:
     """The newest run of an entity."""
     of_entity = (call.path["entityType"], call.path["id"])
-    return await _shown(call, await call.run(runs.latest_run, call.stores, call.org_id, *of_entity))
+    return await _shown(call, await call.run(runs.latest_run, call.organization, *of_entity))
 
 
 async def latest_runs(call: Call) -> Any:
@@ -258,7 +251,7 @@ async def latest_runs(call: Call) -> Any:
     if len(ids) > _PAGE_MAX:
         raise Invalid("ids", f"{len(ids)} of them", f"it must be at most {_PAGE_MAX}")
     entity_type = call.path["entityType"]
-    found = await call.run(runs.latest_runs, call.stores, call.org_id, entity_type, ids, this)
+    found = await call.run(runs.latest_runs, call.organization, entity_type, ids, this)
     shown = [await _shown(call, each) for each in found["data"]]
     # The members of the first run stand beside the list, too.
     return {**await _shown(call, found), "data": shown}
@@ -271,7 +264,7 @@ async def usage_report(call: Call) -> Any:
     chosen = {column: call.query.text(name) for name, column in names.items()}
     filters = {name: value for name, value in chosen.items() if value is not None}
     since = call.query.day("billStartDate")
-    found = await call.run(usage_reports, call.stores, call.org_id, filters, since, this)
+    found = await call.run(usage_reports, call.organization, filters, since, this)
     return {**found, "data": await visible_rows(call, BILL_RESOURCE, found["data"], "billId")}
 
 

@@ -24,11 +24,11 @@ async def retrieve_table(call: Call) -> Any:
     here, active = resource_ref(call, BY_ENTITY[LookupTable]), _wants(call, lookups.ACTIVE_REVISION)
     at = call.query.instant("asOf")
     if at is not None:
-        return await call.run(entities.as_of, call.stores, call.org_id, here, at)
-    table = await call.run(entities.retrieve, call.stores, call.org_id, here)
+        return await call.run(entities.as_of, call.organization, here, at)
+    table = await call.run(entities.retrieve, call.organization, here)
     if not active:
         return table
-    return (await call.run(lookups.with_active, call.stores, call.org_id, [table]))[0]
+    return (await call.run(lookups.with_active, call.organization, [table]))[0]
 
 
 async def list_tables(call: Call) -> Any:
@@ -36,24 +36,22 @@ async def list_tables(call: Call) -> Any:
     resource = BY_ENTITY[LookupTable]
     criteria, active = filters(call, resource), _wants(call, lookups.ACTIVE_REVISION)
     this = page(call, resource.page_max)
-    found = await call.run(entities.list_page, call.stores, call.org_id, resource, criteria, this)
+    found = await call.run(entities.list_page, call.organization, resource, criteria, this)
     if active:
-        data = await call.run(lookups.with_active, call.stores, call.org_id, found["data"])
+        data = await call.run(lookups.with_active, call.organization, found["data"])
         found = {**found, "data": data}
     return found
 
 
 async def delete_revision(call: Call) -> Any:
     """Delete a revision and its data."""
-    return await call.run(
-        lookups.delete_revision, call.stores, call.org_id, call.author, _at(call, "id")
-    )
+    return await call.run(lookups.delete_revision, call.organization, call.author, _at(call, "id"))
 
 
 async def set_status(call: Call) -> Any:
     """Publish or archive a revision."""
     document, at = await call.document(), _at(call, "id")
-    return await call.run(lookups.set_status, call.stores, call.org_id, call.author, at, document)
+    return await call.run(lookups.set_status, call.organization, call.author, at, document)
 
 
 async def read_data(call: Call) -> Any:
@@ -61,77 +59,71 @@ async def read_data(call: Call) -> Any:
     limit = call.query.integer("limit", ITEMS_MAX, least=1, most=ITEMS_MAX)
     assert limit is not None
     keys = _wants(call, "lookupKey")
-    return await call.run(lookups.read_data, call.stores, call.org_id, _at(call), limit, keys=keys)
+    return await call.run(lookups.read_data, call.organization, _at(call), limit, keys=keys)
 
 
 async def write_data(call: Call) -> Any:
     """Write items into a draft."""
     document, keys = await call.document(), _wants(call, "lookupKey")
     return await call.run(
-        lookups.write_data, call.stores, call.org_id, call.author, _at(call), document, keys=keys
+        lookups.write_data, call.organization, call.author, _at(call), document, keys=keys
     )
 
 
 async def delete_data(call: Call) -> Any:
     """Delete all items of a draft."""
-    return await call.run(lookups.delete_data, call.stores, call.org_id, call.author, _at(call))
+    return await call.run(lookups.delete_data, call.organization, call.author, _at(call))
 
 
 async def read_item(call: Call) -> Any:
     """One item."""
-    return await call.run(lookups.read_item, call.stores, call.org_id, _at(call))
+    return await call.run(lookups.read_item, call.organization, _at(call))
 
 
 async def write_item(call: Call) -> Any:
     """Write one item into a draft."""
     document, keys = await call.document(), _wants(call, "lookupKey")
     return await call.run(
-        lookups.write_item, call.stores, call.org_id, call.author, _at(call), document, keys=keys
+        lookups.write_item, call.organization, call.author, _at(call), document, keys=keys
     )
 
 
 async def delete_item(call: Call) -> Any:
     """Delete one item from a draft; the body, which may be absent, can name a version."""
     document = await _document_if_any(call)
-    return await call.run(
-        lookups.delete_item, call.stores, call.org_id, call.author, _at(call), document
-    )
+    return await call.run(lookups.delete_item, call.organization, call.author, _at(call), document)
 
 
 async def copy_data(call: Call) -> Any:
     """Copy the data of a revision into another, or into a new one."""
     document = await _document_if_any(call)
-    return await call.run(
-        lookups.copy_data, call.stores, call.org_id, call.author, _at(call), document
-    )
+    return await call.run(lookups.copy_data, call.organization, call.author, _at(call), document)
 
 
 async def list_jobs(call: Call) -> Any:
     """One page of the jobs of a revision."""
     this = page(call, _JOBS_MAX)
     base = base_url(call)
-    return await call.run(lookup_jobs.list_jobs, call.stores, call.org_id, _at(call), this, base)
+    return await call.run(lookup_jobs.list_jobs, call.organization, _at(call), this, base)
 
 
 async def read_job(call: Call) -> Any:
     """One job of a revision."""
     id_, base = member(call, LookupTableRevision.__name__), base_url(call)
-    return await call.run(lookup_jobs.read_job, call.stores, call.org_id, _at(call), id_, base)
+    return await call.run(lookup_jobs.read_job, call.organization, _at(call), id_, base)
 
 
 async def delete_job(call: Call) -> Any:
     """Forget a job of a revision."""
     id_ = member(call, LookupTableRevision.__name__)
-    return await call.run(
-        lookup_jobs.delete_job, call.stores, call.org_id, call.author, _at(call), id_
-    )
+    return await call.run(lookup_jobs.delete_job, call.organization, call.author, _at(call), id_)
 
 
 async def announce_file(call: Call) -> Any:
     """Make a job for a file of items, and the URL that takes the file."""
     document, base = await call.document(), base_url(call)
     return await call.run(
-        lookup_jobs.announce, call.stores, call.org_id, call.author, _at(call), document, base
+        lookup_jobs.announce, call.organization, call.author, _at(call), document, base
     )
 
 
@@ -139,16 +131,14 @@ async def write_file(call: Call) -> Any:
     """Make a job that writes the items to a file."""
     document = await call.document()
     return await call.run(
-        lookup_jobs.write_file, call.stores, call.org_id, call.author, _at(call), document
+        lookup_jobs.write_file, call.organization, call.author, _at(call), document
     )
 
 
 async def archived_url(call: Call) -> Any:
     """A link to the archived items."""
     document, base = await call.document(), base_url(call)
-    return await call.run(
-        lookup_jobs.archive_link, call.stores, call.org_id, _at(call), document, base
-    )
+    return await call.run(lookup_jobs.archive_link, call.organization, _at(call), document, base)
 
 
 def _at(call: Call, revision: str = "lookupTableRevisionId") -> At:

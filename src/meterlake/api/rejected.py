@@ -48,7 +48,7 @@ async def list_rows(call: Call) -> Any:
     )
     try:
         rows = await call.run(
-            rejected_rows.list_rejected, call.stores, call.org_id, filters, this.size, this.token
+            rejected_rows.list_rejected, call.organization, filters, this.size, this.token
         )
     except (Invalid, NotFound):
         raise Invalid(
@@ -67,7 +67,7 @@ def _token(rows: list[RejectedRow], size: int) -> str | None:
 
 async def get_row(call: Call) -> Any:
     """One rejected row, and what became of it."""
-    found = await call.run(rejected_rows.show_rejected, call.stores, call.org_id, call.path["id"])
+    found = await call.run(rejected_rows.show_rejected, call.organization, call.path["id"])
     return _row_document(found)
 
 
@@ -90,10 +90,10 @@ async def requeue(call: Call) -> Any:
             "give them alone, without a filter: they say which rows are meant",
         )
     if request.rows is None:
-        done = await call.run(rejected.requeue, call.stores, call.org_id, RejectedFilter(**meant))
+        done = await call.run(rejected.requeue, call.organization, RejectedFilter(**meant))
     else:
         edits = list(_edits(request))
-        done = await call.run(rejected.requeue_edited, call.stores, call.org_id, edits)
+        done = await call.run(rejected.requeue_edited, call.organization, edits)
     return done.to_wire()
 
 
@@ -101,16 +101,14 @@ async def dismiss(call: Call) -> Any:
     """Give rows up, for a reason: those that filters mean, or some by their ids."""
     request = read(RejectedRowsDismissRequest, await _document(call))
     choice = _choice(request)
-    done = await call.run(
-        rejected.dismiss, call.stores, call.org_id, choice, request.because, call.author
-    )
+    done = await call.run(rejected.dismiss, call.organization, choice, request.because, call.author)
     return done.to_wire()
 
 
 async def reopen(call: Call) -> Any:
     """Take dismissed rows up again."""
     choice = _choice(read(RejectedRowsReopenRequest, await _document(call)))
-    done = await call.run(rejected.reopen, call.stores, call.org_id, choice, call.author)
+    done = await call.run(rejected.reopen, call.organization, choice, call.author)
     return done.to_wire()
 
 
@@ -141,7 +139,7 @@ async def get_receipt(call: Call) -> Any:
     uid = call.query.text("uid")
     if uid is None:
         raise Required("uid")
-    [found] = await call.run(receipts.uid_receipts, call.stores, call.org_id, [uid])
+    [found] = await call.run(receipts.uid_receipts, call.organization, [uid])
     return found
 
 

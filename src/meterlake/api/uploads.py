@@ -39,7 +39,7 @@ async def generate_url(call: Call) -> Any:
     """Make a job for a file, and the URL that takes the file."""
     document = await call.document()
     base = downloads.base_url(call)
-    return await call.run(uploads.announce, call.stores, call.org_id, call.author, document, base)
+    return await call.run(uploads.announce, call.organization, call.author, document, base)
 
 
 async def list_jobs(call: Call) -> Any:
@@ -47,19 +47,19 @@ async def list_jobs(call: Call) -> Any:
     query = call.query
     created = Created(query.instant("dateCreatedStart"), query.instant("dateCreatedEnd"))
     this = page(call, _PAGE_MAX)
-    return await call.run(uploads.list_jobs, call.stores, call.org_id, created, this)
+    return await call.run(uploads.list_jobs, call.organization, created, this)
 
 
 async def get_job(call: Call) -> Any:
     """One job."""
     id_ = member(call, _KIND)
-    return await call.run(uploads.get_job, call.stores, call.org_id, id_)
+    return await call.run(uploads.get_job, call.organization, id_)
 
 
 async def get_original(call: Call) -> Any:
     """A link to the file of a job."""
     id_ = member(call, _KIND)
-    download = await call.run(uploads.original, call.stores, call.org_id, id_)
+    download = await call.run(uploads.original, call.organization, id_)
     url = await downloads.link(call, download, call.stores.settings.download_seconds)
     return {"jobId": id_, "url": url, "headers": {}}
 

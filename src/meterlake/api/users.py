@@ -68,15 +68,13 @@ async def _user_groups(call: Call) -> Document:
 
 async def _resend_password(call: Call) -> Response:
     id_ = member(call, "user")
-    await call.run(invitation_email.send_new_password, call.stores, call.org_id, call.author, id_)
+    await call.run(invitation_email.send_new_password, call.organization, call.author, id_)
     return Response()
 
 
 async def _invite(call: Call) -> Document:
     invitation = read(Invitation, await call.document())
-    return await call.run(
-        invitation_email.invite, call.stores, call.org_id, call.author, invitation
-    )
+    return await call.run(invitation_email.invite, call.organization, call.author, invitation)
 
 
 async def _get_invitation(call: Call) -> Document:

@@ -45,9 +45,9 @@ def try_(
     from meterlake.model.values.period import Month
     from meterlake.pipeline.usage.meter_rollup import trial
 
-    with options.open() as (stores, organization):
-        usage = trial(stores, organization.id, code, Month.parse(month), sql)
-        configuration = stores.state.configuration(organization.id)
+    with options.open() as organization:
+        usage = trial(organization, code, Month.parse(month), sql)
+        configuration = organization.configuration()
         codes = {each.id: each.entity.code or each.id for each in configuration.all(Account)}
     lines = sorted(_lines(usage, codes), key=lambda line: (line["account"], line["segment"]))
     if options.json:

@@ -20,7 +20,7 @@ from meterlake.cli.shell.options import (
 if TYPE_CHECKING:
     from meterlake.model.work.backfill import Backfill
     from meterlake.pipeline.backfill.selection import BackfillSelection
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 ModeName = Literal["retract", "re-aggregate", "re-derive", "replace"]
 StatusName = Literal["STAGING", "STAGED", "APPLIED", "DROPPED", "REVERTED", "FAILED"]
@@ -133,38 +133,26 @@ def start(
     from meterlake.pipeline.backfill.selection import resolve_backfill
 
     with (
-        options.open() as (stores, organization),
+        options.open() as organization,
         options.output.progress() as progress,
     ):
         if mode is not None:
-            spec = resolve_backfill(stores, organization.id, about.selection(mode))
+            spec = resolve_backfill(organization, about.selection(mode))
             order = Order(
                 spec,
-                options.author(stores, organization.id),
+                options.author(organization),
                 id,
                 about.file,
                 about.mapping,
             )
-            found = backfill.start(stores, organization.id, order, progress)
+            found = backfill.start(organization, order, progress)
         elif id is not None and about == NOTHING:
-            found = backfill.restart(
-                stores,
-                organization.id,
-                id,
-                options.author(stores, organization.id),
-                progress,
-            )
+            found = backfill.restart(organization, id, options.author(organization), progress)
         else:
             raise Required("mode")
         if apply:
-            found = backfill.apply(
-                stores,
-                organization.id,
-                found.id,
-                options.author(stores, organization.id),
-                progress,
-            )
-        texts = _Texts.read(stores, organization.id, found)
+            found = backfill.apply(organization, found.id, options.author(organization), progress)
+        texts = _Texts.read(organization, found)
     _show(found, texts, options)
 
 
@@ -178,9 +166,9 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline import backfill
 
-    with options.open() as (stores, organization):
-        found = backfill.show(stores, organization.id, id)
-        texts = _Texts.read(stores, organization.id, found)
+    with options.open() as organization:
+        found = backfill.show(organization, id)
+        texts = _Texts.read(organization, found)
     _show(found, texts, options)
 
 
@@ -198,17 +186,11 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline import backfill
 
     with (
-        options.open() as (stores, organization),
+        options.open() as organization,
         options.output.progress() as progress,
     ):
-        found = backfill.apply(
-            stores,
-            organization.id,
-            id,
-            options.author(stores, organization.id),
-            progress,
-        )
-        texts = _Texts.read(stores, organization.id, found)
+        found = backfill.apply(organization, id, options.author(organization), progress)
+        texts = _Texts.read(organization, found)
     _show(found, texts, options)
 
 
@@ -259,21 +241,23 @@ def list_(
     from meterlake.pipeline.access.named_people import with_names
 
     spec = None if status is None else BackfillStatus(status)
-    with options.open() as (stores, organization):
-        found = backfill.history(stores, organization.id, limit, spec)
+    with options.open() as organization:
+        found = backfill.history(organization, limit, spec)
         rows = [each.to_wire() for each in found]
         if not options.json:
-            rows = with_names(stores, organization.id, rows, "author")
+            rows = with_names(organization, rows, "author")
     for row in rows:
         row["gone"] = row["summary"].get("measurementsGone")
         row["came"] = row["summary"].get("measurementsCame")
     options.output.rows(rows, LISTED, empty="No backfills.")
 
 
-def _done(id: str, options: Options, verb: Callable[["Stores", str, str, str], "Backfill"]) -> None:
-    with options.open() as (stores, organization):
-        found = verb(stores, organization.id, id, options.author(stores, organization.id))
-        texts = _Texts.read(stores, organization.id, found)
+def _done(
+    id: str, options: Options, verb: Callable[["Organization", str, str], "Backfill"]
+) -> None:
+    with options.open() as organization:
+        found = verb(organization, id, options.author(organization))
+        texts = _Texts.read(organization, found)
     _show(found, texts, options)
 
 
@@ -285,13 +269,13 @@ class _Texts:
     history: list[dict[str, Any]]
 
     @classmethod
-    def read(cls, stores: "Stores", org_id: str, found: "Backfill") -> Self:
+    def read(cls, organization: "Organization", found: "Backfill") -> Self:
         """The texts of a backfill as they are now."""
         from meterlake.pipeline.access.named_people import with_names
 
         history = [each.to_wire() for each in found.history]
-        named = with_names(stores, org_id, history, "author")
-        return cls(AmountText.read(stores, org_id), named)
+        named = with_names(organization, history, "author")
+        return cls(AmountText.read(organization), named)
 
 
 def _show(found: "Backfill", texts: _Texts, options: Options) -> None:

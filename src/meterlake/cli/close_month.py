@@ -116,9 +116,9 @@ def close_month(
     from meterlake.pipeline.home.closing_steps import check_backfills
 
     _check_options(expected, decision)
-    with options.open() as (stores, organization):
-        meant = month_named(stores, organization.id, month)
-        closing = Closing(stores, organization.id, meant, options.author(stores, organization.id))
+    with options.open() as organization:
+        meant = month_named(organization, month)
+        closing = Closing(organization, meant, options.author(organization))
         if decision.reopen:
             _reopen(closing, str(decision.reason), options)
             return 0
@@ -209,7 +209,7 @@ def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
     if ClosingStep.FILES in closing.outcomes():
         return
     give_up = time.monotonic() + expected.hours * 3600
-    while missing := missing_files(closing.stores, closing.org_id, expected.file):
+    while missing := missing_files(closing.organization, expected.file):
         if time.monotonic() >= give_up:
             raise late_files_error(missing)
         time.sleep(_LOOK_S)
@@ -267,12 +267,12 @@ def _show_review(closing: "Closing", options: Options) -> None:
     from meterlake.pipeline.home.closing_bills import bills_of_month
 
     bills = bills_of_month(closing)
-    found = review_bills(closing.stores, closing.org_id, closing.month)
+    found = review_bills(closing.organization, closing.month)
     if options.json:
         for each in bills:
             options.output.line(each.to_wire())
     elif bills:
-        amounts = AmountText.read(closing.stores, closing.org_id)
+        amounts = AmountText.read(closing.organization)
         rows = [
             each.to_wire() | {"total": amounts.money(each.total, each.currency)}
             for each in bills[:_LISTED]

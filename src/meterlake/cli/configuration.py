@@ -69,17 +69,17 @@ def apply(
     documents: list[Document] = []
     try:
         documents += configure.read_documents(paths)
-        with options.open() as (stores, organization):
+        with options.open() as organization:
             apply_options = configure.ApplyOptions(
                 dry_run=dry_run,
                 allow_unknown=allow_unknown,
                 prune=prune,
-                measured=guard_measured(stores, organization.id),
-                limits=limits_of(stores.settings),
-                addresses=address_policy(stores.settings),
+                measured=guard_measured(organization),
+                limits=limits_of(organization.settings),
+                addresses=address_policy(organization.settings),
             )
-            author = options.author(stores, organization.id)
-            verb = partial(configure.apply, stores.state, organization.id, documents, author)
+            author = options.author(organization)
+            verb = partial(configure.apply, organization.state, organization.id, documents, author)
             if prune and not (yes or dry_run):
                 found = _confirm_deletions(verb(replace(apply_options, dry_run=True)), options)
                 if found is None:
@@ -144,11 +144,11 @@ def export(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.config import configure
 
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         if options.json:
-            options.output.line(configure.export(stores.state, organization.id))
+            options.output.line(configure.export(organization.state, organization.id))
         else:
-            sys.stdout.write(configure.export_yaml(stores.state, organization.id))
+            sys.stdout.write(configure.export_yaml(organization.state, organization.id))
 
 
 def schema() -> None:

@@ -21,8 +21,7 @@ from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
-    from meterlake.stores import Stores
-    from meterlake.stores.state import Organization
+    from meterlake.stores import Organization
 
 CURRENCY: Final = "EUR"
 LARGEST: Final = 12
@@ -79,7 +78,6 @@ class StepOutput(Output):
 class Stage:
     """Where the demo plays."""
 
-    stores: "Stores"
     organization: "Organization"
     output: StepOutput
 
@@ -168,7 +166,7 @@ def _play(settings: "Settings", output: StepOutput) -> None:
     made = initialize(settings, NAME)
     output.record({"home": str(settings.home.absolute()), "organization": made.org_code})
     with open_stores(settings) as stores:
-        stage = Stage(stores, stores.state.organization(made.org_id), output)
+        stage = Stage(stores.find_organization(made.org_id), output)
         steps = (_configure, _ingest, _aggregate, _bill, _explain, _look, _export, _publish)
         for step in steps:
             step(stage)
@@ -180,7 +178,7 @@ def _configure(stage: Stage) -> None:
 
     stage.output.begin("config", "Configuration as code: products, meters, prices, accounts")
     documents = configure.read_documents([sample_data.CONFIGURATION])
-    changes = configure.apply(stage.stores.state, stage.organization.id, documents, "demo")
+    changes = configure.apply(stage.organization.state, stage.organization.id, documents, "demo")
     counts: dict[str, int] = {}
     for change in changes:
         counts[change.kind] = counts.get(change.kind, 0) + 1
@@ -194,11 +192,11 @@ def _ingest(stage: Stage) -> None:
     from meterlake.pipeline.ingest.drop_folder import drop_folder
 
     stage.output.begin("ingest", "Files into the drop folder, and from there into the lake")
-    drop_sample(stage.stores, stage.organization)
-    folder = drop_folder(stage.stores, stage.organization.code)
+    drop_sample(stage.organization)
+    folder = drop_folder(stage.organization.stores, stage.organization.code)
     receipts: list[dict[str, Any]] = []
     with stage.output.counting("files", len(list(folder.inbox.iterdir()))) as advance:
-        for receipt in ingest_inbox(stage.stores, stage.organization.id, folder, 0):
+        for receipt in ingest_inbox(stage.organization, folder, 0):
             receipts.append(receipt.to_wire())
             advance(1)
     stage.output.rows(receipts, FILE_COLUMNS)
@@ -217,8 +215,8 @@ def _aggregate(stage: Stage) -> None:
     from meterlake.pipeline.usage.aggregate import aggregate
 
     stage.output.begin("aggregate", "Measurements folded into quantities, per account and month")
-    result = aggregate(stage.stores, stage.organization.id, Month.parse(sample_data.MONTH))
-    names = QuantityNames.read(stage.stores.state, stage.organization.id)
+    result = aggregate(stage.organization, Month.parse(sample_data.MONTH))
+    names = QuantityNames.read(stage.organization.state, stage.organization.id)
     show_quantities(result, names, stage.output)
 
 
@@ -231,8 +229,8 @@ def _bill(stage: Stage) -> None:
 
     stage.output.begin("bill", "Quantities priced: a bill for every account")
     month = Month.parse(sample_data.MONTH)
-    result = bill(stage.stores, stage.organization.id, month, author="demo")
-    amounts = AmountText.read(stage.stores, stage.organization.id)
+    result = bill(stage.organization, month, author="demo")
+    amounts = AmountText.read(stage.organization)
     show_bills(result, amounts, stage.output)
     ours = [each for each in result.bills if each.currency == CURRENCY]
     largest = sorted(ours, key=lambda each: (-each.total, each.account_code))[:LARGEST]
@@ -250,12 +248,12 @@ def _explain(stage: Stage) -> None:
     from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_bill
     from meterlake.pipeline.billing.named_bills import find_bills
 
-    stores, org_id = stage.stores, stage.organization.id
-    [bill_id] = find_bills(stores, org_id, (SHOWN_ACCOUNT, sample_data.MONTH))
+    organization = stage.organization
+    [bill_id] = find_bills(organization, (SHOWN_ACCOUNT, sample_data.MONTH))
     stage.output.begin("invoice", f"One of the bills: {SHOWN_ACCOUNT}")
-    show_bill(stores, org_id, bill_id, stage.output)
+    show_bill(organization, bill_id, stage.output)
     stage.output.begin("explanation", f"Where its line {EXPLAINED_LINE} comes from")
-    explanation = explain_bill(stores, org_id, ExplanationRequest(bill_id, EXPLAINED_LINE, rows=0))
+    explanation = explain_bill(organization, ExplanationRequest(bill_id, EXPLAINED_LINE, rows=0))
     if stage.output.json:
         stage.output.line(explanation.to_wire())
     else:
@@ -273,7 +271,7 @@ def _export(stage: Stage) -> None:
     for source, form in ((Source.USAGE, Format.PARQUET), (Source.OPERATIONAL, Format.CSV)):
         stage.output.begin("export", f"Exported: {source.value}, as {form.value}")
         request = ExportRequest(source=source, format=form, month=month)
-        show_exported(export(stage.stores, stage.organization.id, request), stage.output)
+        show_exported(export(stage.organization, request), stage.output)
 
 
 def _publish(stage: Stage) -> None:
@@ -281,11 +279,11 @@ def _publish(stage: Stage) -> None:
     from meterlake.pipeline.publish.run import attach_line, publish
 
     stage.output.begin("publish", "Published: one DuckDB file for analysts")
-    published = publish(stage.stores, stage.organization.id)
-    line = attach_line(stage.stores, stage.organization.id)
+    published = publish(stage.organization)
+    line = attach_line(stage.organization)
     show_published(published, line, stage.output)
     stage.output.begin("queries", "What an analyst would ask that file first")
-    amounts = AmountText.read(stage.stores, stage.organization.id)
+    amounts = AmountText.read(stage.organization)
     for title, names, rows in _answers(published.path):
         shown = (
             (dict(zip(names, row, strict=True)) for row in rows)
@@ -310,7 +308,7 @@ def _look(stage: Stage) -> None:
     from meterlake.pipeline.publish.query import query
 
     stage.output.begin("sql", "The live lake answers questions")
-    with query(stage.stores, stage.organization.id, _PER_DAY) as answer:
+    with query(stage.organization, _PER_DAY) as answer:
         days = [(str(day), Decimal(tokens)) for day, tokens in answer.rows]
     for day, tokens in days if stage.output.json else ():
         stage.output.line({"day": day, "tokens": tokens})

@@ -63,8 +63,8 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.events.events import get_event
 
-    with options.open() as (stores, organization):
-        event = get_event(stores, organization.id, id)
+    with options.open() as organization:
+        event = get_event(organization, id)
     options.output.record(event if options.json else _brief(event) | _event_details(event))
 
 
@@ -80,11 +80,8 @@ def action(
     """
     from meterlake.pipeline.events.events import mark_actioned
 
-    with options.open() as (stores, organization):
-        done = [
-            mark_actioned(stores, organization.id, options.author(stores, organization.id), each)
-            for each in ids
-        ]
+    with options.open() as organization:
+        done = [mark_actioned(organization, options.author(organization), each) for each in ids]
     if options.json:
         for event in done:
             options.output.line(event)
@@ -98,16 +95,16 @@ def _find_events(options: Options, filters: Any, limit: int) -> "Iterator[dict[s
     from meterlake.stores.state.core.pages import Page
 
     token, left = None, limit
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         while left > 0:
-            page = listed(stores, organization.id, filters, Page(min(left, _PAGE), token))
+            page = listed(organization, filters, Page(min(left, _PAGE), token))
             yield from page["data"]
             left -= len(page["data"])
             token = page.get("nextToken")
             if token is None:
                 break
         if left == limit and filters.event_name is not None:
-            check_event_name(stores, organization.id, filters.event_name)
+            check_event_name(organization, filters.event_name)
 
 
 def _event_details(event: dict[str, Any]) -> dict[str, Any]:

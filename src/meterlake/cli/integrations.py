@@ -54,7 +54,7 @@ def list_integrations(*, options: Options = NO_OPTIONS) -> None:
     from meterlake.model.configuration.integrations import IntegrationConfig
     from meterlake.pipeline.config.entities import entity_document
 
-    with options.open() as (stores, organization), stores.state.reading(organization.id) as reader:
+    with options.open() as organization, organization.reading() as reader:
         found = [entity_document(each, reader) for each in reader.all(IntegrationConfig)]
     if options.json:
         for each in found:
@@ -83,11 +83,9 @@ def delete(
     """
     from meterlake.pipeline.integrations.life_cycle import MappingChoice, delete_integration
 
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         choice = MappingChoice(mappings)
-        gone = delete_integration(
-            stores, organization.id, options.author(stores, organization.id), id, choice
-        )
+        gone = delete_integration(organization, options.author(organization), id, choice)
     options.output.record({"deleted": gone["id"], "mappings": mappings})
 
 
@@ -137,8 +135,8 @@ def show_run(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.integrations.runs import run_history
 
-    with options.open() as (stores, organization):
-        found = run_history(stores, organization.id, id)
+    with options.open() as organization:
+        found = run_history(organization, id)
     if options.json:
         options.output.record(found)
         return
@@ -165,14 +163,14 @@ def deleted_bills(
     """
     from meterlake.pipeline.integrations import bills_elsewhere
 
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         if take_back:
-            author = options.author(stores, organization.id)
-            runs = bills_elsewhere.take_back(stores, organization.id, author)
+            author = options.author(organization)
+            runs = bills_elsewhere.take_back(organization, author)
             options.output.note(
                 f"{counted(len(runs), 'run waits', 'runs wait')}; `meterlake integrations runs` shows all."
             )
-        found = bills_elsewhere.bills_left_behind(stores, organization.id)
+        found = bills_elsewhere.bills_left_behind(organization)
     rows = [
         {
             "bill": each.bill_id,
@@ -210,9 +208,9 @@ def deliver(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.integrations.sender import prepare_runs, send_due_runs
 
-    with options.open() as (stores, organization):
-        events = prepare_runs(stores, organization.id)
-        send_due_runs(stores)
+    with options.open() as organization:
+        events = prepare_runs(organization)
+        send_due_runs(organization.stores)
     options.output.record({"events": events})
 
 
@@ -236,15 +234,15 @@ def _find_runs(
     from meterlake.stores.state.core.pages import Page
 
     token, left = None, limit
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         if entity is not None:
             filters = replace(filters, entity_ids=(entity,))
             # It may be no bill, or one that was deleted.
             with suppress(NotFound):
-                ids = tuple(find_bills(stores, organization.id, [entity]))
+                ids = tuple(find_bills(organization, [entity]))
                 filters = replace(filters, entity_ids=ids)
         while left > 0:
-            page = runs.list_runs(stores, organization.id, filters, Page(min(left, _PAGE), token))
+            page = runs.list_runs(organization, filters, Page(min(left, _PAGE), token))
             yield from page["data"]
             left -= len(page["data"])
             token = page.get("nextToken")

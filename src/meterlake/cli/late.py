@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
     from meterlake.model.bills.late_usage import LateUsage
     from meterlake.pipeline.usage.late import Late
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 Text = Annotated[str | None, Parameter(show_default=False)]
 Accounts = Annotated[
@@ -71,11 +71,11 @@ def late(
     from meterlake.model.values.period import Month
 
     period = None if month is None else str(Month.parse(month))
-    with options.open() if apply else options.looked_at() as (stores, organization):
+    with options.open() if apply else options.looked_at() as organization:
         if apply:
-            _apply(stores, organization.id, options.author(stores, organization.id))
-        found, periods = _find_late(stores, organization.id, period, account)
-        amounts = AmountText.read(stores, organization.id)
+            _apply(organization, options.author(organization))
+        found, periods = _find_late(organization, period, account)
+        amounts = AmountText.read(organization)
     if options.json:
         _print_lines(found, periods, options.output)
     else:
@@ -83,18 +83,18 @@ def late(
 
 
 def _find_late(
-    stores: "Stores", org_id: str, period: str | None, accounts: "Sequence[str]"
+    organization: "Organization", period: str | None, accounts: "Sequence[str]"
 ) -> "tuple[Sequence[LateUsage], Sequence[Late]]":
     """The late usage of bills; and the closed periods with late measurements that it lacks."""
     from meterlake.pipeline.billing.late_usage.lists import list_late
     from meterlake.pipeline.usage.late import late as look
 
-    found = list_late(stores, org_id, period=period, account_codes=accounts or None)
+    found = list_late(organization, period=period, account_codes=accounts or None)
     late = (each for each in found if each.is_open and not each.is_correction)
     known = {(each.period, each.account_code) for each in late}
     periods = [
         each
-        for each in look(stores, org_id)
+        for each in look(organization)
         if (period is None or each.period == period)
         and (not accounts or each.accounts.intersection(accounts))
         and not _is_known(each, known)
@@ -128,11 +128,11 @@ def _is_known(late: "Late", known: "Collection[tuple[str, str]]") -> bool:
     return late.closed_by == "bills" and all((late.period, each) in known for each in late.accounts)
 
 
-def _apply(stores: "Stores", org_id: str, author: str) -> None:
+def _apply(organization: "Organization", author: str) -> None:
     from meterlake.model.bills.jobs import NO_DAYS, BillOrder
     from meterlake.pipeline.billing.jobs.jobs import bill_order
 
-    bill_order(stores, org_id, BillOrder(days=NO_DAYS, late_usage=True), author)
+    bill_order(organization, BillOrder(days=NO_DAYS, late_usage=True), author)
 
 
 def show_late_usage(found: "Sequence[LateUsage]", amounts: AmountText, output: "Output") -> None:

@@ -47,9 +47,9 @@ def load(
     from meterlake.pipeline.ingest.lookup_load import LookupLoad, load_lookup
 
     wanted = LookupLoad(code, file, revision, publish)
-    with options.open() as (stores, organization):
-        author = options.author(stores, organization.id)
-        done = load_lookup(stores, organization.id, author, wanted)
+    with options.open() as organization:
+        author = options.author(organization)
+        done = load_lookup(organization, author, wanted)
     _report(done, options)
     if not publish and not options.json:
         options.output.note(f"Publish it: `meterlake lookup publish {code}`")
@@ -66,9 +66,9 @@ def publish(code: str, /, *, revision: Text = None, options: Options = NO_OPTION
     """
     from meterlake.pipeline.ingest.lookup_load import publish_lookup
 
-    with options.open() as (stores, organization):
-        author = options.author(stores, organization.id)
-        done = publish_lookup(stores, organization.id, author, code, revision)
+    with options.open() as organization:
+        author = options.author(organization)
+        done = publish_lookup(organization, author, code, revision)
     _report(done, options)
 
 
@@ -79,8 +79,8 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.ingest.lookup_load import list_lookups
 
-    with options.looked_at() as (stores, organization):
-        found = list_lookups(stores, organization.id)
+    with options.looked_at() as organization:
+        found = list_lookups(organization)
     options.output.rows(found, LISTED, empty="No lookup tables.")
 
 

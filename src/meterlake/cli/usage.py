@@ -72,9 +72,9 @@ def aggregate(
     period = _period_spec(month, (frequency, on), (from_, to))
     if options.all_orgs:
         return _aggregate_all(period, options)
-    with options.open() as (stores, organization):
-        result = fold(stores, organization.id, period)
-        names = QuantityNames.read(stores.state, organization.id)
+    with options.open() as organization:
+        result = fold(organization, period)
+        names = QuantityNames.read(organization.state, organization.id)
         show_quantities(result, names, options.output)
     for name, reason in result.left_out:
         error_line("NotCalculated", f"aggregation {name!r}: {reason}", json=options.json)
@@ -185,8 +185,8 @@ def quantity(
         segment=dict(_pair(each) for each in only.segment),
         limit=max(only.limit, 0),
     )
-    with options.looked_at() as (stores, organization):
-        found = explain(stores, organization.id, criteria)
+    with options.looked_at() as organization:
+        found = explain(organization, criteria)
     for each in found:
         if options.json:
             options.output.line(each.to_wire())

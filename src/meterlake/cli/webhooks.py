@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 WebhookName = Annotated[str, Parameter(name="WEBHOOK", required=True)]
 _POLL_S: Final = 0.2
@@ -41,10 +41,10 @@ def ping(
     """
     from meterlake.pipeline.integrations.runs import ping_webhook
 
-    with options.open() as (stores, organization):
-        id_ = _find_webhook(stores, organization.id, webhook)
-        run = ping_webhook(stores, organization.id, options.author(stores, organization.id), id_)
-        found = _await_end(stores, organization.id, run["id"], wait)
+    with options.open() as organization:
+        id_ = _find_webhook(organization, webhook)
+        run = ping_webhook(organization, options.author(organization), id_)
+        found = _await_end(organization, run["id"], wait)
     tries = found.pop("tries")
     options.output.record({**found, "tries": tries} if options.json else found)
     if not options.json:
@@ -79,30 +79,26 @@ def replay(
     from meterlake.model.errors import Invalid, Required
     from meterlake.pipeline.integrations.runs import replay_run, replay_webhook
 
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         if run is not None:
             if {webhook, since, status} != {None}:
                 raise Invalid("--run", run, "give it alone: it is one run of one webhook")
-            options.output.record(
-                replay_run(stores, organization.id, options.author(stores, organization.id), run)
-            )
+            options.output.record(replay_run(organization, options.author(organization), run))
             return
         if webhook is None or since is None:
             raise Required("--run" if webhook is None else "--since")
-        id_ = _find_webhook(stores, organization.id, webhook)
+        id_ = _find_webhook(organization, webhook)
         given = (_instant(since), _statuses(status))
         options.output.record(
-            replay_webhook(
-                stores, organization.id, options.author(stores, organization.id), id_, *given
-            )
+            replay_webhook(organization, options.author(organization), id_, *given)
         )
 
 
-def _find_webhook(stores: "Stores", org_id: str, name: str) -> str:
+def _find_webhook(organization: "Organization", name: str) -> str:
     from meterlake.model.configuration.integrations import WebhookDestination
     from meterlake.model.errors import NotFound
 
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         known = reader.all(WebhookDestination)
     found = [each for each in known if name in {each.id, each.entity.code, each.entity.name}]
     if len(found) == 1:
@@ -114,14 +110,14 @@ def _find_webhook(stores: "Stores", org_id: str, name: str) -> str:
     raise NotFound("webhook", name, f"; {hint}")
 
 
-def _await_end(stores: "Stores", org_id: str, id: str, seconds: float) -> dict[str, Any]:
+def _await_end(organization: "Organization", id: str, seconds: float) -> dict[str, Any]:
     import time
 
     from meterlake.pipeline.integrations.runs import run_history
 
     end = time.monotonic() + seconds
     while True:
-        found = run_history(stores, org_id, id)
+        found = run_history(organization, id)
         if found["status"] not in _WAITING or time.monotonic() >= end:
             return found
         time.sleep(_POLL_S)

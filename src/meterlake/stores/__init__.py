@@ -21,6 +21,7 @@ from meterlake.stores.home_settings import agree_on_settings
 from meterlake.stores.lake.backends.location import lake_folder, open_lake
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.objects import ObjectStore, open_objects
+from meterlake.stores.organization import Organization as Organization
 from meterlake.stores.state import State, utc_now
 from meterlake.stores.state.core.views.past_state import PastMoment, PastScope, PastState
 from meterlake.stores.state.core.views.simulated_state import SimulatedState, simulate
@@ -96,6 +97,19 @@ class Stores:
         if self.settings.segment_copies == "none":
             return None
         return SegmentCopies(self.objects)
+
+    def organization(self, org_id: str) -> Organization:
+        """One organization by its id, in one object; whether there is one shows when it is used."""
+        return Organization(self, org_id)
+
+    def find_organization(self, id_or_code: str | None = None) -> Organization:
+        """One organization by id or by code; the only one if neither is given.
+
+        Raises:
+            NotFound: There is no such organization.
+            Required: None is named, and there are several or none.
+        """
+        return Organization.of(self, self.state.organization(id_or_code))
 
     def lake_folder(self, org_id: str) -> Path:
         """What an organization's lake has on this machine, and the sources that it keeps."""

@@ -44,7 +44,7 @@ from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.pipeline.statements.files import forget_files
 from meterlake.pipeline.statements.jobs import StatementJobSource
 from meterlake.settings import Settings
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.questions import (
     QuestionMaker,
@@ -81,7 +81,7 @@ class Loop:
 
 
 # What one look does for an organization; asks whether to begin nothing more.
-Look = Callable[[Loop, str, Stop], Iterable[Receipt]]
+Look = Callable[[Loop, Organization, Stop], Iterable[Receipt]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ def by_turns(
     """
 
     def run(loop: Loop, every: float) -> None:
-        def take_turn(_: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
-            return look(loop, org_id, stop)
+        def take_turn(organization: Organization, stop: Stop) -> Iterable[Receipt]:
+            return look(loop, organization, stop)
 
         stores = loop.stores
         question = make_question(stores)
@@ -145,65 +145,65 @@ def jobs_of(kind: JobKind) -> Callable[[Loop, float], None]:
     """The loop that runs what waits of a kind, as the table of kinds says."""
     spec = JOB_KINDS[kind]
 
-    def run_waiting(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-        return run_round(spec, loop.executor, loop.stores, org_id, stop)
+    def run_waiting(loop: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
+        return run_round(spec, loop.executor, organization, stop)
 
     return by_turns(run_waiting, ask_jobs(*spec.kinds), spec.concurrency)
 
 
-def ingest_dropped(loop: Loop, org_id: str, stop: Stop) -> Iterator[Receipt]:
+def ingest_dropped(loop: Loop, organization: Organization, stop: Stop) -> Iterator[Receipt]:
     """Ingest what lies in the drop folder."""
     stores = loop.stores
-    folder = drop_folder(stores, stores.state.organization(org_id).code)
+    folder = drop_folder(stores, stores.state.organization(organization.id).code)
     warned = loop.warned
     found = {folder.inbox / name for name in left_alone(folder.inbox)}
     for path in sorted(found - warned):
         _log.warning("%s is left alone: it is no file", path)
     warned |= found
-    return ingest_inbox(stores, org_id, folder, stop=stop)
+    return ingest_inbox(stores.organization(organization.id), folder, stop=stop)
 
 
-def ingest_submitted(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def ingest_submitted(_: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
     """Ingest the closed segments."""
-    return ingest_segments(loop.stores, org_id, stop)
+    return ingest_segments(organization, stop)
 
 
-def submit_schedules(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def submit_schedules(loop: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
     """Make the jobs of exports and of bills that are due, as the organization says."""
     without = loop.stores.settings.without
     if stop():
         return ()
     if "scheduled-exports" not in without:
-        submit_due(loop.stores, org_id)
+        submit_due(organization)
     if "scheduled-bills" not in without:
-        submit_scheduled(loop.stores, org_id)
+        submit_scheduled(organization)
     return ()
 
 
-def approve_bills(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def approve_bills(_: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
     """Approve the bills whose grace period is over."""
     if not stop():
-        approve_due(loop.stores, org_id)
+        approve_due(organization)
     return ()
 
 
-def poll(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def poll(loop: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
     """Ingest what lies in the inboxes."""
-    return inbox_round(loop.executor, loop.stores, org_id, stop)
+    return inbox_round(loop.executor, organization, stop)
 
 
-def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def book_scheduled(_: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
     """Book the transactions and make the charges of balances that are due; settle what ended."""
     if not stop():
-        book_due_transactions(loop.stores, org_id)
-        make_due_charges(loop.stores, org_id)
-        settle_ended_balances(loop.stores, org_id)
+        book_due_transactions(organization)
+        make_due_charges(organization)
+        settle_ended_balances(organization)
     return ()
 
 
-def evaluate_events(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def evaluate_events(_: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
     """Have what happened make notifications go out, and runs of integrations."""
-    prepare_runs(loop.stores, org_id, stop)
+    prepare_runs(organization, stop)
     return ()
 
 
@@ -215,19 +215,19 @@ _DATED: Final = {
 }
 
 
-def fire_dates(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def fire_dates(_: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
     """Write the scheduled events that have fallen due."""
-    fire_scheduled(loop.stores, org_id, stop, _DATED)
+    fire_scheduled(organization, stop, _DATED)
     return ()
 
 
-def check_organization(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def check_organization(loop: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:
     """Report what was not reported yet, look for what is not as it should be, and tidy up."""
     if not stop():
-        report(loop.stores, org_id)
-        LakeWatch(loop.stores).look(org_id)
-        forget_downloads(loop.stores, org_id)
-        forget_files(loop.stores, org_id)
+        report(organization)
+        LakeWatch(loop.stores).look(organization.id)
+        forget_downloads(organization)
+        forget_files(organization)
     return ()
 
 

@@ -49,8 +49,7 @@ def stock(of: Served, word: str) -> None:
     """Measurements, a rejected one, quantities and a bill; the word stands where a word can."""
     home = Home(of.stores, of.org_id, Clock())
     configure(
-        of.stores,
-        of.org_id,
+        of.organization,
         meters=[{**EGRESS, "name": f"Egress {word}"}],
         accounts=[{**ACCOUNTS[0], "name": f"Acme {word}"}],
     )
@@ -58,8 +57,8 @@ def stock(of: Served, word: str) -> None:
     subscribe(home, "acme")
     rows = csv_row(f"{word}-1", region=word) + csv_row(f"{word}-2", "NaN", region=word)
     assert home.ingest(f"{word}.csv", HEADER + rows).rejected == 1
-    aggregate(of.stores, of.org_id, Month(2026, 9))
-    bill(of.stores, of.org_id, Month(2026, 9))
+    aggregate(of.organization, Month(2026, 9))
+    bill(of.organization, Month(2026, 9))
 
 
 def links(of: Served, word: str) -> dict[str, str]:
@@ -126,7 +125,7 @@ def _sent(of: Served, http: httpx.Client, word: str) -> dict[str, str]:
     )
     sent = httpx.put(announced["url"], content=content, headers=announced["headers"])
     assert sent.is_success, sent.text
-    assert list(ingest_uploads(of.stores, of.org_id))
+    assert list(ingest_uploads(of.organization))
     job, original = f"{data}/jobs/{written}", f"/fileuploads/measurements/jobs/{announced['jobId']}"
     return {
         **archived,

@@ -78,7 +78,7 @@ def test_an_account_with_bills_is_not_deleted(server, http):
         pins={},
         lines=(),
     )
-    with server.stores.state.transaction(server.org_id, "test") as transaction:
+    with server.organization.transaction("test") as transaction:
         bills.put(transaction, content)
 
     answer = http.delete(f"/accounts/{account['id']}")

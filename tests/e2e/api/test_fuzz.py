@@ -44,7 +44,7 @@ def known(server, lenient, world) -> dict[str, list[str]]:
     for row in ROWS:
         api_of(lenient, row.api).create(**row.path(world), **row.least(world))
     found: dict[str, list[str]] = {}
-    with server.stores.state.reading(server.org_id) as reader:
+    with server.organization.reading() as reader:
         for resource in RESOURCES:
             segment = [each for each in resource.path.split("/") if "{" not in each][-1]
             ids = [record.id for record in reader.all(resource.entity)]

@@ -36,7 +36,7 @@ def stored(server, lenient, world):
     for row in ROWS:
         body = {**row.least(world), **row.more(world)}
         api_of(lenient, row.api).create(**row.path(world), **body)
-    with server.stores.state.reading(server.org_id) as reader:
+    with server.organization.reading() as reader:
         return {
             resource.path: {"id": record.id, "version": 1, **record.entity.to_wire()}
             for resource in RESOURCES

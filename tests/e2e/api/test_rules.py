@@ -73,7 +73,7 @@ def test_bills_are_not_locked_while_one_is_pending(server, sdk, world):
         {},
         (),
     )
-    with server.stores.state.transaction(server.org_id, "test") as transaction:
+    with server.organization.transaction("test") as transaction:
         bills.put(transaction, content)
     version = sdk.bill_config.retrieve().version
     body = {"bill_lock_date": "2026-09-30", "version": version}
@@ -235,7 +235,7 @@ def test_webhooks_lead_outside(sdk, url):
 )
 def test_files_of_configuration_go_through_the_same_rules(server, http, content, words):
     with pytest.raises(Invalid) as caught:
-        configure(server.stores, server.org_id, **content)
+        configure(server.organization, **content)
     ((kind, (body,)),) = content.items()
     found = http.post(f"/{kind}", json=body)
     assert found.status_code == 400

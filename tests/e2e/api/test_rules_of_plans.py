@@ -60,7 +60,7 @@ def test_overlaps_of_an_earlier_version_block_no_edit_that_leaves_them_alone(ser
     other = world.new_plan()
     second = world.put_on(account, plan_id=other)
     # An earlier version let it be switched off meanwhile: written past the rules.
-    with server.stores.state.transaction(server.org_id, "test") as transaction:
+    with server.organization.transaction("test") as transaction:
         config = next(iter(transaction.all(OrganizationConfig)))
         off = config.entity.model_copy(update={"allow_overlapping_plans": False})
         transaction.update(config.id, config.version, off)
@@ -194,7 +194,7 @@ def test_there_are_no_grandparents(sdk, world):
 def test_a_parent_has_999_children_at_most(server, sdk, world):
     parent = world.new_account()
     body = {"name": "Child", "email_address": "a@b.example", "parent_account_id": parent}
-    with server.stores.state.transaction(server.org_id, "test") as transaction:
+    with server.organization.transaction("test") as transaction:
         for _ in range(998):
             transaction.create(Account(**body, code=world.code()))
     last = sdk.accounts.create(**body, code=world.code())

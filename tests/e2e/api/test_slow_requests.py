@@ -140,7 +140,7 @@ def test_a_connection_on_which_nothing_comes_is_closed(connection):
 def test_a_body_that_comes_byte_by_byte_is_408_and_nothing_is_done(
     server, connection, bearer, path
 ):
-    before = server.stores.state.configuration(server.org_id).versions()
+    before = server.organization.configuration().versions()
     connection.sendall(post(f"/organizations/{server.org_id}{path}", bearer))
 
     status, message = said(trickle(connection, b'{"name": "Storage", "code": "storage"' * 100))
@@ -150,7 +150,7 @@ def test_a_body_that_comes_byte_by_byte_is_408_and_nothing_is_done(
         message
         == f"the body of the request did not come within {SECONDS:.1f} s; send the request again"
     )
-    assert server.stores.state.configuration(server.org_id).versions() == before
+    assert server.organization.configuration().versions() == before
 
 
 def test_chunks_that_never_end_are_408(server, connection, bearer):
@@ -180,7 +180,7 @@ def test_an_answer_that_takes_longer_than_a_head_may_is_not_cut_off(server, bear
     # The lock of a writer makes the first request wait; the second one is only half there.
     body = json.dumps({"name": "Waits", "code": "waits"}).encode()
     head = post(f"/organizations/{server.org_id}/products", bearer, len(body))
-    with server.stores.state.transaction(server.org_id, "test"):
+    with server.organization.transaction("test"):
         connection.sendall(head + body + b"GET /healthz HTT")
         time.sleep(2.5 * SECONDS)
     answer = rest_of(connection)

@@ -43,7 +43,7 @@ def _entities(sdk, http, world):
 
 def stored(server, resource) -> dict[str, Any]:
     """The fields of all entities of a resource by id; their secrets are readable."""
-    with server.stores.state.reading(server.org_id) as reader:
+    with server.organization.reading() as reader:
         return {
             each.id: with_secrets(each.entity, server.stores.secrets.decrypt).to_wire()
             for each in reader.all(resource.entity)
@@ -83,7 +83,7 @@ def test_an_integration_for_all_says_so_by_an_asterisk(server, http, world, memb
     made = http.post("/integrationconfigs", json={**hook, **members}).raise_for_status().json()
 
     assert made["entityId"] == "*"
-    with server.stores.state.reading(server.org_id) as reader:
+    with server.organization.reading() as reader:
         [found] = [each for each in reader.all(IntegrationConfig) if each.id == made["id"]]
     assert found.entity.entity_id is None
     at = "/integrationconfigs/entity/Notification"

@@ -24,8 +24,7 @@ YEAR = {
 def server(tmp_path):
     with served(tmp_path / "home") as found:
         configure(
-            found.stores,
-            found.org_id,
+            found.organization,
             accounts=ACCOUNTS,
             products=[{"code": "cloud", "name": "Cloud"}],
             planTemplates=[YEAR],
@@ -114,7 +113,7 @@ def test_what_a_balance_paid_goes_back_to_it_and_the_rest_is_a_memo(server, sdk,
         # All together the customer owes 100, prepaid or not.
         assert total(sdk) + prepaid - sdk.balances.retrieve(balance.id).amount == 100
         assert sdk.balances.retrieve(balance.id).amount == (200 if prepaid == 200 else 400)
-        assert check_ledger(server.stores, server.org_id).differences == ()
+        assert check_ledger(server.organization).differences == ()
     corrected = bill_of(sdk, "2027-01-01")
     assert [each.converted_subtotal for each in corrected.line_items] == ([memo] if memo else [])
     assert corrected.version == 1
@@ -129,7 +128,7 @@ def test_what_a_balance_paid_goes_back_to_it_and_the_rest_is_a_memo(server, sdk,
     make(server, sdk, "2028-01-01")
     [line] = bill_of(sdk, "2028-01-01").line_items
     assert (line.line_item_type, line.converted_subtotal) == ("DEBIT_MEMO", 20)
-    assert check_ledger(server.stores, server.org_id).differences == ()
+    assert check_ledger(server.organization).differences == ()
 
 
 @pytest.mark.long
@@ -149,4 +148,4 @@ def test_a_bill_that_is_deleted_takes_back_what_went_back(server, sdk):
     assert sdk.balances.retrieve(balance.id).amount == 0
     make(server, sdk, "2027-01-01")
     assert sdk.balances.retrieve(balance.id).amount == 200
-    assert check_ledger(server.stores, server.org_id).differences == ()
+    assert check_ledger(server.organization).differences == ()

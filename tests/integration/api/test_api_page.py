@@ -30,7 +30,7 @@ def program(name):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("page") / "home") as running:
-        configure(running.stores, running.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(running.organization, meters=[EGRESS], accounts=ACCOUNTS)
         home = Home(running.stores, running.org_id, Clock())
         price_egress(home)
         subscribe(home, "bolt")
@@ -69,13 +69,13 @@ def test_groups_are_as_the_wire_has_them(names):
 
 def test_three_calls_make_a_webhook_go_out(server, names):
     exec(program("webhook"), names)
-    bill(server.stores, server.org_id, Month(2026, 9))
+    bill(server.organization, Month(2026, 9))
     found = list(names["client"].bills.list())
     names["client"].bills.approve(bill_ids=[each.id for each in found])
     taken = {name: each.entity_types for name, each in systems().items()}
-    read_log(server.stores, server.org_id, systems=taken)
+    read_log(server.organization, systems=taken)
 
-    runs = runs_of(server.stores, server.org_id, entity_type="Notification")
+    runs = runs_of(server.organization, entity_type="Notification")
     assert len(runs) == len(found) > 0
     assert {each.content.destination_id for each in runs} == {names["hook"].id}
     assert {each.status for each in runs} == {RunStatus.WAITING}

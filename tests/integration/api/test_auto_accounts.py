@@ -20,7 +20,7 @@ def server(tmp_path_factory):
     home = tmp_path_factory.mktemp("skeletons") / "home"
     # Each batch closes its segment: sixteen sources bring the same new accounts.
     with served(home, segment_seconds=0.01, segment_bytes=1) as running:
-        configure(running.stores, running.org_id, meters=[EGRESS])
+        configure(running.organization, meters=[EGRESS])
         yield running
 
 
@@ -36,13 +36,13 @@ def submit(server, number):
 
 def ingest(server):
     """As a worker of its own does, beside others."""
-    folder = server.stores.segment_folder(server.org_id)
+    folder = server.organization.segment_folder
     found = []
     with open_stores(settings(server.stores.home)) as stores:
         give_up = time.monotonic() + 60
         while any(folder.open.iterdir()) or folder.waiting():
             assert time.monotonic() < give_up
-            found += ingest_segments(stores, server.org_id)
+            found += ingest_segments(stores.organization(server.org_id))
             time.sleep(0.01)
     return found
 

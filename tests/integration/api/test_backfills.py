@@ -35,7 +35,7 @@ TRAFFIC = {
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("backfills") / "home") as found:
         content = {"meters": [EGRESS], "accounts": ACCOUNTS, "aggregations": [TRAFFIC]}
-        configure(found.stores, found.org_id, **content)
+        configure(found.organization, **content)
         yield found
 
 
@@ -58,7 +58,7 @@ def file(server, request):
 def work(server):
     """One round of the worker."""
     executor = Executor(server.settings)
-    list(run_round(BACKFILL_STEPS, executor, server.stores, server.org_id, lambda: False))
+    list(run_round(BACKFILL_STEPS, executor, server.organization, lambda: False))
 
 
 def posted(http, path="", status=200, **body):

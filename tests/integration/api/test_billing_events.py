@@ -40,7 +40,7 @@ def server(home_database, tmp_path_factory):
     with served(tmp_path_factory.mktemp(home_database) / "home") as found:
         home = Home(found.stores, found.org_id, Clock())
         configure(
-            *(found.stores, found.org_id),
+            found.organization,
             meters=[EGRESS],
             accounts=ACCOUNTS,
             organizationConfig={"daysBeforeBillDue": 14, "currency": "USD", "billPrefix": "INV-"},
@@ -83,7 +83,7 @@ def bill_september(server, sdk, account_id, cancel=False):
     job = sdk.bill_jobs.create(account_ids=[account_id], bill_date="2026-10-01")
     if cancel:
         sdk.bill_jobs.cancel(job.id)
-    whole_bill_round(server.stores, server.org_id)
+    whole_bill_round(server.organization)
     return job.id
 
 

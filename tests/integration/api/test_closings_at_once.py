@@ -30,7 +30,7 @@ GIVE_UP_S = 180
 def server(home_database, tmp_path):  # noqa: ARG001
     """A server where acme used 40 in September."""
     with served(tmp_path / "home") as found:
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         price_egress(Home(found.stores, found.org_id, Clock()))
         subscribe(found, "acme", start="2026-09-01T00:00:00Z")
         ingest(found, "first", 40)

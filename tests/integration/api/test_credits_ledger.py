@@ -159,7 +159,7 @@ def test_a_bill_that_draws_from_an_ended_balance_corrects_its_end_at_once(world)
     account = used(world, 60)
     balance = world.balance(account, 100, end_date="2026-02-01T00:00:00Z")
     world.bill(account, FEBRUARY)
-    settle_ended_balances(world.server.stores, world.server.org_id)
+    settle_ended_balances(world.server.organization)
     assert (world.amount(balance), held(world, balance)[-1]) == (0, (40, 0))
 
     world.use(account, ("2026-01-20", 30))
@@ -171,7 +171,7 @@ def test_a_bill_that_draws_from_an_ended_balance_corrects_its_end_at_once(world)
     assert (world.amount(balance), drawn(world, account)) == (0, {FEBRUARY: 90})
     # In the end it holds what it held.
     assert held(world, balance)[-1] == (40, 0)
-    assert settle_ended_balances(world.server.stores, world.server.org_id) == 0
+    assert settle_ended_balances(world.server.organization) == 0
 
     world.sdk.bills.delete(world.bills(account)[FEBRUARY].id)
     world.check()

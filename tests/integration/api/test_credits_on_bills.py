@@ -94,7 +94,7 @@ def test_a_prepaid_balance_pays_for_months_is_carried_over_and_expires(world):
         ("BALANCE_CONSUMED", -20, 0, 90),
     ]
 
-    settle_ended_balances(world.server.stores, world.server.org_id)
+    settle_ended_balances(world.server.organization)
     world.check()
 
     assert world.amount(balance) == 0

@@ -25,7 +25,7 @@ ROWS = HEADER + (
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("explorer") / "home", limit_explorer=False) as found:
-        configure(found.stores, found.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
         Home(found.stores, found.org_id, Clock()).ingest("a.csv", ROWS)
         yield found
 
@@ -38,7 +38,7 @@ def http(server):
 
 @pytest.fixture(scope="module")
 def meter(server):
-    with server.stores.state.reading(server.org_id) as reader:
+    with server.organization.reading() as reader:
         return reader.find(Meter, "egress").id
 
 

@@ -234,10 +234,10 @@ def test_a_compound_reads_custom_fields_of_plans(server, sdk, meter):
             version=sdk.custom_fields.retrieve().version,
         )
 
-    result = aggregate(server.stores, server.org_id, Month(2026, 3))
+    result = aggregate(server.organization, Month(2026, 3))
     assert (result.failures, result.left_out) == ([], [])
     used = sum(range(len(REGIONS)))
-    [explained] = explain(server.stores, server.org_id, QuantityFilter("parent", "over", "2026-03"))
+    [explained] = explain(server.organization, QuantityFilter("parent", "over", "2026-03"))
     shown = explained.to_wire()
     # What the child used is pooled.
     assert float(shown["quantity"]) == 100 + used - 3 * 2 - 0.5

@@ -37,12 +37,12 @@ ROWS = (
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("explorer") / "home", limit_explorer=False) as found:
         home = Home(found.stores, found.org_id, Clock())
-        configure(found.stores, found.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
         price_egress(home)
         subscribe(home, "acme")
         assert home.ingest("a.csv", ROWS).rejected == 0
-        bill(found.stores, found.org_id, Month(2026, 9))
-        configure(found.stores, found.org_id, commitments=[COMMITMENT])
+        bill(found.organization, Month(2026, 9))
+        configure(found.organization, commitments=[COMMITMENT])
         yield found
 
 

@@ -245,7 +245,7 @@ def test_rows_hold_all_that_config_export_says(server, shown):
     """Entities that are read from the rows again are described as those of the organization."""
     del shown  # made by then
     request = ExportRequest(source=Source.OPERATIONAL, format=Format.JSONL)
-    done = export(server.stores, server.org_id, request)
+    done = export(server.organization, request)
     files = {file["type"]: Path(done.url, file["key"]) for file in done.manifest["files"]}
     records = []
     for each in exports_of(Source.OPERATIONAL):

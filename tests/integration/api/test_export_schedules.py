@@ -20,7 +20,7 @@ CLOCK = {"exportFileFormat": "JSONL", "scheduleType": "HOUR", "period": 2}
 def server(tmp_path_factory):
     home = tmp_path_factory.mktemp("schedules") / "home"
     with served(home, prefect_url="") as found:
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         yield found
 
 
@@ -31,8 +31,8 @@ def exports(server):
 
 
 def work(server):
-    submit_due(server.stores, server.org_id)
-    run_round(EXPORT_JOBS, Executor(server.settings), server.stores, server.org_id, lambda: False)
+    submit_due(server.organization)
+    run_round(EXPORT_JOBS, Executor(server.settings), server.organization, lambda: False)
 
 
 def make(exports, code, **more):

@@ -42,11 +42,11 @@ ROWS = [
 def server(tmp_path_factory):
     home = tmp_path_factory.mktemp("usage") / "home"
     with served(home, limit_explorer=False) as found:
-        configure(found.stores, found.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
         path = home / "rows.ndjson"
         path.write_bytes(ndjson(ROWS))
         delivery = Delivery("d", path.name, datetime.now(UTC))
-        assert ingest_file(found.stores, found.org_id, path, delivery).rejected == 0
+        assert ingest_file(found.organization, path, delivery).rejected == 0
         yield found
 
 

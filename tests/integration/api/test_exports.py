@@ -51,10 +51,10 @@ SCHEDULED = {
 def server(tmp_path_factory):
     home = tmp_path_factory.mktemp("exports") / "home"
     with served(home) as found:
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         path = home / "rows.ndjson"
         path.write_bytes(ndjson([wire_row("a", 1.5), wire_row("b", 2)]))
-        ingest_file(found.stores, found.org_id, path, Delivery("d", path.name, datetime.now(UTC)))
+        ingest_file(found.organization, path, Delivery("d", path.name, datetime.now(UTC)))
         yield found
 
 
@@ -233,7 +233,7 @@ def test_a_link_ends_with_the_day_for_which_files_are_kept(server, exports):
 def test_no_more_exports_wait_than_may(server):
     """What has ended counts no more, and another organization has its own."""
     made = initialize(server.settings, "Many")
-    configure(server.stores, made.org_id, features={"beta": True, "preview": True})
+    configure(server.stores.organization(made.org_id), features={"beta": True, "preview": True})
     now = server.stores.now()
     row = {"org": made.org_id, "kind": KIND, "parameters": "{}", "attempt": 0, "created": now}
     rows = [{**row, "id": f"job-{number}", "status": "PENDING"} for number in range(1_000)]
@@ -256,7 +256,7 @@ def test_no_more_exports_wait_than_may(server):
 def test_jobs_of_another_organization_are_not_found(server):
     other = initialize(server.settings, "Other").org_id
     request = ExportRequest(source=Source.OPERATIONAL, types=("meters",), keep=True)
-    job_id = submit_export(server.stores, other, request)
+    job_id = submit_export(server.stores.organization(other), request)
     with server.http() as http:
         job = f"/dataexports/jobs/{job_id}"
         found = [http.get(job), http.get(f"{job}/getdownloadurl")]
@@ -356,14 +356,15 @@ def test_who_may_not_let_data_out_cannot_have_it_put_elsewhere(server, exports):
 
 def test_files_are_kept_for_a_day(server, exports, monkeypatch):
     stores, job_id = server.stores, ask(exports)
+    organization = stores.organization(server.org_id)
     run_export(stores, job_id)
     kept = [info.key for info in stores.objects.list("exports/") if job_id in info.key]
-    forget_downloads(stores, server.org_id)
+    forget_downloads(organization)
     assert [info.key for info in stores.objects.list("exports/") if job_id in info.key] == kept
 
     later = datetime.now(UTC) + timedelta(hours=24)
     monkeypatch.setattr(stores, "now", lambda: later)
-    forget_downloads(stores, server.org_id)
+    forget_downloads(organization)
 
     assert len(kept) == 2  # the file, and the manifest
     assert [*stores.objects.list("exports/")] == []

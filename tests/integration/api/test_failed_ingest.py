@@ -23,7 +23,7 @@ BAD = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("failed") / "home", segment_seconds=0.1) as running:
-        configure(running.stores, running.org_id, meters=[EGRESS])
+        configure(running.organization, meters=[EGRESS])
         yield running
 
 
@@ -33,7 +33,7 @@ def event(server):
     with server.sdk() as client:
         client.usage.submit(measurements=[wire_row("g1"), *BAD])
         give_up = time.monotonic() + 30
-        while not ingest_segments(server.stores, server.org_id):
+        while not ingest_segments(server.organization):
             assert time.monotonic() < give_up
             time.sleep(0.05)
         [found] = client.events.list(event_type="IngestValidationFailure").data

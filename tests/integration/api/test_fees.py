@@ -205,7 +205,7 @@ def test_a_schedule_charges_for_a_balance_by_itself(server, sdk, account):
     schedule = sdk.balances.charge_schedules.create(**terms)
     assert preview.next_run == schedule.next_run == datetime(2026, 2, 1, tzinfo=UTC)
 
-    assert [make_due_charges(server.stores, server.org_id) for _ in range(2)] == [2, 0]
+    assert [make_due_charges(server.organization) for _ in range(2)] == [2, 0]
 
     shown = sdk.balances.charge_schedules.retrieve(schedule.id, balance_id=balance.id)
     assert (shown.previous_run, shown.next_run) == (datetime(2026, 2, 15, tzinfo=UTC), None)
@@ -235,7 +235,7 @@ def test_what_a_balance_leaves_at_its_end_is_carried_over_or_expires(server, sdk
     )
     sdk.balances.transactions.create(balance.id, amount=1000, applied_date="2026-01-02T00:00:00Z")
 
-    assert settle_ended_balances(server.stores, server.org_id) == 1
+    assert settle_ended_balances(server.organization) == 1
 
     assert sdk.balances.retrieve(balance.id).amount == 800
     found = list(sdk.balances.transactions.list(balance.id))
@@ -245,4 +245,4 @@ def test_what_a_balance_leaves_at_its_end_is_carried_over_or_expires(server, sdk
     ]
     summary = sdk.balances.transactions.summary(balance.id)
     assert (summary.expired_balance_amount, summary.total_debit_amount) == (200, 0)
-    assert check_ledger(server.stores, server.org_id).differences == ()
+    assert check_ledger(server.organization).differences == ()

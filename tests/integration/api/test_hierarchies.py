@@ -34,7 +34,7 @@ SHARES = {"acme": "10.00", "east": "33.33", "north": "13.13", "south": "43.54"}
 @pytest.fixture
 def server(tmp_path):
     with served(tmp_path / "home") as found:
-        configure(found.stores, found.org_id, meters=[EGRESS])
+        configure(found.organization, meters=[EGRESS])
         price_egress(found)
         yield found
 
@@ -56,7 +56,7 @@ def family(server, sdk, tmp_path):
         )
     path = tmp_path / "rows.ndjson"
     path.write_bytes(ndjson(ROWS))
-    ingest_file(server.stores, server.org_id, path, Delivery("d", path.name, datetime.now(UTC)))
+    ingest_file(server.organization, path, Delivery("d", path.name, datetime.now(UTC)))
     return found
 
 
@@ -191,7 +191,7 @@ def test_bills_of_stored_quantities_are_the_same(server, sdk, family):
     subscribe(sdk, family["acme"], "CHILD")
     make_bills(server, sdk)
     before = lines(sdk)
-    aggregate(server.stores, server.org_id, Month(2026, 9))
+    aggregate(server.organization, Month(2026, 9))
     result = make_bills(server, sdk)
 
     assert lines(sdk) == before
@@ -223,7 +223,7 @@ def test_the_usage_of_a_line_is_that_of_its_accounts(server, sdk, family, mode, 
 @pytest.mark.long
 def test_usage_of_a_child_without_any_plan_is_reported_once(server, sdk, family):
     subscribe(sdk, family["east"], "CHILD")
-    result = bill(server.stores, server.org_id, Month(2026, 9))
+    result = bill(server.organization, Month(2026, 9))
     found = {each.account_code: (each.reason.value, each.quantity) for each in result.unpriced}
     assert found == {
         "acme": ("NoAccountPlan", 24),

@@ -65,9 +65,9 @@ def test_a_configuration_is_also_its_newest_run(sdk, server, config, now):
     assert (waiting.status, waiting.entity_id) == ("WAITING", "*")
 
     facts = {"config_id": config.id, "config_version": 1}
-    add_run(server.stores, server.org_id, now, f"{config.id} 1", **facts)
+    add_run(server.organization, now, f"{config.id} 1", **facts)
     sent = {"external_id": "x1", "url": "https://there.test/x1"}
-    end_run(server.stores, server.org_id, now, RunStatus.COMPLETE, queues=[config.id], **sent)
+    end_run(server.organization, now, RunStatus.COMPLETE, queues=[config.id], **sent)
 
     found = sdk.integration_configurations.retrieve(config.id)
     assert (found.status, found.external_id, found.url) == ("COMPLETE", "x1", sent["url"])
@@ -76,7 +76,7 @@ def test_a_configuration_is_also_its_newest_run(sdk, server, config, now):
 
 def test_who_is_refused_is_not_authorized_until_the_credentials_change(sdk, server, config, now):
     webhook = sdk.webhooks.retrieve(config.destination_id)
-    with server.stores.state.transaction(server.org_id, "t") as transaction:
+    with server.organization.transaction("t") as transaction:
         later = now + timedelta(seconds=1)
         write_refusal(transaction.connection, server.org_id, webhook.id, later)
     names = {"entity_type": "Notification", "destination": "Webhook", "destination_id": webhook.id}
@@ -200,7 +200,7 @@ def test_the_report_leaves_out_what_is_withheld_and_what_another_bill_or_account
     other = "0b111111-0000-4000-8000-00000000000a"
     bills = ["0b111111-0000-4000-8000-000000000011", "0b111111-0000-4000-8000-000000000012"]
     hour = now.replace(minute=0, second=0, microsecond=0)
-    with server.stores.state.transaction(server.org_id, "t") as transaction:
+    with server.organization.transaction("t") as transaction:
         for number, bill in enumerate(bills):
             row = {"customer": f"f{number}", "dimension": "f-cents", "hour": hour, "quantity": 7}
             row |= {"system": ("AWS", "GCP")[number], "account_id": (NOBODY, other)[number]}
@@ -232,7 +232,7 @@ def test_the_report_leaves_out_what_is_withheld_and_what_another_bill_or_account
         with server.http(token_of(server, key, secret)) as client:
             shown.append((seen(client), seen(client, billId=bills[0])))
     assert shown == [({bills[1]}, set()), (set(), set())]
-    with server.stores.state.transaction(server.org_id, "t") as transaction:
+    with server.organization.transaction("t") as transaction:
         mine = MARKETPLACE_RECORD.c.bill_id.in_(bills)
         transaction.connection.execute(delete(MARKETPLACE_RECORD).where(mine))
 

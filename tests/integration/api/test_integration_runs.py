@@ -26,19 +26,19 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ids(server):
     """Four runs an hour apart: one failed, one complete, one of another bill waits, and one more."""
-    stores, org = server.stores, server.org_id
-    found = [add_run(stores, org, START, "a", account_id="acc")]
+    organization = server.organization
+    found = [add_run(organization, START, "a", account_id="acc")]
     failed = {
         "status_code": 400,
         "response": "no such customer",
         "error": "the receiver answered 400",
     }
-    end_run(stores, org, START, RunStatus.ERROR, error="no such customer", tried=failed)
-    found.append(add_run(stores, org, START + HOUR, "b"))
+    end_run(organization, START, RunStatus.ERROR, error="no such customer", tried=failed)
+    found.append(add_run(organization, START + HOUR, "b"))
     sent = {"external_id": "in_1", "url": "https://x.test/in_1"}
-    end_run(stores, org, START + HOUR, RunStatus.COMPLETE, **sent)
-    found.append(add_run(stores, org, START + 2 * HOUR, "c", entity_id="b2", destination_id="d1"))
-    found.append(add_run(stores, org, START + 3 * HOUR, "d", entity_id="b3"))
+    end_run(organization, START + HOUR, RunStatus.COMPLETE, **sent)
+    found.append(add_run(organization, START + 2 * HOUR, "c", entity_id="b2", destination_id="d1"))
+    found.append(add_run(organization, START + 3 * HOUR, "d", entity_id="b3"))
     return found
 
 

@@ -155,9 +155,9 @@ class World(NamedTuple):
         return found
 
 
-def make_bills(stores, org_id):
+def make_bills(organization):
     """Store a bill with one line for each type, and post what it draws."""
-    with stores.state.transaction(org_id, "test") as t:
+    with organization.transaction("test") as t:
         account = t.find(Account, "acme")
         product = t.find(Product, "cloud")
         [held], [agreed] = t.all(Balance), t.all(Commitment)
@@ -213,7 +213,7 @@ def world(home_database, tmp_path_factory):
         server.http() as http,
     ):
         configure(
-            *(server.stores, server.org_id),
+            server.organization,
             accounts=ACCOUNTS,
             organizationConfig={"daysBeforeBillDue": 14, "currency": "USD", "billPrefix": "INV-"},
             products=[{"code": "cloud", "name": "Cloud"}],
@@ -245,7 +245,7 @@ def world(home_database, tmp_path_factory):
                 }
             ],
         )
-        account_id, sources, ids = make_bills(server.stores, server.org_id)
+        account_id, sources, ids = make_bills(server.organization)
         text = exported(server, "billLineItems", "jsonl")
         table = exported(server, "billLineItems", "csv")
         lines = {
@@ -255,7 +255,7 @@ def world(home_database, tmp_path_factory):
             "standard": downloaded(http, DAYS),
             "xero": downloaded(http, DAYS, externalSystem="XERO"),
         }
-        path = publish(server.stores, server.org_id).path
+        path = publish(server.organization).path
         yield World(server, account_id, sources, ids, lines, path)
 
 
@@ -507,5 +507,5 @@ def test_lines_of_the_organization_are_chosen_by_their_commitment(world, http):
 
 
 def test_the_books_of_every_type_balance(world):
-    found = check_ledger(world.server.stores, world.server.org_id)
+    found = check_ledger(world.server.organization)
     assert (found.postings, found.differences) == (3, ())

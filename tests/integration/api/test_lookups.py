@@ -25,7 +25,7 @@ def server(tmp_path_factory):
 
 def work(server):
     """Run the jobs that wait."""
-    assert list(ingest_uploads(server.stores, server.org_id)) == []
+    assert list(ingest_uploads(server.organization)) == []
 
 
 @pytest.fixture

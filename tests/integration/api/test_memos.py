@@ -27,8 +27,7 @@ def billed(folder):
     with served(folder / "home") as found:
         home = Home(found.stores, found.org_id, Clock())
         configure(
-            found.stores,
-            found.org_id,
+            found.organization,
             meters=[EGRESS],
             accounts=ACCOUNTS,
             creditReasons=[
@@ -40,7 +39,7 @@ def billed(folder):
         price_egress(home)
         subscribe(home, "acme")
         assert home.ingest("a.csv", HEADER + csv_row("1", "42.5")).rejected == 0
-        bill(found.stores, found.org_id, SEPTEMBER)
+        bill(found.organization, SEPTEMBER)
         yield found
 
 
@@ -252,7 +251,7 @@ def test_lines_survive_calculations(server, http, sdk, one, body):
     before = sdk.bills.retrieve(one.id)
     assert before.bill_total == 62.5
 
-    result = bill(server.stores, server.org_id, SEPTEMBER)
+    result = bill(server.organization, SEPTEMBER)
 
     same = sdk.bills.retrieve(one.id)
     assert [(str(each.stored), each.total, each.lines) for each in result.bills] == [
@@ -262,7 +261,7 @@ def test_lines_survive_calculations(server, http, sdk, one, body):
     assert same.last_calculated_date > before.last_calculated_date
     home = Home(server.stores, server.org_id, Clock())
     assert home.ingest("b.csv", HEADER + csv_row("2", "7.5")).rejected == 0
-    bill(server.stores, server.org_id, SEPTEMBER, approve=True)
+    bill(server.organization, SEPTEMBER, approve=True)
     after = sdk.bills.retrieve(one.id)
     assert (after.version, after.bill_total, after.status) == (4, 70, "APPROVED")
     assert [each.id for each in after.line_items[-2:]] == [credit["id"], debit["id"]]
@@ -324,7 +323,7 @@ def test_a_line_may_refer_to_one_that_is_gone_by_now(http, sdk, one, body):
 def test_a_deleted_bill_takes_its_lines_along(server, http, sdk, one, body):
     post(http, one, body)
     sdk.bills.delete(one.id)
-    bill(server.stores, server.org_id, SEPTEMBER)
+    bill(server.organization, SEPTEMBER)
     [again] = sdk.bills.list(include_bill_total=True)
     assert (again.bill_total, len(again.line_items)) == (73.5, 2)
     assert http.get(f"/bills/{again.id}/creditlineitems").json() == {"data": []}

@@ -13,7 +13,7 @@ from tests.served import served
 @pytest.fixture
 def server(tmp_path):
     with served(tmp_path / "home") as running:
-        configure(running.stores, running.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(running.organization, meters=[EGRESS], accounts=ACCOUNTS)
         home = Home(running.stores, running.org_id, Clock())
         price_egress(home)
         subscribe(home, "acme")
@@ -38,7 +38,7 @@ def put(sdk, pricing, **changes):
 
 def minimums(server, sdk):
     """The lines about minimums of the bill of September."""
-    bill(server.stores, server.org_id, Month(2026, 9))
+    bill(server.organization, Month(2026, 9))
     [found] = sdk.bills.list(additional=["lineItems"])
     lines = found.to_dict(mode="json")["lineItems"]
     return sorted(

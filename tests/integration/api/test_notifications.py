@@ -25,11 +25,11 @@ EVALUATE = "/notifications/evaluate"
 
 def go_on(world):
     """What the worker does meanwhile."""
-    stores, org_id = world.server.stores, world.server.org_id
+    organization = world.server.organization
     systems = {"WEBHOOK": ("Notification",)}
-    read_log(stores, org_id, systems=systems)
-    if fire_scheduled(stores, org_id):
-        read_log(stores, org_id, systems=systems)
+    read_log(organization, systems=systems)
+    if fire_scheduled(organization):
+        read_log(organization, systems=systems)
 
 
 def notify(sdk, code, event_name, calculation=None):
@@ -114,7 +114,7 @@ def test_a_bill_that_is_due_for_ten_days_reminds(world):
 
 
 def test_an_export_that_fails_tells_a_channel(world):
-    sdk, stores, org_id = world.sdk, world.server.stores, world.server.org_id
+    sdk, organization = world.sdk, world.server.organization
     rule = notify(sdk, "exports", "dataexport.job.failure")
     config = sdk.integration_configurations.create(
         entity_type="Notification",
@@ -126,16 +126,16 @@ def test_an_export_that_fails_tells_a_channel(world):
     job_id = sdk.data_exports.create_adhoc(
         source_type="OPERATIONAL", operational_data_types=["ACCOUNTS"]
     ).job_id
-    blocked = stores.home / "objects" / f"exports/{org_id}/{job_id}"
+    blocked = organization.stores.home / "objects" / f"exports/{organization.id}/{job_id}"
     blocked.parent.mkdir(parents=True, exist_ok=True)
     blocked.write_text("a file where a folder has to be")
     with pytest.raises(Invalid):
-        run_export(stores, job_id)
+        run_export(organization.stores, job_id)
     go_on(world)
 
     [event] = fired(sdk, "exports")
     assert event.m3ter_event["eventData"]["newDto"]["jobId"] == job_id
-    [run] = runs_of(stores, org_id)
+    [run] = runs_of(organization)
     assert (run.content.config_id, run.content.event_id) == (config.id, event.id)
 
 
@@ -260,11 +260,11 @@ def test_dates_of_bill_jobs_fall_due_too(world):
         name=name, entity="BillJob", field="dtCreated", offset=0
     )
     sources = {**SOURCES, BILL_JOB: BillJobSource()}
-    stores, org_id = world.server.stores, world.server.org_id
-    assert fire_scheduled(stores, org_id, sources=sources) > 0
+    organization = world.server.organization
+    assert fire_scheduled(organization, sources=sources) > 0
 
     jobs = {each.id for each in world.sdk.bill_jobs.list()}
     found = list(world.sdk.events.list(event_name=name))
     ids = [each.m3ter_event["eventData"]["newDto"]["id"] for each in found]
     assert sorted(ids) == sorted(jobs)
-    assert fire_scheduled(stores, org_id, sources=sources) == 0
+    assert fire_scheduled(organization, sources=sources) == 0

@@ -116,9 +116,7 @@ def use(server, tmp_path, account, **quantities):
     ]
     path = tmp_path / "rows.ndjson"
     path.write_bytes(ndjson(rows))
-    ingest_file(
-        server.stores, server.org_id, path, Delivery(account.code, path.name, datetime.now(UTC))
-    )
+    ingest_file(server.organization, path, Delivery(account.code, path.name, datetime.now(UTC)))
 
 
 def charge(sdk, account, **more):

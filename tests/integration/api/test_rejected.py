@@ -12,7 +12,7 @@ ROWS = HEADER + csv_row("good") + csv_row("bad", "NaN") + csv_row("worse", "x") 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("rejected") / "home") as found:
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         yield found
 
 

@@ -22,7 +22,7 @@ ROW = {"meter": "egress", "account": "acme", "ts": "2026-09-03T10:00:00Z"}
 def server(tmp_path_factory):
     home = tmp_path_factory.mktemp("submit") / "home"
     with served(home, segment_seconds=0.05) as running:
-        configure(running.stores, running.org_id, meters=[EGRESS, CALLS])
+        configure(running.organization, meters=[EGRESS, CALLS])
         yield running
 
 
@@ -34,17 +34,17 @@ def http(server):
 
 def arrive(server):
     """Ingest what was submitted, as the worker does; nothing is left open then."""
-    folder = server.stores.segment_folder(server.org_id)
+    folder = server.organization.segment_folder
     receipts = []
     while any(folder.open.iterdir()) or folder.waiting():
-        receipts += ingest_segments(server.stores, server.org_id)
+        receipts += ingest_segments(server.organization)
         time.sleep(0.02)
     return receipts
 
 
 def uids(server, like):
     sql = "SELECT uid FROM lake.uid_index WHERE uid LIKE ? ORDER BY uid"
-    with server.stores.lake(server.org_id).reader() as connection:
+    with server.organization.lake.reader() as connection:
         return [uid for (uid,) in connection.execute(sql, [like]).fetchall()]
 
 
@@ -79,7 +79,7 @@ def test_what_is_submitted_is_stored_exactly_and_once(server, http):
     assert sum(each.accepted for each in receipts) == 3
     assert sum(each.repeats for each in receipts) == 1
     meter = server.sdk().meters.list(codes=["egress"]).data[0].id
-    with server.stores.lake(server.org_id).reader() as connection:
+    with server.organization.lake.reader() as connection:
         rows = connection.execute(
             f'SELECT "measure.gb", ts::VARCHAR FROM lake."m_{meter}"'
             ' WHERE "measure.gb" NOT IN (1, 1.5) ORDER BY 1'
@@ -98,7 +98,7 @@ def test_what_breaks_a_rule_of_the_meter_is_accepted_and_then_rejected(server, h
 
     assert (receipt.accepted, receipt.rejected) == (1, 1)
     assert receipt.sample[0].row == 2
-    folder = server.stores.segment_folder(server.org_id)
+    folder = server.organization.segment_folder
     assert folder.waiting() == []
     assert list((folder.lake / "sources").rglob(receipt.delivery.name))
 
@@ -222,7 +222,7 @@ def test_another_content_type_is_refused(http):
 
 def test_too_much_that_waits_is_429_and_drops_nothing(tmp_path):
     with served(tmp_path / "home", segment_bytes=1, segment_backlog=0) as server:
-        configure(server.stores, server.org_id, meters=[EGRESS])
+        configure(server.organization, meters=[EGRESS])
         with server.http() as http:
             codes = []
             for number in range(60):

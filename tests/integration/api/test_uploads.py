@@ -28,7 +28,7 @@ WAIT_S = 180
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("uploads") / "home", upload_bytes=5_000_000) as found:
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         yield found
 
 
@@ -50,10 +50,10 @@ def test_an_organization_announces_no_more_than_may_wait(tmp_path):
             announce(quiet, length=1)
         assert caught.value.response.headers["retry-after"] == "60"
         body = {"fileName": "f", "contentType": TYPE, "contentLength": 1000}
-        assert announce_file(found.stores, other, "t", body, found.url)["jobId"]
+        assert announce_file(found.stores.organization(other), "t", body, found.url)["jobId"]
 
         with open_stores(found.settings, lambda: datetime.now(UTC) + timedelta(hours=2)) as later:
-            settle(later, found.org_id)
+            settle(later.organization(found.org_id))
         assert announce(files, length=1000).job_id
 
 
@@ -69,7 +69,7 @@ def put(url, data=ROWS, **headers):
 
 def work(server, *urls):
     """Run the jobs of some files; those of other tests may wait."""
-    return [run_upload(server.stores, server.org_id, url.job_id) for url in urls]
+    return [run_upload(server.organization, url.job_id) for url in urls]
 
 
 def files(server):
@@ -361,7 +361,7 @@ def _forget(uploads, url):
 
 
 def _settled(server, uploads, url):
-    settle(server.stores, server.org_id)
+    settle(server.organization)
     return uploads.jobs.retrieve(url.job_id).status == "failed"
 
 

@@ -29,11 +29,11 @@ ROWS = [
 @pytest.fixture
 def server(tmp_path):
     with served(tmp_path / "home") as found:
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         price_egress(found)
         path = tmp_path / "rows.ndjson"
         path.write_bytes(ndjson(ROWS))
-        ingest_file(found.stores, found.org_id, path, Delivery("d", path.name, datetime.now(UTC)))
+        ingest_file(found.organization, path, Delivery("d", path.name, datetime.now(UTC)))
         yield found
 
 
@@ -112,7 +112,7 @@ def test_a_plan_under_a_contract_is_charged_for_what_passes_its_filters(server, 
 def test_what_passes_the_filters_of_no_plan_is_reported(server, sdk):
     subscribe_to(sdk, contract_of(sdk, EU))
 
-    result = bill(server.stores, server.org_id, Month(2026, 9))
+    result = bill(server.organization, Month(2026, 9))
     assert [(each.reason.value, each.quantity) for each in result.unpriced] == [
         ("UsageFilters", 12)
     ]
@@ -122,8 +122,7 @@ def test_what_passes_the_filters_of_no_plan_is_reported(server, sdk):
 def test_custom_sql_and_an_average_over_time_see_what_passes(server, sdk):
     """The same with the stored quantities of the month, which are those of all usage."""
     configure(
-        server.stores,
-        server.org_id,
+        server.organization,
         aggregations=[
             aggregation("rows", "CUSTOM_SQL", customSql="SELECT count(*) FROM measurements"),
             aggregation("held", "TIME_WEIGHTED_AVERAGE"),
@@ -142,7 +141,7 @@ def test_custom_sql_and_an_average_over_time_see_what_passes(server, sdk):
     )
     us = EU | {"value": "us"}
     subscribe_to(sdk, contract_of(sdk, us))
-    aggregate(server.stores, server.org_id, Month(2026, 9))
+    aggregate(server.organization, Month(2026, 9))
     job = sdk.bill_jobs.create(bill_date="2026-10-01")
     run_bill_job(server.stores, job.id)
 

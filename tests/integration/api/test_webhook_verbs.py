@@ -79,7 +79,7 @@ def test_runs_that_somebody_asked_for_are_theirs(server, client, receiver):
     webhook = created(client, receiver.url())
     author = webhook["createdBy"]
     ping = posted(client, f"{WEBHOOKS}/{webhook['id']}/ping")
-    [event] = add_runs(server.stores, server.org_id, [content_for(webhook)])
+    [event] = add_runs(server.organization, [content_for(webhook)])
     send_due(server.stores, client_of(server.stores))
     replay = posted(client, f"/integrationruns/{event}/replay")
     posted(client, f"{WEBHOOKS}/{webhook['id']}/replay", since="2026-01-01T00:00:00Z")
@@ -109,7 +109,7 @@ def test_a_ping_is_a_signed_delivery(server, client, receiver):
 @pytest.mark.sees("ReplayIntegrationRun")
 def test_a_run_is_sent_once_more_under_a_new_id(server, client, receiver):
     webhook = created(client, receiver.url("/410"))
-    [id_] = add_runs(server.stores, server.org_id, [content_for(webhook)])
+    [id_] = add_runs(server.organization, [content_for(webhook)])
     posted(client, f"/integrationruns/{id_}/replay", 409)
     send_due(server.stores, client_of(server.stores))
     receiver.answers["/410"] = 200
@@ -126,8 +126,7 @@ def test_a_run_is_sent_once_more_under_a_new_id(server, client, receiver):
     assert [each.id for each in receiver.received] == [id_, first["id"], second["id"]]
     assert len({each.body for each in receiver.received}) == 1
     contents = [
-        run_of(server.stores, server.org_id, each).content
-        for each in (id_, first["id"], second["id"])
+        run_of(server.organization, each).content for each in (id_, first["id"], second["id"])
     ]
     assert {each.original_key for each in contents} == {contents[0].run_key}
     assert len({each.run_key for each in contents}) == 3
@@ -138,7 +137,7 @@ def test_all_runs_since_a_time_are_sent_once_more(server, client, receiver):
     webhook = created(client, receiver.url())
     path = f"{WEBHOOKS}/{webhook['id']}"
     since = datetime.now(UTC).isoformat()
-    ids = add_runs(server.stores, server.org_id, [content_for(webhook, n) for n in range(5)])
+    ids = add_runs(server.organization, [content_for(webhook, n) for n in range(5)])
     assert posted(client, f"{path}/replay", since=since) == {"runs": 0}
     posted(client, f"{path}/ping")
     send_due(server.stores, client_of(server.stores))

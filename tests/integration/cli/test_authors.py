@@ -142,7 +142,7 @@ def authors(home):
                 own = name == "author" or name.endswith("_by")
                 # Events and jobs say it within their documents.
                 found.update([value] if own else AUTHOR.findall(str(value)))
-    with home.stores.lake(home.org_id).reader() as connection:
+    with home.organization.lake.reader() as connection:
         for table in ("dismissal", "backfill_step"):
             rows = connection.execute(f"SELECT author FROM lake.{table}").fetchall()
             found.update(author for [author] in rows)
@@ -183,7 +183,7 @@ def home(tmp_path):
     with a_home_to_bill(tmp_path) as opened:
         use(opened, ("bad", "acme", "no number"))
         opened.ada = join(opened.stores.state, opened.org_id)
-        with opened.stores.state.transaction(opened.org_id, "test") as transaction:
+        with opened.organization.transaction("test") as transaction:
             opened.importer = transaction.create(ServiceUser(name="Importer")).id
         leave_bill_behind(opened)
         miss_message(opened)
@@ -192,27 +192,26 @@ def home(tmp_path):
 
 def leave_bill_behind(home):
     """A bill that another system has is deleted before an integration could take it back."""
-    bill(home.stores, home.org_id, Month(2026, 7))
-    [id_] = find_bills(home.stores, home.org_id, ["acme", "2026-07"])
+    bill(home.organization, Month(2026, 7))
+    [id_] = find_bills(home.organization, ["acme", "2026-07"])
     mapping = {"m3terEntity": "Bill", "m3terId": id_, "externalSystem": "HTTP"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         externalMappings=[{**mapping, "externalTable": "Invoice", "externalId": "in_9"}],
     )
-    delete_bill(home.stores, home.org_id, "test", id_)
+    delete_bill(home.organization, "test", id_)
     books = {"entityType": "Bill", "destination": "HTTP", "name": "Books"}
     address = {"url": "https://books.example.com/"}
-    configure(home.stores, home.org_id, integrationConfigs=[{**books, "configData": address}])
+    configure(home.organization, integrationConfigs=[{**books, "configData": address}])
 
 
 def miss_message(home):
     """A message is not sent, since its webhook is not active at that time."""
     url = "https://chat.example.com/"
-    webhook = new_webhook(home.stores, home.org_id, url, name="Chat", code="chat", active=False)
-    add_runs(home.stores, home.org_id, [content_for(webhook)])
+    webhook = new_webhook(home.organization, url, name="Chat", code="chat", active=False)
+    add_runs(home.organization, [content_for(webhook)])
     send_due(home.stores)
-    update_webhook(home.stores, home.org_id, webhook, code="chat", active=True)
+    update_webhook(home.organization, webhook, code="chat", active=True)
 
 
 @pytest.mark.long
@@ -259,7 +258,7 @@ def test_a_service_user_is_named_by_its_id_or_its_name(home, tmp_path, capsys, m
 @pytest.mark.long
 def test_names_of_several_are_asked_for_and_those_of_nobody_listed(home, tmp_path, capsys):
     commands = Commands(home, tmp_path, capsys)
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         other = transaction.create(ServiceUser(name="importer")).id
 
     code, _, err = commands.run("status", "--as", "Importer")

@@ -16,7 +16,7 @@ SOURCE = "a.csv"
 def small_home(tmp_path_factory):
     """One home for all tests; each uses ids of its own and leaves the measurements as they were."""
     with a_home(tmp_path_factory.mktemp("backfill")) as home:
-        configure(home.stores, home.org_id, aggregations=[SUM])
+        configure(home.organization, aggregations=[SUM])
         home.ingest(SOURCE, HEADER + csv_row("a1", 4) + csv_row("a2", 1, account="bolt"))
         return home.stores.home
 
@@ -83,13 +83,12 @@ def priced(tmp_path):
     path = tmp_path / "home"
     org_id = new_home(path)
     with open_home(path, org_id) as home:
+        organization = home.stores.organization(org_id)
         lookups = [{"code": "rates", "name": "Rates"}]
-        configure(
-            home.stores, org_id, customFields={"account": {"factor": 2}}, lookupTables=lookups
-        )
+        configure(organization, customFields={"account": {"factor": 2}}, lookupTables=lookups)
         publish(home, "first", {"eu": "0.5", "us": "0.25"})
         save(home, [each for each in DERIVED if each["code"] == "price"])
-        configure(home.stores, org_id, aggregations=[PRICE_SUM])
+        configure(organization, aggregations=[PRICE_SUM])
         home.ingest("a.csv", HEADER + csv_row("a1", 4) + csv_row("b1", 8, "bolt"))
     return path, org_id
 

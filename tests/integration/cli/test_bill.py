@@ -65,7 +65,7 @@ def test_a_month_that_has_not_begun_is_refused(empty, capsys):
     code, [line] = lines_of(empty, capsys, "--month", "2099-01", "--all-orgs")
     assert code == 1
     assert "it has not begun" in str(line)
-    with empty.stores.state.reading(empty.org_id) as reader:
+    with empty.organization.reading() as reader:
         assert bills.of_period(reader, "2099-01") == []
     # Whoever means a day to come says it.
     code, made = lines_of(empty, capsys, "--date", "2099-02-01", "--account", "acme")
@@ -128,7 +128,7 @@ def test_several_accounts_and_bills_are_named_at_once(empty, capsys):
 def test_a_locked_bill_is_shown_as_it_stands_beside_what_it_would_be(tmp_path, capsys):
     with a_home_to_bill(tmp_path) as home:
         _, made = lines_of(home, capsys, "--month", "2026-09")
-        with home.stores.state.transaction(home.org_id, "ann") as transaction:
+        with home.organization.transaction("ann") as transaction:
             bills.set_status(transaction, made[0]["id"], BillStatus.APPROVED)
             bills.lock(transaction, made[0]["id"])
         use(home, ("late", "acme", 1))
@@ -150,7 +150,7 @@ def test_an_approved_bill_that_would_be_due_on_another_day_says_so(tmp_path, cap
     monkeypatch.setenv("COLUMNS", "80")
     with a_home_to_bill(tmp_path) as home:
         _, made = lines_of(home, capsys, "--month", "2026-09", "--account", "acme")
-        with home.stores.state.transaction(home.org_id, "ann") as transaction:
+        with home.organization.transaction("ann") as transaction:
             bills.set_status(transaction, made[0]["id"], BillStatus.APPROVED)
         change(home, Account, "acme", daysBeforeBillDue=14)
         _, [again] = lines_of(home, capsys, "--month", "2026-09", "--account", "acme")

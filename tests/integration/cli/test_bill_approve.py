@@ -35,7 +35,7 @@ def bill(capsys, *options):
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return {each.content.body["accountCode"]: each for each in bills.of_period(reader)}
 
 
@@ -76,7 +76,7 @@ def test_approving_calculates_nothing(home, capsys):
 def test_a_bill_that_was_changed_since_it_was_shown_waits(home, capsys):
     bill(capsys, *SEPTEMBER)
     use(home, ("late", "acme", 1))
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)), "bill schedule")
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)), "bill schedule")
     code, found = bill(capsys, *SEPTEMBER, "--approve")
 
     assert code == 1
@@ -90,7 +90,7 @@ def test_a_bill_that_was_changed_since_it_was_shown_waits(home, capsys):
 
 @pytest.mark.slow
 def test_bills_that_nobody_was_shown_wait(home, capsys):
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)), "bill schedule")
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)), "bill schedule")
     code, found = bill(capsys, *SEPTEMBER, "--approve")
 
     assert code == 1
@@ -126,7 +126,7 @@ def test_what_failed_when_the_bills_were_shown_is_told_with_the_approval(home, c
 @pytest.mark.parametrize("policy", ["REPORT", "CARRY_FORWARD", "RECALCULATE"])
 def test_no_policy_for_late_usage_lets_an_approval_change_a_bill(home, capsys, policy):
     wanted = {"daysBeforeBillDue": 14, "lateUsage": policy}
-    configure(home.stores, home.org_id, organizationConfig=wanted)
+    configure(home.organization, organizationConfig=wanted)
     bill(capsys, *SEPTEMBER)
     bill(capsys, *SEPTEMBER, "--approve")
     before = stored(home)

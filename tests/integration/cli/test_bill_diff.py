@@ -62,8 +62,7 @@ def test_a_difference_is_a_table_whose_parts_add_up(home, capsys):
 def test_amounts_have_the_decimals_of_their_currency(home, capsys):
     account = {"code": "acme", "name": "Acme", "emailAddress": "bills@acme.example"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         currencies=[{"code": "JPY", "name": "Yen", "maxDecimalPlaces": 0}],
         organizationConfig={
             "daysBeforeBillDue": 14,

@@ -52,7 +52,7 @@ def home(tmp_path_factory):
     from meterlake.pipeline.billing.jobs.jobs import bill
 
     with a_home_to_bill(tmp_path_factory.mktemp("pages")) as found:
-        bill(found.stores, found.org_id, SEPTEMBER)
+        bill(found.organization, SEPTEMBER)
         yield found
 
 

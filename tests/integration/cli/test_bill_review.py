@@ -33,19 +33,19 @@ def home(tmp_path, monkeypatch):
 
 
 def settings(home, **changes):
-    configure(home.stores, home.org_id, organizationConfig={"daysBeforeBillDue": 14, **changes})
+    configure(home.organization, organizationConfig={"daysBeforeBillDue": 14, **changes})
 
 
 def opened(home, month=SEPTEMBER):
     return [
         (each.kind.value, each.subject, each.detail)
-        for each in review_bills(home.stores, home.org_id, month)
+        for each in review_bills(home.organization, month)
     ]
 
 
 def bill_months(home, *months):
     for month in months:
-        assert not bill(home.stores, home.org_id, Month(2026, month)).failures
+        assert not bill(home.organization, Month(2026, month)).failures
 
 
 def test_bills_that_were_made_have_nothing_open(home, capsys):
@@ -80,7 +80,7 @@ def test_nothing_of_a_review_is_stored(home):
 
 def stored(home):
     """All of State, where it is in a file."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         is_sqlite = reader.connection.dialect.name == "sqlite"
         return list(reader.connection.connection.iterdump()) if is_sqlite else None
 
@@ -95,7 +95,7 @@ def test_an_account_that_cannot_be_billed_is_open_with_its_reason(home):
 
 
 def test_an_account_with_a_damaged_row_is_open_by_name_beside_all_others(home):
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+    with home.organization.transaction("someone") as transaction:
         damaged = "UPDATE entity SET body = '{broken' WHERE kind = 'Account' AND code = 'acme'"
         assert transaction.connection.execute(text(damaged)).rowcount == 1
 
@@ -119,7 +119,7 @@ def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, c
     assert detail.startswith("1 measurement of egress")
     assert run(["bill", "review", "--month", "2026-09"]) == 1
     capsys.readouterr()
-    [command] = [each.command for each in review_bills(home.stores, home.org_id, SEPTEMBER)]
+    [command] = [each.command for each in review_bills(home.organization, SEPTEMBER)]
     assert command.startswith("meterlake sql \"SELECT * FROM 'egress' WHERE account_id = '")
     before = stored(home)
     assert run([*shlex.split(command)[1:], "--json"]) == 0
@@ -148,7 +148,7 @@ def test_usage_that_went_after_the_bills_is_open_until_somebody_has_dealt_with_i
 
     # acme and bolt came in one file.
     went = ("LateUsage", "a backfill came after the bill was made: retract, applied")
-    found = review_bills(home.stores, home.org_id, SEPTEMBER)
+    found = review_bills(home.organization, SEPTEMBER)
     assert sorted((each.kind.value, each.subject, each.detail) for each in found) == [
         (went[0], code, went[1]) for code in ("acme", "bolt")
     ]
@@ -165,7 +165,7 @@ def test_late_usage_is_open_until_the_policy_has_dealt_with_it(home):
     use(home, ("late", "acme", 1))
     assert run(["late", "--apply"]) == 0
 
-    [found] = review_bills(home.stores, home.org_id, SEPTEMBER)
+    [found] = review_bills(home.organization, SEPTEMBER)
     assert (found.kind.value, found.subject) == ("LateUsage", "acme")
     assert "comes to +1.00 USD" in found.detail
     assert run(shlex.split(found.command)[1:]) == 0
@@ -188,7 +188,7 @@ def test_rejected_rows_of_the_month_are_open_and_those_of_others_are_not(home):
     assert opened(home) == [
         ("RejectedRows", "InvalidNumber", "2 rejected rows wait to be mended"),
     ]
-    [found] = review_bills(home.stores, home.org_id, SEPTEMBER)
+    [found] = review_bills(home.organization, SEPTEMBER)
     assert found.command == "meterlake rejected list --reason InvalidNumber"
     assert opened(home, Month(2026, 8)) == [
         ("MissingBill", "acme", "no bill of 2026-09-01; it would come to 31.00 USD"),
@@ -232,7 +232,7 @@ def test_a_total_that_jumped_is_open(home):
 
 def test_a_total_after_bills_of_nothing_is_no_percentage(home):
     free = {"code": "basic", "name": "Basic", "planTemplateId": "cloud", "standingCharge": 0}
-    configure(home.stores, home.org_id, plans=[free])
+    configure(home.organization, plans=[free])
     bill_months(home, 8, 9)
 
     assert opened(home) == [
@@ -269,8 +269,7 @@ def test_a_first_bill_never_jumps():
 def test_a_plan_that_begins_later_has_no_bill_missing(home):
     bill_months(home, 9)
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[{"code": "new", "name": "New", "emailAddress": "a@new.example"}],
     )
     subscribe(home, "new", start="2026-11-01T00:00:00Z")
@@ -299,7 +298,7 @@ def test_whoever_approves_by_the_api_is_told_what_is_open(home):
     assert run(["late", "--apply"]) == 0
 
     def told(**filters):
-        return describe_open_points(home.stores, home.org_id, BillFilters(**filters))
+        return describe_open_points(home.organization, BillFilters(**filters))
 
     where = "(meterlake bill review --month 2026-09)"
     assert told() == f"open: 1 LateUsage, 2 TotalJumped {where}"
@@ -308,5 +307,5 @@ def test_whoever_approves_by_the_api_is_told_what_is_open(home):
     assert told(date_from=date(2026, 9, 2)) == ""
     refuse_bills(home, "bolt")
     home.clock.advance(hours=1)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     assert told(date_from=date(2026, 9, 2)) == f"open: 1 UnpricedUsage {where}"

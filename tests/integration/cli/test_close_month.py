@@ -155,10 +155,10 @@ def done(found):
 def seen(home):
     """Exports, and each bill's status."""
     with open_stores(Settings(home=home, _env_file=None)) as stores:
-        org = stores.state.organization(None).id
-        with stores.state.reading(org) as reader:
+        organization = stores.find_organization(None)
+        with organization.reading() as reader:
             bills, _ = list_bills(reader, BillFilters(), Page(100, None))
-        exports = stores.state.jobs.recent(org, "export")
+        exports = stores.state.jobs.recent(organization.id, "export")
         found = sorted((each.content.key.bill_date, each.status.value) for each in bills)
         return found, [each.status.value for each in exports]
 
@@ -492,8 +492,8 @@ def test_a_closed_month_is_opened_again_with_what_stays(home, capsys):
 def test_bills_that_nobody_can_take_back_stay_when_a_month_is_opened_again(home, capsys):
     assert close_reviewed(home) == 0
     with open_stores(Settings(home=home, _env_file=None)) as stores:
-        org = stores.state.organization(None).id
-        with stores.state.transaction(org, "test") as transaction:
+        organization = stores.find_organization(None)
+        with organization.transaction("test") as transaction:
             [bill], _ = list_bills(transaction, BillFilters(), Page(100, None))
             lock(transaction, bill.id)
     capsys.readouterr()

@@ -48,13 +48,13 @@ def home(tmp_path, monkeypatch):
     """A home with a bill of three contents, files to apply, and a backfill that is staged."""
     with a_home_to_bill(tmp_path / "home") as home:
         ada = {"code": "ada-ltd", "name": "Ada", "emailAddress": "a@ada.example"}
-        configure(home.stores, home.org_id, accounts=[ada])
+        configure(home.organization, accounts=[ada])
         home.bill = make_bills(home)["acme"]
         for name in ("late", "later"):
             use(home, (name, "acme", 5))
             make_bills(home)
         spec = BackfillSpec(Mode.RETRACT, "sent twice", source=identity_of(home, "late.csv"))
-        backfill.start(home.stores, home.org_id, Order(spec, "ann", "sent-twice"))
+        backfill.start(home.organization, Order(spec, "ann", "sent-twice"))
         folder = tmp_path / "work"
         (folder / "new-plans").mkdir(parents=True)
         (folder / "new-plans" / "gold.yaml").write_text(PLAN)
@@ -73,7 +73,7 @@ def commands(page):
 
 def replace_ids(home, line):
     """A command about what is there: the bill; beside the code of an account, another one."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         bolt = reader.find(Account, "bolt").id
     return AN_ID.sub(bolt if "--accounts" in line else home.bill, line)
 

@@ -101,7 +101,7 @@ def test_a_needed_column_that_is_missing_is_looked_for_among_the_others(ingest):
 @pytest.mark.long
 def test_a_dry_run_tells_what_would_become_of_a_file_and_stores_nothing(ingest, opened):
     ingest("first.csv", HEADER + csv_row("known", 1))
-    lake = opened.stores.lake(opened.org_id)
+    lake = opened.organization.lake
     before = (lake.snapshot(), opened.measurements(), opened.account_codes(), opened.ledger())
     rows = [
         csv_row("known", 1),

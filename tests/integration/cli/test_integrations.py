@@ -21,11 +21,12 @@ def home(tmp_path):
     settings = Settings(home=prepare_home(tmp_path / "home"), _env_file=None)
     made = initialize(settings, "Sample")
     with open_stores(settings) as stores:
-        add_run(stores, made.org_id, START, "a")
+        organization = stores.organization(made.org_id)
+        add_run(organization, START, "a")
         error = "no such customer"
         tried = {"status_code": 400, "error": error}
-        end_run(stores, made.org_id, START, RunStatus.ERROR, error=error, tried=tried)
-        add_run(stores, made.org_id, START, "b", entity_id="b2")
+        end_run(organization, START, RunStatus.ERROR, error=error, tried=tried)
+        add_run(organization, START, "b", entity_id="b2")
     return str(settings.home)
 
 

@@ -125,7 +125,7 @@ def test_the_policy_is_applied_and_what_was_done_is_listed(tmp_path, capsys):
         assert (found["type"], found["status"], found["difference"]) == ("lateUsage", "REPORTED", 1)
 
         wanted = {"daysBeforeBillDue": 14, "lateUsage": "CARRY_FORWARD"}
-        configure(home.stores, home.org_id, organizationConfig=wanted)
+        configure(home.organization, organizationConfig=wanted)
         assert run(["late", "--apply", *at]) == 0
         assert "waits" in capsys.readouterr().out
         assert run(["late", "--month", "2026-08", "--account", "bolt", *at]) == 0

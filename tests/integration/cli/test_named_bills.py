@@ -16,10 +16,10 @@ from tests.homes import configure
 def home(tmp_path_factory):
     """Bills of two accounts and two months; those of September have invoice numbers."""
     with a_home_to_bill(tmp_path_factory.mktemp("named")) as opened:
-        bill(opened.stores, opened.org_id, Month(2026, 8))
+        bill(opened.organization, Month(2026, 8))
         numbered = {"daysBeforeBillDue": 14, "billPrefix": "INV-"}
-        configure(opened.stores, opened.org_id, organizationConfig=numbered)
-        bill(opened.stores, opened.org_id, Month(2026, 9))
+        configure(opened.organization, organizationConfig=numbered)
+        bill(opened.organization, Month(2026, 9))
         yield opened
 
 
@@ -168,8 +168,8 @@ def charged_command(tmp_path, capsys):
             }
             for day in days
         ]
-        configure(home.stores, home.org_id, charges=charges)
-        bill(home.stores, home.org_id, Month(2026, 9))
+        configure(home.organization, charges=charges)
+        bill(home.organization, Month(2026, 9))
 
         def work(*words):
             code = run([*words, "--home", str(home.stores.home)])

@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 @pytest.fixture(scope="module")
 def small_home(tmp_path_factory):
     with a_home(tmp_path_factory.mktemp("progress")) as home:
-        configure(home.stores, home.org_id, aggregations=[SUM])
+        configure(home.organization, aggregations=[SUM])
         home.ingest("before.csv", HEADER + csv_row("b1", 4) + csv_row("b2", 1))
         return home.stores.home
 

@@ -38,7 +38,7 @@ def two(home):
     stores = home.stores
     assert run(["init", "--name", "Other", "--home", str(stores.home), "--json"]) == 0
     other = Home(stores, stores.state.organization("other").id, home.clock)
-    configure(stores, other.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+    configure(stores.organization(other.org_id), meters=[EGRESS, CALLS], accounts=ACCOUNTS)
     price_egress(other)
     subscribe(other, "acme", "bolt")
     use(other, ("1", "acme", 7), ("2", "bolt", 9))
@@ -55,7 +55,7 @@ def answer(home, capsys, *command):
 
 
 def stored_bills(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return list(bills.of_period(reader))
 
 

@@ -135,8 +135,8 @@ def _amounts(bill):
 
 def _bill_lines(home):
     with open_stores(Settings(home=home)) as stores:
-        organization = stores.state.organization()
-        with stores.state.reading(organization.id) as reader:
+        organization = stores.find_organization()
+        with organization.reading() as reader:
             found = bills.of_period(reader, sample_data.MONTH)
     names = ("units", "subtotal", "convertedSubtotal")
     return {
@@ -192,14 +192,14 @@ PAID = {"nordwind-prepaid": Decimal("1250.55"), "harborline-prepaid": Decimal(30
 def pay_in(home):
     """Book money that came before the month."""
     with open_stores(Settings(home=home)) as stores:
-        organization = stores.state.organization()
-        configuration = stores.state.configuration(organization.id)
+        organization = stores.find_organization()
+        configuration = organization.configuration()
         who = Principal(PrincipalType.SERVICEUSER, "7", organization.id, "key")
         for code, amount in PAID.items():
             document = {"amount": amount, "appliedDate": "2026-09-30T00:00:00Z"}
             balance_id = configuration.find(Balance, code).id
-            create_transaction(stores, organization.id, who, balance_id, document)
-        settle_ended_balances(stores, organization.id)
+            create_transaction(organization, who, balance_id, document)
+        settle_ended_balances(organization)
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def documents_of(home, count):
         organization = stores.state.organizations()[0]
         with stores.state.reading(organization.id) as reader:
             found = bills.of_period(reader, "2026-10")
-        documents = [read_document(stores, organization.id, each.id) for each in found]
+        documents = [read_document(stores.organization(organization.id), each.id) for each in found]
     documents.sort(key=lambda each: -sum(len(one["bands"]) for one in lines_of(each)))
     return documents[:count]
 

@@ -15,7 +15,7 @@ DESTINATION = {"name": "Lake", "code": "lake", "destinationType": "LOCAL", "buck
 def small_home(tmp_path_factory):
     with a_home(tmp_path_factory.mktemp("names")) as home:
         home.clock.time = datetime.now(UTC) - timedelta(hours=1)
-        configure(home.stores, home.org_id, aggregations=[SUM], exportDestinations=[DESTINATION])
+        configure(home.organization, aggregations=[SUM], exportDestinations=[DESTINATION])
         home.ingest("usage.csv", HEADER + csv_row("a", 1.5) + csv_row("b", "x"))
         # A meter that nobody ever configured.
         home.ingest("strange.csv", HEADER + csv_row("c", meter="bandwidth"))

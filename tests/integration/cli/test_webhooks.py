@@ -38,7 +38,7 @@ def org(stores):
 
 @pytest.fixture
 def webhook(stores, org, receiver):
-    return new_webhook(stores, org, receiver.url(), name="Chat", code="chat")
+    return new_webhook(stores.organization(org), receiver.url(), name="Chat", code="chat")
 
 
 def cli(stores, *arguments):
@@ -90,7 +90,7 @@ def test_a_ping_shows_the_answer(stores, receiver, capsys, answer, status):
 
 
 def test_runs_are_sent_once_more(stores, org, webhook, receiver, capsys):
-    [id_, _] = add_runs(stores, org, [content_for(webhook, n) for n in range(2)])
+    [id_, _] = add_runs(stores.organization(org), [content_for(webhook, n) for n in range(2)])
     send_due(stores)
 
     assert cli(stores, "replay", "--run", id_, "--json") == 0

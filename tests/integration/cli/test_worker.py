@@ -68,8 +68,8 @@ def exporting(tmp_path):
     path, out = tmp_path / "home", tmp_path / "out"
     out.mkdir()
     with open_home(path, new_home(path), export_folder=out) as home:
-        configure(home.stores, home.org_id, features={"preview": True})
-        yield home, submit_export(home.stores, home.org_id, usage())
+        configure(home.organization, features={"preview": True})
+        yield home, submit_export(home.organization, usage())
 
 
 def test_health_of_nothing_is_one_line(capsys):
@@ -153,7 +153,7 @@ def test_who_waits_for_a_turn_when_a_worker_ends_is_told_that_it_is_not_ready(tm
 
 def test_a_worker_counts_what_waits(exporting):
     home, _ = exporting
-    segments = home.stores.segment_folder(home.org_id)
+    segments = home.organization.segment_folder
     segments.closed.mkdir(parents=True, exist_ok=True)
     (segments.closed / "20261001T000000.000000Z-1.ndjson").write_bytes(b"{}\n\n")
     text = metrics_text(home.stores).decode()
@@ -186,7 +186,7 @@ def test_a_server_and_a_worker_apart(tmp_path, capsys):
     made = initialize(options, "Acme")
     known = (made.org_id, made.access_key_id, made.api_secret)
     with open_home(options.home, made.org_id) as home, api_server(options) as (url, server):
-        configure(home.stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(home.stores.organization(made.org_id), meters=[EGRESS], accounts=ACCOUNTS)
         with Served(url, *known, options, home.stores).http() as http:
             rows = {"measurements": [wire_row("posted")]}
             assert http.post("/measurements", json=rows).is_success

@@ -88,12 +88,12 @@ def test_what_uploads_and_bill_jobs_make_are_assets_too(home: Path) -> None:
 
     begun, key = datetime.now(UTC), "meterlake://acme/2026-10"
     with open_stores(Settings(home=home, _env_file=None)) as stores:
-        org_id = stores.state.organization("acme").id
+        organization = stores.find_organization("acme")
         for name, uids in (("a.csv", ("1", "2")), ("b.csv", ("2", "3"))):
-            sent(stores, org_id, name, rows(*uids))
+            sent(organization, name, rows(*uids))
         upload_due(home=home, org=("acme",))
-        jobs.create(stores, org_id, "test", {"billDate": "2026-11-01"})
-        [job] = stores.state.jobs.waiting(org_id, jobs.KIND)
+        jobs.create(organization, "test", {"billDate": "2026-11-01"})
+        [job] = stores.state.jobs.waiting(organization.id, jobs.KIND)
     measured = materialized(begun, f"{key}/measurements")[f"{key}/measurements"]["payload"]
     [row] = bill_job(home=home, org="acme", job=job.id)
     billed = materialized(begun, f"{key}/bills")[f"{key}/bills"]
@@ -104,7 +104,7 @@ def test_what_uploads_and_bill_jobs_make_are_assets_too(home: Path) -> None:
     assert upstream(billed) == {f"{key}/quantities"}
     again = datetime.now(UTC)
     with open_stores(Settings(home=home, _env_file=None)) as stores:
-        jobs.create(stores, org_id, "test", {"billDate": "2026-11-01"})
+        jobs.create(organization, "test", {"billDate": "2026-11-01"})
     [due] = bill_due(home=home, org=("acme",))
     assert due["jobs"] == 1
     assert materialized(again, f"{key}/bills")[f"{key}/bills"]["payload"]["rows"] == 1
@@ -116,7 +116,7 @@ def test_a_run_that_makes_nothing_has_no_asset(home: Path) -> None:
     from flows.parameters import open_home
 
     with open_home(home) as stores:
-        org = stores.state.organization("acme").id
+        organization = stores.find_organization("acme")
         counts = dict.fromkeys(("received", "accepted", "repeats", "rejected"), 0)
 
-        assert with_measurements(stores, org, TaskOutcome(counts)).assets == []
+        assert with_measurements(organization, TaskOutcome(counts)).assets == []

@@ -37,7 +37,7 @@ def backfills(home: Path) -> list[Backfill]:
     from flows.parameters import open_home
 
     with open_home(home) as stores:
-        return history(stores, stores.state.organization("acme").id)
+        return history(stores.find_organization("acme"))
 
 
 def asked_for(home: Path, **more: Any) -> dict[str, Any]:
@@ -164,13 +164,13 @@ def test_a_step_over_the_api_is_a_run_with_a_name(home: Path) -> None:
     from flows.parameters import open_home
 
     with open_home(home) as stores:
-        org_id = stores.state.organization("acme").id
-        window = month_named(stores, org_id, "2026-10").period(UTC)
+        organization = stores.find_organization("acme")
+        window = month_named(organization, "2026-10").period(UTC)
         order = Order(BackfillSpec(Mode.REDERIVE, window=window), "somebody", "over-http")
-        submit_start(stores, org_id, order)
-        [job] = stores.state.jobs.waiting(org_id, KIND)
+        submit_start(organization, order)
+        [job] = stores.state.jobs.waiting(organization.id, KIND)
 
-    given = {"home": home, "org": org_id, "job": job.id, "name": "stage re-derive"}
+    given = {"home": home, "org": organization.id, "job": job.id, "name": "stage re-derive"}
     state = ended(backfill_job, **given)
 
     assert (state.result()[0]["status"], run_of(state).name) == (

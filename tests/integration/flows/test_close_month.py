@@ -182,9 +182,11 @@ def test_a_run_that_was_killed_is_started_again_and_goes_on_where_it_was(
     assert state.is_completed(), state.message
     assert children(run_of(state)) == RUNS[-left:]
     with open_stores(Settings(home=closing["home"], _env_file=None)) as stores:
-        org_id = stores.state.organization("acme").id
-        exports = [each.status.value for each in stores.state.jobs.recent(org_id, "export")]
-        with stores.lake(org_id).reader() as reader:
+        organization = stores.find_organization("acme")
+        exports = [
+            each.status.value for each in stores.state.jobs.recent(organization.id, "export")
+        ]
+        with organization.lake.reader() as reader:
             rows = reader.execute("SELECT count(*) FROM lake.uid_index").fetchone()
     assert exports == ["COMPLETE", "COMPLETE"]
     assert rows == (2,)

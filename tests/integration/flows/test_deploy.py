@@ -208,12 +208,12 @@ def test_a_schedule_of_exports_has_a_deployment_while_it_is_there(client: Any, h
 
     name = "export-schedule/All meters (meters) of acme"
     with open_stores(Settings(home=home, _env_file=None)) as stores:
-        org = stores.state.organization("acme").id
-        create_schedule(stores, org, "test", HOURLY)
+        organization = stores.find_organization("acme")
+        create_schedule(organization, "test", HOURLY)
         deploy(home=home)
         made = client.read_deployment_by_name(name)
         assert made.parameters == {"org": "acme", "schedule": "meters", "name": "All meters"}
-        delete_schedule(stores, org, "test", "meters")
+        delete_schedule(organization, "test", "meters")
 
     rows = deploy(home=home)
 

@@ -46,7 +46,7 @@ def test_a_job_is_run_and_its_manifest_is_shown(home: Path, tmp_path: Path) -> N
         source=Source.OPERATIONAL, format=Format.JSONL, types=("meters",), to=str(tmp_path / "out")
     )
     with stores_of(home) as stores:
-        job = submit_export(stores, org_id(stores), request)
+        job = submit_export(stores.organization(org_id(stores)), request)
 
     [row] = export_job(home=home, org="acme", job=job, name="one")
     [again] = export_job(home=home, org="acme", job=job)
@@ -62,7 +62,9 @@ def test_a_job_that_somebody_else_runs_fails_the_run_only(home: Path) -> None:
     from flows.export import export_job
 
     with stores_of(home) as stores:
-        job = submit_export(stores, org_id(stores), ExportRequest(source=Source.OPERATIONAL))
+        job = submit_export(
+            stores.organization(org_id(stores)), ExportRequest(source=Source.OPERATIONAL)
+        )
         stores.state.jobs.take(job, 1)
 
     with pytest.raises(Busy):
@@ -75,7 +77,7 @@ def test_what_is_due_is_run_for_every_organization(home: Path) -> None:
 
     with stores_of(home) as stores:
         for code in ("acme", "bolt"):
-            create_schedule(stores, org_id(stores, code), "test", HOURLY)
+            create_schedule(stores.organization(org_id(stores, code)), "test", HOURLY)
 
     first, second = export_due(home=home), export_due(home=home)
 
@@ -95,7 +97,7 @@ def test_the_files_of_what_was_due_are_told_and_their_manifests_shown(
         source=Source.OPERATIONAL, format=Format.JSONL, types=("meters",), to=str(tmp_path / "out")
     )
     with stores_of(home) as stores:
-        submit_export(stores, org_id(stores), request)
+        submit_export(stores.organization(org_id(stores)), request)
 
     export_due(home=home, org=("acme",))
 
@@ -135,7 +137,9 @@ def test_an_export_that_fails_is_told_with_its_reason(home: Path) -> None:
     from flows.export import export_due
 
     with stores_of(home) as stores:
-        job = submit_export(stores, org_id(stores), ExportRequest(source=Source.OPERATIONAL))
+        job = submit_export(
+            stores.organization(org_id(stores)), ExportRequest(source=Source.OPERATIONAL)
+        )
     (home / "staging" / "exports").mkdir(parents=True, exist_ok=True)
     (home / "staging" / "exports" / job).write_text("in the way")
 
@@ -149,7 +153,7 @@ def test_a_schedule_is_run_now(home: Path) -> None:
     from flows.export import export_schedule
 
     with stores_of(home) as stores:
-        create_schedule(stores, org_id(stores), "test", HOURLY)
+        create_schedule(stores.organization(org_id(stores)), "test", HOURLY)
 
     state = ended(export_schedule, home=home, org="acme", schedule="meters")
     [row] = state.result()
@@ -171,7 +175,7 @@ def test_a_run_from_the_deployment_of_a_schedule_has_the_name_of_the_workers_run
     from flows.export_deployments import deployment_specs as deployments
 
     with stores_of(home) as stores:
-        create_schedule(stores, org_id(stores), "test", HOURLY)
+        create_schedule(stores.organization(org_id(stores)), "test", HOURLY)
         [first] = jobs(stores)
         [deployment] = deployments(stores, home)
         known_by = describe_export(stores, first)
@@ -212,14 +216,14 @@ def test_every_schedule_has_a_deployment_that_people_know(home: Path) -> None:
         runner, known = Runner(), {}
         with stores_of(home) as stores:
             for code in ("acme", "bolt"):
-                create_schedule(stores, org_id(stores, code), "test", HOURLY)
+                create_schedule(stores.organization(org_id(stores, code)), "test", HOURLY)
         known = await bring_up_to_date(runner, wanted(), known)
         first = await deployed()
         assert set(first) == {"All meters (meters) of acme", "All meters (meters) of bolt"}
         assert "operational data: every hour." in first["All meters (meters) of acme"]
 
         with stores_of(home) as stores:
-            enable_schedule(stores, org_id(stores), "test", "meters", enabled=False)
+            enable_schedule(stores.organization(org_id(stores)), "test", "meters", enabled=False)
         known = await bring_up_to_date(runner, wanted(), known)
         assert ": disabled." in (await deployed())["All meters (meters) of acme"]
         await bring_up_to_date(runner, {}, known)
@@ -248,9 +252,9 @@ def test_who_serves_the_deployments_follows_the_schedules(
         serving = asyncio.create_task(run_all([], home))
         try:
             with stores_of(home) as stores:
-                create_schedule(stores, org_id(stores), "test", HOURLY)
+                create_schedule(stores.organization(org_id(stores)), "test", HOURLY)
                 await until({"All meters (meters) of acme"})
-                delete_schedule(stores, org_id(stores), "test", "meters")
+                delete_schedule(stores.organization(org_id(stores)), "test", "meters")
                 await until(set())
         finally:
             serving.cancel()

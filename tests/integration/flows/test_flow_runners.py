@@ -48,7 +48,7 @@ def used(home):
         drop(home, code, "a.csv", "egress,acme,u1,2026-10-03T10:00:00Z,5,eu")
     with open_stores(Settings(home=home, _env_file=None)) as stores:
         for each in stores.state.organizations():
-            list(ingest_inbox(stores, each.id, drop_folder(stores, each.code), 0))
+            list(ingest_inbox(stores.organization(each.id), drop_folder(stores, each.code), 0))
     return home
 
 

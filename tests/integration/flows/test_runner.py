@@ -26,7 +26,7 @@ from meterlake.pipeline.ingest.uploads import announce, get_job
 from meterlake.pipeline.lookups import jobs as lookup_jobs
 from meterlake.pipeline.lookups.lookups import At
 from meterlake.settings import Settings
-from meterlake.stores import Stores, open_stores
+from meterlake.stores import Organization, Stores, open_stores
 from meterlake.stores.state import utc_now
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import UPLOADS
@@ -129,7 +129,10 @@ class Warm:
 
         def stop() -> bool:
             assert time.monotonic() < give_up
-            return all("dtFinished" in get_job(self.stores, self.org(org), job) for org, job in ids)
+            return all(
+                "dtFinished" in get_job(self.stores.organization(self.org(org)), job)
+                for org, job in ids
+            )
 
         go_round(UPLOADS, self.stores, stop, 0.0, self.executor)
 
@@ -168,16 +171,15 @@ def warm(prefect: None, template: Path, tmp_path_factory: pytest.TempPathFactory
     door.lock()
 
 
-def sent(stores: Stores, org_id: str, name: str, content: str) -> str:
+def sent(organization: Organization, name: str, content: str) -> str:
     """Upload a file; the id of its job."""
-    return put(stores, partial(announce, stores, org_id, "test"), name, content)
+    return put(organization.stores, partial(announce, organization, "test"), name, content)
 
 
-def draft_of_rates(stores: Stores, org_id: str) -> Announce:
+def draft_of_rates(organization: Organization) -> Announce:
     """How files for a new draft of a lookup table are announced."""
     made = entities.create(
-        stores,
-        org_id,
+        organization,
         "test",
         ResourceRef(BY_NAME["lookupTables"], {}),
         {"name": "Rates", "code": "rates"},
@@ -185,8 +187,8 @@ def draft_of_rates(stores: Stores, org_id: str) -> Announce:
     revisions = ResourceRef(BY_NAME["lookupTableRevisions"], {"lookupTableId": made["id"]})
     fields = [{"type": "STRING", "name": "country"}, {"type": "NUMBER", "name": "rate"}]
     document = {"name": "First", "fields": fields, "keys": ["country"]}
-    draft = entities.create(stores, org_id, "test", revisions, document)
-    return partial(lookup_jobs.announce, stores, org_id, "test", At(made["id"], draft["id"]))
+    draft = entities.create(organization, "test", revisions, document)
+    return partial(lookup_jobs.announce, organization, "test", At(made["id"], draft["id"]))
 
 
 def put(stores: Stores, announced: Announce, name: str, content: str) -> str:
@@ -243,9 +245,9 @@ def until(found: Callable[[], Any]) -> Any:
     return answer
 
 
-def stored(stores: Stores, org_id: str) -> list[str]:
+def stored(organization: Organization) -> list[str]:
     """The uids of an organization's measurements."""
-    lake = stores.lake(org_id)
+    lake = organization.lake
     [table] = [each for each in lake.tables() if each.startswith("m_")]
     with lake.reader() as connection:
         found = connection.execute(f'SELECT uid FROM lake."{table}" ORDER BY 1').fetchall()
@@ -258,12 +260,12 @@ def test_all_uploads_of_an_organization_are_one_run_with_a_task_each(home: Path)
 
     settings = Settings(home=home, _env_file=None)
     with open_stores(settings) as stores:
-        org_id = stores.state.organization("acme").id
-        good = sent(stores, org_id, "a.csv", rows("1", "2") + "egress,acme,3,never,1,eu\n")
-        torn = sent(stores, org_id, "b.csv", "no,header\n1,2\n")
-        late = sent(stores, org_id, "c.csv", rows("2", "4"))
+        organization = stores.find_organization("acme")
+        good = sent(organization, "a.csv", rows("1", "2") + "egress,acme,3,never,1,eu\n")
+        torn = sent(organization, "b.csv", "no,header\n1,2\n")
+        late = sent(organization, "c.csv", rows("2", "4"))
 
-    state = ended(upload, home=home, org=org_id, name="3 files")
+    state = ended(upload, home=home, org=organization.id, name="3 files")
 
     run = run_of(state)
     assert state.is_failed()
@@ -280,7 +282,7 @@ def test_all_uploads_of_an_organization_are_one_run_with_a_task_each(home: Path)
         ("c.csv", "succeeded"),
     ]
     with open_stores(settings) as stores:
-        jobs = [get_job(stores, org_id, each)["status"] for each in (good, torn, late)]
+        jobs = [get_job(organization, each)["status"] for each in (good, torn, late)]
     assert jobs == ["succeeded", "failed", "succeeded"]
     assert found["ingest b.csv"] == files[1]["reason"] != ""
 
@@ -291,9 +293,9 @@ def test_a_file_of_a_lookup_table_is_a_task_among_the_others(home: Path) -> None
 
     settings = Settings(home=home, _env_file=None)
     with open_stores(settings) as stores:
-        org_id = stores.state.organization("acme").id
-        put(stores, draft_of_rates(stores, org_id), "rates.csv", "country,rate\nDE,1\nFR,2\n")
-        sent(stores, org_id, "usage.csv", rows("1"))
+        organization = stores.find_organization("acme")
+        put(stores, draft_of_rates(organization), "rates.csv", "country,rate\nDE,1\nFR,2\n")
+        sent(organization, "usage.csv", rows("1"))
 
     state = ended(upload, home=home, org="acme", name="2 files")
 
@@ -311,7 +313,8 @@ def test_a_file_of_a_lookup_table_is_a_task_among_the_others(home: Path) -> None
 @pytest.mark.long
 def test_two_organizations_have_runs_of_their_own(warm: Warm) -> None:
     ids = [
-        (code, sent(warm.stores, warm.org(code), f"of-{code}.csv", rows("two"))) for code in CODES
+        (code, sent(warm.stores.organization(warm.org(code)), f"of-{code}.csv", rows("two")))
+        for code in CODES
     ]
 
     warm.work(*ids)
@@ -328,27 +331,27 @@ def test_two_organizations_have_runs_of_their_own(warm: Warm) -> None:
 @pytest.mark.long
 def test_a_server_that_goes_away_is_done_without_until_it_is_back(warm: Warm) -> None:
     org_id = warm.org("acme")
-    warm.work(("acme", sent(warm.stores, org_id, "before.csv", rows("before"))))
+    organization = warm.stores.organization(org_id)
+    warm.work(("acme", sent(organization, "before.csv", rows("before"))))
     until(lambda: runs_named("upload before.csv for acme"))
     before = warm.runners()
 
     warm.door.lock()
-    warm.work(("acme", sent(warm.stores, org_id, "without.csv", rows("without"))))
+    warm.work(("acme", sent(organization, "without.csv", rows("without"))))
     warm.door.unlock()
-    warm.work(("acme", sent(warm.stores, org_id, "again.csv", rows("again"))))
+    warm.work(("acme", sent(organization, "again.csv", rows("again"))))
 
     until(lambda: runs_named("upload again.csv for acme"))
     assert runs_named("upload without.csv for acme") == []
-    assert {"before", "without", "again"} <= set(stored(warm.stores, org_id))
+    assert {"before", "without", "again"} <= set(stored(organization))
     assert warm.runners() & before
 
 
 @pytest.mark.slow  # Prefect tries for a while to reach its server.
 def test_a_server_that_goes_away_in_the_middle_leaves_a_job_that_is_done_once(warm: Warm) -> None:
     org_id, waits = warm.org("acme"), warm.order.with_suffix(".waits")
-    first, second = (
-        sent(warm.stores, org_id, f"{uid}.csv", rows(uid)) for uid in ("middle", "middle 2")
-    )
+    organization = warm.stores.organization(org_id)
+    first, second = (sent(organization, f"{uid}.csv", rows(uid)) for uid in ("middle", "middle 2"))
     warm.order.write_text("wait at uploads.taken")
 
     with ThreadPoolExecutor(1) as pool:
@@ -359,9 +362,9 @@ def test_a_server_that_goes_away_in_the_middle_leaves_a_job_that_is_done_once(wa
         working.result()
     warm.door.unlock()
 
-    jobs = [get_job(warm.stores, org_id, each) for each in (first, second)]
+    jobs = [get_job(organization, each) for each in (first, second)]
     assert [(job["status"], job["processedRows"]) for job in jobs] == [("succeeded", 1)] * 2
-    found = [uid for uid in stored(warm.stores, org_id) if uid.startswith("middle")]
+    found = [uid for uid in stored(organization) if uid.startswith("middle")]
     assert found == ["middle", "middle 2"]
 
 
@@ -371,16 +374,17 @@ def test_a_server_that_goes_away_in_the_middle_leaves_a_job_that_is_done_once(wa
 )
 def test_a_runner_that_is_killed_leaves_a_job_that_is_done_once(step: str, warm: Warm) -> None:
     org_id, uids = warm.org("bolt"), [f"{step} {number}" for number in range(4)]
+    organization = warm.stores.organization(org_id)
     files = [f"{step}-{number}.csv" for number in range(4)]
-    ids = [sent(warm.stores, org_id, *each) for each in zip(files, map(rows, uids), strict=True)]
+    ids = [sent(organization, *each) for each in zip(files, map(rows, uids), strict=True)]
     warm.order.write_text(step)
 
     warm.work(*[("bolt", each) for each in ids])
 
-    jobs = [get_job(warm.stores, org_id, each) for each in ids]
+    jobs = [get_job(organization, each) for each in ids]
     assert [(job["status"], job["processedRows"]) for job in jobs] == [("succeeded", 1)] * 4
     assert not warm.order.exists()
-    found = [uid for uid in stored(warm.stores, org_id) if uid.startswith(step)]
+    found = [uid for uid in stored(organization) if uid.startswith(step)]
     assert found == uids
 
 

@@ -49,7 +49,7 @@ def made(tmp_path: Path) -> Initialized:
     options = settings(tmp_path / "home")
     found = initialize(options, "acme")
     with open_stores(options) as stores:
-        configure(stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(stores.organization(found.org_id), meters=[EGRESS], accounts=ACCOUNTS)
     return found
 
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ig
 
 def jobs(home: Any) -> dict[str, str]:
     """The statuses of all jobs by their bills."""
-    views, _ = list_jobs(home.stores, home.org_id, StatementJobFilter(active=False), Page(10))
+    views, _ = list_jobs(home.organization, StatementJobFilter(active=False), Page(10))
     return {each.bill_id: each.document["statementJobStatus"] for each in views}
 
 
@@ -27,10 +27,10 @@ def test_statements_that_wait_are_made_and_one_that_fails_is_told(tmp_path: Path
     from flows.statement import statement
 
     with a_home_to_bill(tmp_path) as home:
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         first, second = bill_ids(home)
-        create_batch(home.stores, home.org_id, "test", {"billIds": [first, second]})
-        with home.stores.state.transaction(home.org_id, "test") as transaction:
+        create_batch(home.organization, "test", {"billIds": [first, second]})
+        with home.organization.transaction("test") as transaction:
             bills.remove(transaction, first)
 
         with pytest.raises(Incomplete, match=f"no bill '{first}'"):

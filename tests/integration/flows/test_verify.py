@@ -22,9 +22,9 @@ def test_a_bill_that_differs_fails_the_run_with_its_name(tmp_path: Path) -> None
 
     with a_home_to_bill(tmp_path) as home:
         home.clock.time = datetime.now(UTC)
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         first, second = bill_ids(home)
-        bills.set_status(home.stores, home.org_id, "test", first, BillStatus.APPROVED)
+        bills.set_status(home.organization, "test", first, BillStatus.APPROVED)
 
         [row] = verify(home=str(home.stores.home), org=("sample",))
         # The one that was approved lately, and both of the sample.

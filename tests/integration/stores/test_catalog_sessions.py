@@ -38,7 +38,7 @@ def test_no_transaction_stays_open_after_a_commit_and_after_a_query(postgresql, 
     )
     made = initialize(own, "Sample")
     with open_stores(own) as stores, open_transactions(url) as found:
-        configure(stores, made.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(stores.organization(made.org_id), meters=[EGRESS], accounts=ACCOUNTS)
         home = Home(stores, made.org_id, Clock())
         for number in range(2):
             assert home.ingest(f"{number}.csv", HEADER + csv_row(f"u{number}")).accepted == 1

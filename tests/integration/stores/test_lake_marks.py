@@ -37,7 +37,7 @@ def test_a_mark_costs_no_commit_its_locks(tmp_path, monkeypatch):
     """Who closes the catalog elsewhere would remove the log that the commit goes to."""
     with a_home(tmp_path) as home:
         home.ingest("a.csv", HEADER + csv_row("u1"))
-        marks, log = LakeMarks(home.stores.settings), home.stores.lake(home.org_id).catalog.paths[1]
+        marks, log = LakeMarks(home.stores.settings), home.organization.lake.catalog.paths[1]
         logs = []
 
         def look(step):

@@ -93,18 +93,18 @@ def test_a_lake_that_nobody_created_is_not_there(home):
 def test_nothing_of_the_lake_but_caches_lies_in_the_home(home):
     home.ingest("a.csv", several(0, 2000))
 
-    folder = home.stores.lake_folder(home.org_id)
+    folder = home.organization.lake_folder
     assert not list(folder.rglob("*.parquet"))
     assert not list(folder.rglob("*.sqlite"))
-    with home.stores.lake(home.org_id).reader() as reader:
-        live = live_files(reader, home.stores.lake(home.org_id))
-    files = home.stores.lake(home.org_id).files
+    with home.organization.lake.reader() as reader:
+        live = live_files(reader, home.organization.lake)
+    files = home.organization.lake.files
     assert live == {files.root + name for name in files.names()} != set()
 
 
 @pytest.mark.long
 def test_a_writer_that_lost_the_lock_cannot_commit(home):
-    ours, theirs = home.stores.lake(home.org_id), other_machine(home)
+    ours, theirs = home.organization.lake, other_machine(home)
     refused = pytest.raises(Unavailable, match=r"replaced|serialize")
     with refused, ours.lock(), ours.transaction() as connection:
         store_row(connection, "ours")
@@ -120,7 +120,7 @@ def test_a_writer_that_lost_the_lock_cannot_commit(home):
 
 
 def test_a_writer_that_lost_the_lock_before_it_began_cannot_commit(home):
-    ours, theirs = home.stores.lake(home.org_id), other_machine(home)
+    ours, theirs = home.organization.lake, other_machine(home)
     with pytest.raises(Unavailable, match="replaced"), ours.lock():  # noqa: PT012
         cut_sessions(home)
         with theirs.lock():
@@ -133,7 +133,7 @@ def test_a_writer_that_lost_the_lock_before_it_began_cannot_commit(home):
 
 
 def test_nobody_commits_who_never_took_the_lock(home):
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     refused = pytest.raises(duckdb.Error, match="replaced")
     with closing(lake.connect(read_only=False)) as connection, refused:
         connection.execute("INSERT INTO lake.retraction (uid) VALUES ('stranger')")
@@ -155,7 +155,7 @@ def test_a_machine_that_was_told_another_place_reads_and_writes_nothing(home):
 @pytest.mark.parametrize("read_only", [True, False])
 def test_of_all_that_its_database_has_a_lake_sees_its_own_catalog(home, read_only):
     """DuckDB would read the names and columns of every table there is: those of all lakes."""
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     with closing(lake.connect(read_only=read_only)) as connection:
         catalog = f"__ducklake_metadata_lake.{lake.catalog.schema}"
         assert connection.execute(f"FROM {catalog}.ducklake_snapshot").fetchall()
@@ -166,9 +166,9 @@ def test_of_all_that_its_database_has_a_lake_sees_its_own_catalog(home, read_onl
 @pytest.mark.slow
 def test_a_query_reads_the_lake_and_nothing_beside_it(home):
     home.ingest("a.csv", several(0, 3))
-    with query(home.stores, home.org_id, "SELECT count(*) FROM lake.uid_index") as found:
+    with query(home.organization, "SELECT count(*) FROM lake.uid_index") as found:
         assert list(found.rows) == [(3,)]
-    root = home.stores.lake(home.org_id).files.root
+    root = home.organization.lake.files.root
     for statement in (
         f"SELECT * FROM read_parquet('{root}**/*.parquet')",
         "SELECT * FROM __ducklake_metadata_lake.public.entity",
@@ -179,14 +179,14 @@ def test_a_query_reads_the_lake_and_nothing_beside_it(home):
         "SELECT * FROM duckdb_secrets()",
         "SELECT * FROM which_secret('s3://lakes/', 's3')",
     ):
-        with pytest.raises(BadQuery), query(home.stores, home.org_id, statement) as found:
+        with pytest.raises(BadQuery), query(home.organization, statement) as found:
             list(found.rows)
 
 
 @pytest.mark.long
 def test_an_analyst_reads_with_rights_of_his_own_and_writes_nothing(home, monkeypatch):
     home.ingest("a.csv", several(0, 2000))
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     page = Path(__file__).parents[3] / "docs" / "analyst.md"
     grants = [line for line in page.read_text().splitlines() if " lake_<organization> " in line]
     role = f"analyst_{lake.catalog.schema[-12:]}"
@@ -217,7 +217,7 @@ def test_an_analyst_reads_with_rights_of_his_own_and_writes_nothing(home, monkey
 
 
 def test_the_lock_is_waited_for_as_long_as_one_wants(home):
-    ours, theirs = home.stores.lake(home.org_id), other_machine(home)
+    ours, theirs = home.organization.lake, other_machine(home)
     with ours.lock():
         for seconds in (0, 0.1):
             with pytest.raises(Busy), theirs.lock(seconds):
@@ -238,7 +238,7 @@ _HOLDER = """
 
 
 def test_a_session_that_ends_while_its_lock_is_taken_is_a_store_that_failed(home, monkeypatch):
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     take = PostgresCatalog._take
 
     def cut_first(self, session, token):
@@ -255,7 +255,7 @@ def test_a_session_that_ends_while_its_lock_is_taken_is_a_store_that_failed(home
 
 @pytest.mark.long
 def test_the_lock_of_a_process_that_is_killed_is_free(home):
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     environment = {**os.environ, **as_environment(home.stores.settings)}
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(_HOLDER), home.org_id],
@@ -295,7 +295,7 @@ def test_commits_that_a_restored_server_lost_are_not_believed(home):
 
 def test_a_file_that_the_catalog_names_is_never_removed(home, caplog):
     home.ingest("a.csv", several(0, 2000))
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     schema = lake.catalog.schema
     with admin(home) as connection:
         connection.exec_driver_sql(
@@ -326,7 +326,7 @@ def small_files(home, monkeypatch):
 
 
 def live_names(home):
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     with lake.reader() as reader:
         return {each.removeprefix(lake.files.root) for each in live_files(reader, lake)}
 
@@ -334,7 +334,7 @@ def live_names(home):
 @pytest.mark.long
 @pytest.mark.usefixtures("small_files")
 def test_files_of_a_long_source_are_sent_while_it_is_read(home, monkeypatch):
-    files, seen = home.stores.lake(home.org_id).files, {}
+    files, seen = home.organization.lake.files, {}
     home.ingest("a.csv", several(0, 50))
     before = files.names()
 
@@ -366,7 +366,7 @@ def test_a_source_that_cannot_be_read_leaves_none_of_its_files(home, monkeypatch
     receipt = home.ingest("a.csv.gz", gzip.compress(several(0, 4000).encode())[:-8])
 
     assert (receipt.status, receipt.accepted) == ("failed", 0)
-    assert home.stores.lake(home.org_id).files.names() == live_names(home) == set()
+    assert home.organization.lake.files.names() == live_names(home) == set()
     assert len(sent) > 2
 
 
@@ -376,7 +376,7 @@ def test_maintenance_merges_and_keeps_what_is_stored(home):
         home.ingest(f"{number}.csv", several(number * 2000, number * 2000 + 2000))
     before = home.measurements()
 
-    done = maintain(home.stores, home.org_id, kept_for=timedelta(0))
+    done = maintain(home.organization, kept_for=timedelta(0))
 
     assert done.compacted_files > 0
     assert home.measurements() == before
@@ -386,8 +386,8 @@ def test_maintenance_merges_and_keeps_what_is_stored(home):
 @pytest.mark.long
 def test_maintenance_counts_no_file_that_is_sent_meanwhile(home, monkeypatch, tmp_path):
     home.ingest("a.csv", several(0, 2000))
-    maintain(home.stores, home.org_id, kept_for=timedelta(0))
-    lake, found, sent = home.stores.lake(home.org_id), tmp_path / "found.parquet", []
+    maintain(home.organization, kept_for=timedelta(0))
+    lake, found, sent = home.organization.lake, tmp_path / "found.parquet", []
     found.write_bytes(b"sent by another machine")
     with open_home(home.stores.home, home.org_id) as other, lake.sending() as send:
         assert send is not None
@@ -400,7 +400,7 @@ def test_maintenance_counts_no_file_that_is_sent_meanwhile(home, monkeypatch, tm
                     time.sleep(0.01)
 
         monkeypatch.setattr(failpoint, "hook", send_one)
-        done = maintain(other.stores, home.org_id, kept_for=timedelta(0))
+        done = maintain(other.stores.organization(home.org_id), kept_for=timedelta(0))
         monkeypatch.setattr(failpoint, "hook", None)
 
     assert sent
@@ -412,7 +412,7 @@ def test_maintenance_counts_no_file_that_is_sent_meanwhile(home, monkeypatch, tm
 @pytest.mark.parametrize("seconds", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_readers_are_never_in_the_way_of_each_other(home, seconds):
     home.ingest("a.csv", several(0, 500))
-    lake = home.stores.explored_lake(home.org_id)
+    lake = home.organization.explored_lake
     until, failed, counts = time.monotonic() + seconds, [], []
 
     def read() -> None:

@@ -36,7 +36,7 @@ def break_instance(lake) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_twenty_threads_read_while_files_come_in_and_their_instance_breaks(home, seconds):
-    lake = home.stores.explored_lake(home.org_id)
+    lake = home.organization.explored_lake
     until = time.monotonic() + seconds
     opened = []
 
@@ -75,7 +75,7 @@ def test_twenty_threads_read_while_files_come_in_and_their_instance_breaks(home,
 
 
 def test_only_the_connection_that_broke_is_given_up(home):
-    lake = home.stores.explored_lake(home.org_id)
+    lake = home.organization.explored_lake
     begun, broken = threading.Event(), threading.Event()
 
     def read_long() -> tuple[int]:

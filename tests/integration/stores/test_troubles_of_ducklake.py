@@ -62,7 +62,7 @@ def retraction(folder: Path, uid: str) -> Path:
 @BUCKETS
 def test_of_two_that_believe_to_hold_the_lock_one_commits_its_files(home):
     """The first one has registered its files, and stops before the commit."""
-    ours, theirs = home.stores.lake(home.org_id), other_machine(home)
+    ours, theirs = home.organization.lake, other_machine(home)
     files = [retraction(home.stores.home, name) for name in ("ours", "theirs")]
     refused = pytest.raises(Unavailable, match=r"replaced|serialize")
     with refused, ours.lock(), ours.transaction() as connection:
@@ -80,7 +80,7 @@ def test_of_two_that_believe_to_hold_the_lock_one_commits_its_files(home):
 
 @pytest.mark.parametrize("lake_location", ["folder"], indirect=True)
 def test_in_a_folder_nobody_else_gets_the_lock_between_files_and_commit(home):
-    ours, theirs = home.stores.lake(home.org_id), other_machine_of_a_folder(home)
+    ours, theirs = home.organization.lake, other_machine_of_a_folder(home)
     with ours.lock(), ours.transaction() as connection:
         connection.execute("INSERT INTO lake.retraction (uid) VALUES ('ours')")
         with pytest.raises(Busy), theirs.lock(0):
@@ -96,7 +96,7 @@ def other_machine_of_a_folder(home):
 
 @BUCKETS
 def test_ducklake_tries_a_commit_a_hundred_times_for_two_seconds(home):
-    with closing(home.stores.lake(home.org_id).connect(read_only=False)) as connection:
+    with closing(home.organization.lake.connect(read_only=False)) as connection:
         found = dict(
             connection.execute(
                 "SELECT name, value FROM duckdb_settings() WHERE name LIKE 'ducklake_%retr%'"
@@ -166,7 +166,7 @@ def test_no_statement_replaces_a_table_of_the_lake():
 @BUCKETS
 def test_ingest_makes_no_table_once_it_has_one(home):
     """Statements that make tables take up sessions of the scanner, and each reader looks at all."""
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     home.ingest("0.csv", rows("u0"))
     before = names_of_relations(lake.catalog)
     for number in range(1, 4):
@@ -188,7 +188,7 @@ def names_of_relations(catalog: PostgresCatalog) -> list[str]:
 @BUCKETS
 def test_credentials_are_secrets_and_no_settings(home):
     """Settings such as `s3_access_key_id` are another way in CHECKPOINT than in a query."""
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     home.ingest("a.csv", rows("u1"))
     with lake.reader() as connection:
         found = connection.execute("SELECT name, scope FROM duckdb_secrets() ORDER BY name")
@@ -221,7 +221,7 @@ def test_the_path_of_a_file_is_the_partition_of_its_rows(home, times):
         "edge.csv", HEADER + "".join(csv_row(str(uuid4()), ts=edge(each)) for each in times)
     )
 
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     with lake.reader() as reader:
         for path in sorted(live_files(reader, lake)):
             partition = re.search(r"/year=(\d+)/month=(\d+)/", path)
@@ -244,7 +244,7 @@ def edge(time_: datetime) -> str:
 @pytest.mark.parametrize("lake_location", ["folder", "s3"], indirect=True)
 def test_the_last_files_of_many_are_registered_as_fast_as_the_first(home):
     """Each is registered by a call of its own: one call for 24,000 files takes 1,000 seconds."""
-    lake, seconds = home.stores.lake(home.org_id), []
+    lake, seconds = home.organization.lake, []
     paths = [home.stores.home / f"{number}.parquet" for number in range(400)]
     for path in paths:
         shutil.copy(retraction(home.stores.home, "u"), path)
@@ -265,7 +265,7 @@ def test_what_nobody_registered_is_removed_in_a_bucket_when_it_is_old_and_nothin
     home, monkeypatch
 ):
     home.ingest("a.csv", rows(*(f"u{number}" for number in range(1500))))
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     before = lake.files.names()
     for number in range(3):
         lake.files.objects.put_bytes(f"main/orphan-{number}.parquet", b"nobody knows")
@@ -290,7 +290,7 @@ def test_upkeep_that_forgets_snapshots_loses_no_row_of_a_bucket(home):
         home.ingest(f"{number}.csv", rows(*uids))
     before = home.measurements()
     for _ in range(2):
-        maintain(home.stores, home.org_id, kept_for=timedelta(0), snapshots_for=timedelta(0))
+        maintain(home.organization, kept_for=timedelta(0), snapshots_for=timedelta(0))
 
     assert home.measurements() == before
     home.check_rows()

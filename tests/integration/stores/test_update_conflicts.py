@@ -19,7 +19,7 @@ def attempt(tmp_path):
     """An attempt at a job, which may try what depends on the world again."""
     with a_home(tmp_path) as home:
         jobs = home.stores.state.jobs
-        with home.stores.state.transaction(home.org_id, "test") as transaction:
+        with home.organization.transaction("test") as transaction:
             job = submit_order(transaction, BillOrder(days=Month(2026, 9)), 0)
         with running(jobs, jobs.get(job.id)) as found:
             yield found

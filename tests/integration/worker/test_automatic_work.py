@@ -70,10 +70,10 @@ def test_bills_by_a_schedule_are_those_of_organizations_that_want_them(
         home.stores.settings = home.stores.settings.model_copy(update={"without": without})
         home.clock.time = datetime(2027, 1, 1, 0, 5, tzinfo=UTC)
         fields = {"daysBeforeBillDue": 14, "scheduledBillInterval": interval}
-        configure(home.stores, home.org_id, organizationConfig=fields)
+        configure(home.organization, organizationConfig=fields)
         home.clock.advance(hours=1)
         loop = Loop(home.stores, Executor(home.stores.settings), lambda: False)
 
-        list(submit_schedules(loop, home.org_id, lambda: False))
+        list(submit_schedules(loop, home.organization, lambda: False))
 
         assert len(home.stores.state.jobs.waiting(home.org_id, KIND)) == jobs

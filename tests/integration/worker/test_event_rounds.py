@@ -19,8 +19,8 @@ NAME = "scheduled.contract.ended"
 
 def test_a_date_falls_due_and_a_notification_of_it_goes_out(tmp_path):
     with a_home(tmp_path) as home:
-        stores, org_id = home.stores, home.org_id
-        with stores.state.transaction(org_id, "ann") as transaction:
+        organization = home.organization
+        with organization.transaction("ann") as transaction:
             transaction.create(
                 ScheduledEventConfiguration(name=NAME, entity="Contract", field="endDate", offset=0)
             )
@@ -35,12 +35,12 @@ def test_a_date_falls_due_and_a_notification_of_it_goes_out(tmp_path):
 
         def fired():
             filters = EventFilters(notification_code="n")
-            return list_events(stores, org_id, filters, Page(10))["data"]
+            return list_events(organization, filters, Page(10))["data"]
 
         def scheduled():
-            return list_events(stores, org_id, EventFilters(event_name=NAME), Page(10))["data"]
+            return list_events(organization, EventFilters(event_name=NAME), Page(10))["data"]
 
-        go_round(SCHEDULED_EVENTS, stores, lambda: bool(scheduled()))
-        go_round(NOTIFICATIONS, stores, lambda: bool(fired()))
+        go_round(SCHEDULED_EVENTS, organization.stores, lambda: bool(scheduled()))
+        go_round(NOTIFICATIONS, organization.stores, lambda: bool(fired()))
 
         assert [each["eventName"] for each in fired()] == [NAME]

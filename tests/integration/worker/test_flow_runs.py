@@ -347,13 +347,13 @@ def test_the_worker_polls_inboxes(tmp_path, monkeypatch):
     asked = []
     with a_home(tmp_path, prefect_url="") as home:
         (tmp_path / "in").mkdir()
-        add_inbox(home.stores, home.org_id, str(tmp_path / "in"), Afterwards.MOVE)
+        add_inbox(home.organization, str(tmp_path / "in"), Afterwards.MOVE)
         (tmp_path / "in" / "a.csv").write_text(HEADER + csv_row("u1"))
         monkeypatch.setattr(executor, "_ANSWER_S", 1)
 
         def stop():
             asked.append(0)
-            return not inboxes_wait(home.stores, home.org_id)
+            return not inboxes_wait(home.organization)
 
         go_round(INBOXES, home.stores, stop, 0.0)
 

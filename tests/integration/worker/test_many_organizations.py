@@ -188,7 +188,7 @@ def test_events_are_found_by_the_next_look_until_they_are_read(stores):
         transaction.create(Product(code="shop", name="Shop"))
 
     assert list(ask()) == [made]
-    assert read_log(stores, made) == 2
+    assert read_log(stores.organization(made)) == 2
     assert list(ask()) == []
     assert list(questions.ask_events(stores).ask()) == []
 
@@ -242,8 +242,8 @@ def test_who_is_named_has_turns_and_all_others_now_and_then(stores):
     ids = add_organizations(stores, 20)
     had = Counter()
 
-    def verb(_, org_id, __):
-        had[org_id] += 1
+    def verb(organization, _):
+        had[organization.id] += 1
         return ()
 
     def is_over():
@@ -259,7 +259,8 @@ def test_turns_of_those_that_nobody_named_take_no_more_than_their_share(stores):
     ids = add_organizations(stores, 50)
     had = Counter()
 
-    def verb(_, org_id, __):
+    def verb(organization, _):
+        org_id = organization.id
         had[org_id] += 1
         begun = time.thread_time()
         while org_id != ids[0] and time.thread_time() < begun + 0.1:
@@ -279,8 +280,8 @@ def test_a_question_without_an_answer_is_logged_and_ends_nothing(stores, caplog)
     def ask():
         raise ZeroDivisionError("nobody foresaw it")
 
-    def verb(_, org_id, __):
-        had[org_id] += 1
+    def verb(organization, _):
+        had[organization.id] += 1
         return ()
 
     give_turns(stores, verb, lambda: len(had) == len(ids), 0.0, 1, RoundQuestion(ask))

@@ -49,16 +49,21 @@ def two(request, stores):
     """A damaged organization, and one that is well."""
     damaged, well = add_organizations(stores, 2)
     for kind in KINDS:
-        put(stores, damaged, kind, DAMAGED[request.param])
-    put(stores, well, OrganizationConfig, WELL)
+        put(stores.organization(damaged), kind, DAMAGED[request.param])
+    put(stores.organization(well), OrganizationConfig, WELL)
     return damaged, well
 
 
-def put(stores, org_id, kind, body):
-    now = stores.now()
-    row = {"org": org_id, "kind": kind.__name__, "id": f"{kind.__name__[:30]}-1", "version": 1}
+def put(organization, kind, body):
+    now = organization.now()
+    row = {
+        "org": organization.id,
+        "kind": kind.__name__,
+        "id": f"{kind.__name__[:30]}-1",
+        "version": 1,
+    }
     who = {"created": now, "created_by": "test", "modified": now, "modified_by": "test"}
-    with stores.state.writing_home() as connection:
+    with organization.state.writing_home() as connection:
         connection.execute(insert(ENTITY), {**row, "body": body, **who})
 
 
@@ -82,7 +87,8 @@ def test_a_turn_that_raises_ends_no_other_organizations_turns(stores, error):
     ids = add_organizations(stores, 3)
     had = Counter()
 
-    def verb(_, org_id, __):
+    def verb(organization, _):
+        org_id = organization.id
         had[org_id] += 1
         if org_id == ids[1]:
             raise error
@@ -110,7 +116,7 @@ def test_schedules_that_cannot_be_read_have_no_deployments(stores, caplog):
 def test_a_support_user_enters_what_can_be_read(two, stores):
     now = stores.now()
     opened = stores.now().replace(year=2099).isoformat().replace("+00:00", "Z")
-    put(stores, two[1], SupportAccess, f'{{"dtEndSupportUsersAccess":"{opened}"}}')
+    put(stores.organization(two[1]), SupportAccess, f'{{"dtEndSupportUsersAccess":"{opened}"}}')
     with stores.state.writing_home() as connection:
         words = ("p-1", "help@example.com", "A", "B", None, None)
         people.add_person(connection, people.Person(*words, True, None, None, now))

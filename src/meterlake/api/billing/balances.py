@@ -25,8 +25,7 @@ def _balance_id(call: Call) -> str:
 async def _create_transaction(call: Call) -> Any:
     return await call.run(
         balances.create_transaction,
-        call.stores,
-        call.org_id,
+        call.organization,
         call.principal,
         _balance_id(call),
         await call.document(),
@@ -38,8 +37,7 @@ async def _list_transactions(call: Call) -> Any:
     criteria["entityType"] = call.query.one_of("entityType", _TYPES, None)
     return await call.run(
         balances.list_transactions,
-        call.stores,
-        call.org_id,
+        call.organization,
         _balance_id(call),
         {name: value for name, value in criteria.items() if value is not None},
         page(call, _LONG_PAGE_MAX),
@@ -47,16 +45,14 @@ async def _list_transactions(call: Call) -> Any:
 
 
 async def _summarize_transactions(call: Call) -> Any:
-    return await call.run(
-        balances.summarize_transactions, call.stores, call.org_id, _balance_id(call)
-    )
+    return await call.run(balances.summarize_transactions, call.organization, _balance_id(call))
 
 
 async def _preview_charges(call: Call) -> Any:
     document = await call.document()
     criteria = page(call, _LONG_PAGE_MAX)
     return await call.run(
-        balances.preview_charges, call.stores, call.org_id, _balance_id(call), document, criteria
+        balances.preview_charges, call.organization, _balance_id(call), document, criteria
     )
 
 
@@ -64,12 +60,7 @@ async def _preview_transactions(call: Call) -> Any:
     document = await call.document()
     criteria = page(call, _LONG_PAGE_MAX)
     return await call.run(
-        balances.preview_transactions,
-        call.stores,
-        call.org_id,
-        _balance_id(call),
-        document,
-        criteria,
+        balances.preview_transactions, call.organization, _balance_id(call), document, criteria
     )
 
 
@@ -85,9 +76,7 @@ async def _list_balances(call: Call) -> Any:
         ends_from=query.instant("endDateStart"),
         ends_before=query.instant("endDateEnd"),
     )
-    return await call.run(
-        balances.list_page, call.stores, call.org_id, criteria, page(call, _PAGE_MAX)
-    )
+    return await call.run(balances.list_page, call.organization, criteria, page(call, _PAGE_MAX))
 
 
 def _with_amount(operation: Operation) -> Operation:
@@ -96,7 +85,7 @@ def _with_amount(operation: Operation) -> Operation:
 
     async def handler(call: Call) -> Any:
         balance = await standard(call)
-        return await call.run(balances.with_amount, call.stores, call.org_id, balance)
+        return await call.run(balances.with_amount, call.organization, balance)
 
     return replace(operation, handler=handler)
 

@@ -30,20 +30,20 @@ async def _list_all(call: Call) -> Any:
         type=query.one_of("lineItemType", _TYPES, None),
     )
     here = page(call, PAGE_MAX)
-    return await call.run(bill_lines.list_lines, call.stores, call.org_id, filters, here)
+    return await call.run(bill_lines.list_lines, call.organization, filters, here)
 
 
 async def _list(call: Call) -> Any:
     id_, here = member(call, RESOURCE, _BILL_ID), page(call, PAGE_MAX)
-    return await call.run(bill_lines.list_lines_of_bill, call.stores, call.org_id, id_, here)
+    return await call.run(bill_lines.list_lines_of_bill, call.organization, id_, here)
 
 
 async def _get(call: Call) -> Any:
-    return await call.run(bill_lines.get_line, call.stores, call.org_id, *_line(call))
+    return await call.run(bill_lines.get_line, call.organization, *_line(call))
 
 
 async def _usage(call: Call) -> Any:
-    file = await call.run(bill_lines.usage_file, call.stores, call.org_id, *_line(call))
+    file = await call.run(bill_lines.usage_file, call.organization, *_line(call))
     return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
 
 
@@ -56,9 +56,7 @@ def _ref(call: Call, kind: type[MemoLineItem]) -> MemoRef:
 def _creating(kind: type[MemoLineItem]) -> Handler:
     async def create(call: Call) -> Any:
         ref, document = _ref(call, kind), await call.document()
-        return await call.run(
-            memos.create_memo, call.stores, call.org_id, call.author, ref, document
-        )
+        return await call.run(memos.create_memo, call.organization, call.author, ref, document)
 
     return create
 
@@ -66,9 +64,7 @@ def _creating(kind: type[MemoLineItem]) -> Handler:
 def _updating(kind: type[MemoLineItem]) -> Handler:
     async def update(call: Call) -> Any:
         ref, document = _ref(call, kind), await call.document()
-        return await call.run(
-            memos.update_memo, call.stores, call.org_id, call.author, ref, document
-        )
+        return await call.run(memos.update_memo, call.organization, call.author, ref, document)
 
     return update
 
@@ -76,14 +72,14 @@ def _updating(kind: type[MemoLineItem]) -> Handler:
 def _deleting(kind: type[MemoLineItem]) -> Handler:
     async def delete(call: Call) -> Any:
         ref = _ref(call, kind)
-        return await call.run(memos.delete_memo, call.stores, call.org_id, call.author, ref)
+        return await call.run(memos.delete_memo, call.organization, call.author, ref)
 
     return delete
 
 
 def _retrieving(kind: type[MemoLineItem]) -> Handler:
     async def retrieve(call: Call) -> Any:
-        return await call.run(memos.get_memo, call.stores, call.org_id, _ref(call, kind))
+        return await call.run(memos.get_memo, call.organization, _ref(call, kind))
 
     return retrieve
 
@@ -91,7 +87,7 @@ def _retrieving(kind: type[MemoLineItem]) -> Handler:
 def _listing(kind: type[MemoLineItem]) -> Handler:
     async def list_(call: Call) -> Any:
         ref, here = _ref(call, kind), page(call, PAGE_MAX)
-        return await call.run(memos.list_memos, call.stores, call.org_id, ref, here)
+        return await call.run(memos.list_memos, call.organization, ref, here)
 
     return list_
 

@@ -68,8 +68,7 @@ async def _list(call: Call) -> Any:
     )
     return await call.run(
         bills.list_bills,
-        call.stores,
-        call.org_id,
+        call.organization,
         filters,
         page(call, PAGE_MAX),
         lines=not query.flag("excludeLineItems"),
@@ -87,14 +86,12 @@ def _account_ids(text: str | None) -> tuple[str, ...]:
 
 async def _list_of_account(call: Call) -> Any:
     id_, here = member(call, Account.__name__, "accountId"), page(call, PAGE_MAX)
-    return await call.run(bills.list_bills_of_account, call.stores, call.org_id, id_, here)
+    return await call.run(bills.list_bills_of_account, call.organization, id_, here)
 
 
 async def _list_of_period(call: Call) -> Any:
     here = page(call, PAGE_MAX)
-    return await call.run(
-        bills.list_bills_of_period, call.stores, call.org_id, *_period(call), here
-    )
+    return await call.run(bills.list_bills_of_period, call.organization, *_period(call), here)
 
 
 def _period(call: Call) -> tuple[date, str]:
@@ -112,26 +109,26 @@ def _period(call: Call) -> tuple[date, str]:
 
 async def _search(call: Call) -> Any:
     criteria = search_criteria(call, SEARCH_FIELDS, PAGE_MAX)
-    return await call.run(bills.search_bills, call.stores, call.org_id, criteria)
+    return await call.run(bills.search_bills, call.organization, criteria)
 
 
 async def _latest(call: Call) -> Any:
     id_ = member(call, Account.__name__, "accountId")
-    found = await call.run(bills.latest_bill, call.stores, call.org_id, id_)
+    found = await call.run(bills.latest_bill, call.organization, id_)
     await permit_each(call, RESOURCE, [found["id"]])
     return found
 
 
 def _of_bill(function: Callable[..., Any]) -> Handler:
     async def handler(call: Call) -> Any:
-        return await call.run(function, call.stores, call.org_id, member(call, RESOURCE))
+        return await call.run(function, call.organization, member(call, RESOURCE))
 
     return handler
 
 
 async def _verify(call: Call) -> Any:
     look = partial(verify_bill, former=call.query.flag("former"))
-    return await call.run(look, call.stores, call.org_id, member(call, RESOURCE))
+    return await call.run(look, call.organization, member(call, RESOURCE))
 
 
 async def _diff(call: Call) -> Any:
@@ -140,21 +137,21 @@ async def _diff(call: Call) -> Any:
     if call.query.text("to") != NOW:
         last = call.query.integer("to", least=1)
     choice, id_ = DiffChoice(first, last), member(call, RESOURCE)
-    return await call.run(diff_bill_to_wire, call.stores, call.org_id, id_, choice)
+    return await call.run(diff_bill_to_wire, call.organization, id_, choice)
 
 
 async def _document(call: Call) -> Response:
     format_ = call.query.one_of("format", _DOCUMENT_FORMATS, DocumentFormat.PDF)
     detail = call.query.one_of("usage", _USAGE_DETAILS, AppendixDetail.AUTO)
     id_ = member(call, RESOURCE)
-    made = await call.run(make_document, call.stores, call.org_id, id_, format_, detail)
+    made = await call.run(make_document, call.organization, id_, format_, detail)
     return content_response(made.name, made.media_type, made.data)
 
 
 def _changing(function: Callable[..., Any]) -> Handler:
     async def handler(call: Call) -> Any:
         id_ = member(call, RESOURCE)
-        return await call.run(function, call.stores, call.org_id, call.author, id_)
+        return await call.run(function, call.organization, call.author, id_)
 
     return handler
 
@@ -166,13 +163,13 @@ async def _explain(call: Call) -> Any:
     assert rows is not None
     id_ = member(call, RESOURCE)
     request = ExplanationRequest(id_, query.text("line"), version, rows)
-    return await call.run(explain_as_wire, call.stores, call.org_id, request)
+    return await call.run(explain_as_wire, call.organization, request)
 
 
 async def _set_status(call: Call) -> Any:
     id_ = member(call, RESOURCE)
     status = read(UpdateBillStatusRequest, await call.document()).status
-    return await call.run(bills.set_status, call.stores, call.org_id, call.author, id_, status)
+    return await call.run(bills.set_status, call.organization, call.author, id_, status)
 
 
 async def _approve(call: Call) -> Any:
@@ -185,12 +182,12 @@ async def _approve(call: Call) -> Any:
         ids = read(ApproveBillsRequest, document).bill_ids
         await permit_each(call, RESOURCE, ids, _UPDATE)
         told = await _open_points(call, BillFilters(ids=tuple(ids)))
-        count = await call.run(bills.approve_bills, call.stores, call.org_id, call.author, ids)
+        count = await call.run(bills.approve_bills, call.organization, call.author, ids)
         return _approved(count, told)
     permit_all(call, _UPDATE)
     filters = _filters_to_approve(call)
     told = await _open_points(call, filters)
-    count = await call.run(bills.approve_filtered, call.stores, call.org_id, call.author, filters)
+    count = await call.run(bills.approve_filtered, call.organization, call.author, filters)
     return _approved(count, told)
 
 
@@ -198,7 +195,7 @@ async def _open_points(call: Call, filters: BillFilters) -> str:
     """What is open about the bills, for who may read all of them."""
     if not call.permissions.unrestricted(RETRIEVE, RESOURCE):
         return ""
-    found: str = await call.run(describe_open_points, call.stores, call.org_id, filters)
+    found: str = await call.run(describe_open_points, call.organization, filters)
     return found
 
 
@@ -229,7 +226,7 @@ async def _approve_period(call: Call) -> Any:
     permit_all(call, _UPDATE)
     period = _period(call)
     told = await _open_points(call, of_billing_period(*period))
-    count = await call.run(bills.approve_period, call.stores, call.org_id, call.author, *period)
+    count = await call.run(bills.approve_period, call.organization, call.author, *period)
     return _approved(count, told)
 
 
@@ -250,7 +247,7 @@ async def _download(call: Call) -> Any:
 async def _write_csv(call: Call) -> Download:
     permit_all(call, RETRIEVE)
     request = read(DownloadCsvRequest, await call.document())
-    return await call.run(write_bills, call.stores, call.org_id, request)
+    return await call.run(write_bills, call.organization, request)
 
 
 def _row(id: str, method: str, path: str, handler: Handler, action: str = RETRIEVE) -> Operation:
@@ -260,13 +257,13 @@ def _row(id: str, method: str, path: str, handler: Handler, action: str = RETRIE
 async def create_job(call: Call) -> Any:
     """Make the job of bills."""
     document = await call.document()
-    return await call.run(jobs.create, call.stores, call.org_id, call.author, document)
+    return await call.run(jobs.create, call.organization, call.author, document)
 
 
 async def recalculate_job(call: Call) -> Any:
     """Make the job that makes chosen bills again."""
     document = await call.document()
-    return await call.run(jobs.recalculate, call.stores, call.org_id, call.author, document)
+    return await call.run(jobs.recalculate, call.organization, call.author, document)
 
 
 async def list_jobs(call: Call) -> Any:
@@ -274,8 +271,7 @@ async def list_jobs(call: Call) -> Any:
     query, this = call.query, page(call, PAGE_MAX)
     return await call.run(
         jobs.list_jobs,
-        call.stores,
-        call.org_id,
+        call.organization,
         this,
         active=query.flag("active"),
         status=query.text("status"),
@@ -284,18 +280,18 @@ async def list_jobs(call: Call) -> Any:
 
 async def get_job(call: Call) -> Any:
     """One job."""
-    return await call.run(jobs.get_job, call.stores, call.org_id, member(call, _JOB))
+    return await call.run(jobs.get_job, call.organization, member(call, _JOB))
 
 
 async def cancel_job(call: Call) -> Any:
     """Stop a job."""
-    return await call.run(jobs.cancel, call.stores, call.org_id, member(call, _JOB))
+    return await call.run(jobs.cancel, call.organization, member(call, _JOB))
 
 
 async def preview_bill(call: Call) -> Any:
     """What a bill would be."""
     document = await call.document()
-    return await call.run(preview, call.stores, call.org_id, call.author, document)
+    return await call.run(preview, call.organization, call.author, document)
 
 
 def _job(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:

@@ -29,7 +29,7 @@ from meterlake.pipeline.home.closing_requests import (
     submit_closing,
 )
 from meterlake.pipeline.home.reopening import reopen_month
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 
 _CLOSING: Final = f"{ORGANIZATION}/closings/{{month}}"
 _UPDATE: Final = "config:update"
@@ -39,11 +39,11 @@ PAGE_MAX: Final = 100
 async def _get(call: Call) -> Any:
     """What is said of a month is said of all its bills."""
     permit_all(call, RETRIEVE)
-    return await call.run(_describe, call.stores, call.org_id, call.path["month"])
+    return await call.run(_describe, call.organization, call.path["month"])
 
 
-def _describe(stores: Stores, org_id: str, month: str) -> Document:
-    return describe_closing(stores, org_id, month_named(stores, org_id, month))
+def _describe(organization: Organization, month: str) -> Document:
+    return describe_closing(organization, month_named(organization, month))
 
 
 async def _review(call: Call) -> Any:
@@ -64,12 +64,12 @@ async def _approve(call: Call) -> Any:
 async def _submit(call: Call, request: ClosingRequest) -> Any:
     permit_all(call, _UPDATE)
 
-    def submit(stores: Stores, org_id: str, name: str) -> Document:
-        month = month_named(stores, org_id, name)
-        submit_closing(stores, org_id, month, request, call.author)
+    def submit(organization: Organization, name: str) -> Document:
+        month = month_named(organization, name)
+        submit_closing(organization, month, request, call.author)
         return {"month": str(month), "pending": request.action.value}
 
-    return await call.run(submit, call.stores, call.org_id, call.path["month"])
+    return await call.run(submit, call.organization, call.path["month"])
 
 
 async def _reject(call: Call) -> Any:
@@ -95,11 +95,11 @@ async def _reopen(call: Call) -> Any:
 
 
 def _closing(call: Call, stores: Stores, month: Month) -> Closing:
-    return Closing(stores, call.org_id, month, call.author, WORDS)
+    return Closing(stores.organization(call.org_id), month, call.author, WORDS)
 
 
 async def _month(call: Call) -> Month:
-    found: Month = await call.run(month_named, call.stores, call.org_id, call.path["month"])
+    found: Month = await call.run(month_named, call.organization, call.path["month"])
     return found
 
 
@@ -113,8 +113,7 @@ async def _list(call: Call) -> Any:
     account_id, month = query.text("accountId"), query.text("period")
     found = await call.run(
         list_page,
-        call.stores,
-        call.org_id,
+        call.organization,
         page(call, PAGE_MAX),
         period=month,
         account_id=None if account_id is None else account_id.lower(),

@@ -26,7 +26,7 @@ async def create(call: Call) -> Any:
     """Make the job of a statement."""
     document = await call.document()
     await _permit_bills(call, [document.get("billId")])
-    made = await call.run(jobs.create, call.stores, call.org_id, call.author, document)
+    made = await call.run(jobs.create, call.organization, call.author, document)
     return (await _documents(call, [made]))[0]
 
 
@@ -35,7 +35,7 @@ async def create_batch(call: Call) -> Any:
     document = await call.document()
     ids = document.get("billIds")
     await _permit_bills(call, ids if isinstance(ids, list) else [])
-    made = await call.run(jobs.create_batch, call.stores, call.org_id, call.author, document)
+    made = await call.run(jobs.create_batch, call.organization, call.author, document)
     return await _documents(call, made)
 
 
@@ -56,7 +56,7 @@ async def list_jobs(call: Call) -> Any:
         status=query.text("status"),
         bill_id=_lower(query.text("billId")),
     )
-    found, token = await call.run(jobs.list_jobs, call.stores, call.org_id, wanted, this)
+    found, token = await call.run(jobs.list_jobs, call.organization, wanted, this)
     return envelope(await _documents(call, found), token)
 
 
@@ -66,13 +66,13 @@ def _lower(text: str | None) -> str | None:
 
 async def get_job(call: Call) -> Any:
     """One job."""
-    found = await call.run(jobs.get_job, call.stores, call.org_id, member(call, _KIND))
+    found = await call.run(jobs.get_job, call.organization, member(call, _KIND))
     return (await _documents(call, [found]))[0]
 
 
 async def cancel(call: Call) -> Any:
     """Stop a job."""
-    found = await call.run(jobs.cancel, call.stores, call.org_id, member(call, _KIND))
+    found = await call.run(jobs.cancel, call.organization, member(call, _KIND))
     return (await _documents(call, [found]))[0]
 
 
@@ -94,7 +94,7 @@ async def _documents(call: Call, found: Sequence[StatementJobView]) -> list[Docu
 async def create_csv(call: Call) -> Any:
     """A link to the statement as CSV, which is made unless the bill has it as it is now."""
     order = StatementOrder(member(call, BILL), csv=True)
-    files = await call.run(jobs.ensure_statement, call.stores, call.org_id, call.author, order)
+    files = await call.run(jobs.ensure_statement, call.organization, call.author, order)
     download = file_download(files[StatementFormat.CSV])
     return {"downloadUrl": await link(call, download, call.stores.settings.download_seconds)}
 
@@ -102,7 +102,7 @@ async def create_csv(call: Call) -> Any:
 def _get_statement(format: StatementFormat) -> Handler:
     async def get_statement(call: Call) -> Any:
         id_ = member(call, BILL)
-        download = await call.run(jobs.read_statement, call.stores, call.org_id, id_, format)
+        download = await call.run(jobs.read_statement, call.organization, id_, format)
         return {"downloadUrl": await link(call, download, call.stores.settings.download_seconds)}
 
     return get_statement

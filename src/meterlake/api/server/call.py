@@ -20,7 +20,7 @@ from meterlake.model.configuration.permissions import Permissions
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import parse_instant
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -189,6 +189,11 @@ class Call:
     def org_id(self) -> str:
         """The organization of the path, which is the principal's."""
         return self.principal.org_id
+
+    @cached_property
+    def organization(self) -> Organization:
+        """The same organization, with its stores."""
+        return self.stores.organization(self.org_id)
 
     @property
     def author(self) -> str:

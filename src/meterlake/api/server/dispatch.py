@@ -230,7 +230,7 @@ class Dispatcher:
     async def _require_enabled(self, call: Call, operation: Operation) -> None:
         if operation.feature is None:
             return
-        features = await call.run(entities.single, call.stores, call.org_id, Features)
+        features = await call.run(entities.single, call.organization, Features)
         if not getattr(features, operation.feature):
             raise Forbidden(
                 f"{operation.id} is in {operation.feature}; set that to true in the organization's features"

@@ -46,7 +46,7 @@ async def failed_ingest_url(call: Call) -> Any:
     file = call.query.text("file")
     if file is None:
         raise Required("file")
-    download = await call.run(failed_ingest_file, call.stores, call.org_id, file)
+    download = await call.run(failed_ingest_file, call.organization, file)
     return {"url": await link(call, download, call.stores.settings.download_seconds)}
 
 

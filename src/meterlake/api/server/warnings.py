@@ -29,7 +29,7 @@ async def cautions(call: Call, operation: Operation, answer: Any) -> list[str]:
     if entity is None:
         return []
     if type(entity) in CAUTIONS:
-        return await call.run(read_cautions, call.stores, call.org_id, entity)
+        return await call.run(read_cautions, call.organization, entity)
     return list(without_effect(entity))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from meterlake.model.bills.jobs import BillOrder
     from meterlake.model.bills.unbilled import Unpriced
     from meterlake.pipeline.billing.run import Billed, BillResult
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
@@ -143,21 +143,21 @@ def bill(
     if options.all_orgs:
         return _bill_all(choice, options, approve=approve, change_approved=change_approved)
 
-    with options.open() as (stores, organization), as_options(str, **_FIELDS):
+    with options.open() as organization, as_options(str, **_FIELDS):
         if choice.recalculate:
             _refuse_others(choice)
-            named = find_bills(stores, organization.id, choice.recalculate)
+            named = find_bills(organization, choice.recalculate)
             choice = replace(choice, recalculate=tuple(named))
         order = _order(choice, change_approved=change_approved)
         if choice.account:
-            order = of_accounts(stores, organization.id, order, choice.account)
-        author = options.author(stores, organization.id)
+            order = of_accounts(organization, order, choice.account)
+        author = options.author(organization)
         if approve:
-            outcome = review.approve(stores, organization.id, order, author)
+            outcome = review.approve(organization, order, author)
         else:
-            refuse_future_month(stores, organization.id, order.days)
-            result = bill_order(stores, organization.id, order, author, shown=True)
-        amounts = AmountText.read(stores, organization.id)
+            refuse_future_month(organization, order.days)
+            result = bill_order(organization, order, author, shown=True)
+        amounts = AmountText.read(organization)
     if approve:
         show_bills(outcome.result, amounts, options.output)
         return review.show_outcome(outcome, _making(choice), options.output)
@@ -195,12 +195,12 @@ def _bill_all(
 
 
 def of_accounts(
-    stores: "Stores", org_id: str, order: "BillOrder", codes: "Sequence[str]"
+    organization: "Organization", order: "BillOrder", codes: "Sequence[str]"
 ) -> "BillOrder":
     """An order of some accounts only."""
     from meterlake.pipeline.billing.jobs.jobs import account_ids_of
 
-    return replace(order, account_ids=account_ids_of(stores, org_id, codes))
+    return replace(order, account_ids=account_ids_of(organization, codes))
 
 
 def _order(choice: BillChoice, *, change_approved: bool) -> "BillOrder":

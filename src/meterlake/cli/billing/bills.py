@@ -11,7 +11,7 @@ from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 ID_DIGITS: Final = 8
 _PAGE: Final = 100
@@ -46,14 +46,14 @@ def register(app: App) -> None:
     app.command(show)
 
 
-def bill_named(stores: "Stores", org_id: str, bill: str, month: str | None = None) -> str:
+def bill_named(organization: "Organization", bill: str, month: str | None = None) -> str:
     """The id of the bill that a command's arguments name."""
     from meterlake.pipeline.billing.named_bills import find_bills, take_bill
 
     words = [bill] if month is None else [bill, month]
     if month is None:
-        return find_bills(stores, org_id, words)[0]
-    id_, rest = take_bill(stores, org_id, words)
+        return find_bills(organization, words)[0]
+    id_, rest = take_bill(organization, words)
     if rest:
         from meterlake.model.errors import Invalid
 
@@ -91,11 +91,11 @@ def list_bills(
     from meterlake.pipeline.billing.jobs.jobs import account_ids_of
     from meterlake.pipeline.config.months import month_named
 
-    with options.open() as (stores, organization):
-        meant = None if month is None else month_named(stores, organization.id, month)
-        ids = account_ids_of(stores, organization.id, account) if account else ()
-        found = list_bills_by_date(stores, organization.id, meant, ids, status, limit)
-        amounts = AmountText.read(stores, organization.id)
+    with options.open() as organization:
+        meant = None if month is None else month_named(organization, month)
+        ids = account_ids_of(organization, account) if account else ()
+        found = list_bills_by_date(organization, meant, ids, status, limit)
+        amounts = AmountText.read(organization)
     if options.json:
         options.output.rows(found, ())
         return
@@ -115,27 +115,27 @@ def show(bill: BillName, month: BillMonth = None, /, *, options: Options = NO_OP
             code.
         month: If you name the bill by an account: the month of its last day, such as 2026-10.
     """
-    with options.open() as (stores, organization):
-        id_ = bill_named(stores, organization.id, bill, month)
-        show_bill(stores, organization.id, id_, options.output)
+    with options.open() as organization:
+        id_ = bill_named(organization, bill, month)
+        show_bill(organization, id_, options.output)
     options.output.note("Where a number comes from, and the bill as its customer gets it:")
     options.output.command(f"bill explain {id_[:ID_DIGITS]}")
     options.output.command(f"bill document {id_[:ID_DIGITS]} --to bill.pdf")
 
 
-def show_bill(stores: "Stores", org_id: str, id: str, output: "Output") -> None:
+def show_bill(organization: "Organization", id: str, output: "Output") -> None:
     """Print a bill with its lines."""
     from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.pipeline.billing.bills import get_bill
 
-    found, amounts = get_bill(stores, org_id, id), AmountText.read(stores, org_id)
+    found, amounts = get_bill(organization, id), AmountText.read(organization)
     if output.json:
         output.line(found)
         return
     row = _row(found, amounts)
     people = [found[name] for name in ("approvedBy", "lockedBy") if found.get(name)]
     row |= {
-        name: names_of_authors(stores, org_id, people).get(found[name], found[name])
+        name: names_of_authors(organization, people).get(found[name], found[name])
         for name in ("approvedBy", "lockedBy")
         if found.get(name)
     }

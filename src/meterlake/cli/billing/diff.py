@@ -73,16 +73,16 @@ def diff(  # noqa: PLR0913 - a command has as many options as it has
     from meterlake.pipeline.billing.differences.diff import diff_bill
 
     choice = _choice(from_, to, against)
-    with options.open() as (stores, organization):
-        id_ = bill_named(stores, organization.id, bill, month)
-        found = diff_bill(stores, organization.id, id_, choice)
+    with options.open() as organization:
+        id_ = bill_named(organization, bill, month)
+        found = diff_bill(organization, id_, choice)
         causes = (part.causes[-1] for part in found.parts)
         authors = {each.author for each in causes if each.author is not None}
         text = _DiffText(
             found,
-            AmountText.read(stores, organization.id),
+            AmountText.read(organization),
             _again(found.bill_id, choice),
-            names_of_authors(stores, organization.id, authors),
+            names_of_authors(organization, authors),
         )
     text.show(options.output, lines=lines)
     return 0 if found.is_explained else 1
@@ -104,11 +104,11 @@ def versions(bill: BillName, month: BillMonth = None, /, *, options: Options = N
     from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.pipeline.billing.differences.ends import list_bill_versions
 
-    with options.open() as (stores, organization):
-        id_ = bill_named(stores, organization.id, bill, month)
-        found = list_bill_versions(stores, organization.id, id_)
-        amounts = AmountText.read(stores, organization.id)
-        names = names_of_authors(stores, organization.id, {each["modifiedBy"] for each in found})
+    with options.open() as organization:
+        id_ = bill_named(organization, bill, month)
+        found = list_bill_versions(organization, id_)
+        amounts = AmountText.read(organization)
+        names = names_of_authors(organization, {each["modifiedBy"] for each in found})
     columns = ("version", "total", "modified=made", "modifiedBy=by", "?replaced", "?code")
     if not options.json:
         found = [

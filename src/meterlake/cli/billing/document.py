@@ -78,12 +78,12 @@ def document(
     if choice.to is None and name == "pdf" and sys.stdout.isatty():
         raise Required("--to", None, "a PDF cannot be printed; name a file, such as --to bill.pdf")
     format_, detail = DocumentFormat(name), AppendixDetail(choice.usage)
-    with options.open() as (stores, organization):
-        id_ = bill_named(stores, organization.id, bill, month)
+    with options.open() as organization:
+        id_ = bill_named(organization, bill, month)
         found = options_of(
-            stores.settings, organization.code, format_, choice.template, choice.fonts
+            organization.settings, organization.code, format_, choice.template, choice.fonts
         )
-        made = make_document(stores, organization.id, id_, format_, detail, found)
+        made = make_document(organization, id_, format_, detail, found)
     if choice.to is None:
         sys.stdout.buffer.write(made.data)
         sys.stdout.flush()
@@ -152,13 +152,11 @@ def statement(
 
     name = format_named(format, to, _STATEMENT_ENDINGS, "json")
     wanted = StatementFormat(name)
-    with options.open() as (stores, organization):
-        id_ = bill_named(stores, organization.id, bill, month)
+    with options.open() as organization:
+        id_ = bill_named(organization, bill, month)
         order = StatementOrder(id_, csv=wanted is StatementFormat.CSV)
-        file = ensure_statement(
-            stores, organization.id, options.author(stores, organization.id), order
-        )[wanted]
-        data = read_file(stores, file)
+        file = ensure_statement(organization, options.author(organization), order)[wanted]
+        data = read_file(organization.stores, file)
     if to is None:
         _print(data)
         return 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
     from meterlake.model.bills.explanation import BillExplanation, ExplainedNumber
     from meterlake.pipeline.billing.explanation.explain import ExplanationRequest
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 _STREAMED: Final = ("file", "row", "uid", "ts", "value")
 _COLUMNS: Final = (*_STREAMED, "microseconds")
@@ -103,15 +103,15 @@ def _explain(words: "Sequence[str]", depth: Depth, options: Options) -> "BillExp
     from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_bill
     from meterlake.pipeline.billing.named_bills import take_bill
 
-    with options.open() as (stores, organization):
-        id_, rest = take_bill(stores, organization.id, words)
+    with options.open() as organization:
+        id_, rest = take_bill(organization, words)
         line = rest[0] if rest else None
         _check(depth, line, rest[1:])
         rows = _rows(depth, line, options)
         request = ExplanationRequest(id_, line, depth.version, rows)
         if depth.all_:
-            return _show_all(stores, organization.id, request, options)
-        explanation = explain_bill(stores, organization.id, request)
+            return _show_all(organization, request, options)
+        explanation = explain_bill(organization, request)
     _show(explanation, depth, options)
     return explanation
 
@@ -212,13 +212,13 @@ def _show_measured(number: "ExplainedNumber", output: "Output") -> None:
 
 
 def _show_all(
-    stores: "Stores", org_id: str, request: "ExplanationRequest", options: Options
+    organization: "Organization", request: "ExplanationRequest", options: Options
 ) -> "BillExplanation":
     """Print the tree, then all measurements: they are read while they are printed."""
     from meterlake.pipeline.billing.explanation.explain import open_explanation
 
     stopped: BrokenPipeError | None = None
-    with open_explanation(stores, org_id, request) as found:
+    with open_explanation(organization, request) as found:
         try:
             _show(found.explanation, _DEPTH, options)
             if not options.json:

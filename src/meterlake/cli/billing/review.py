@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meterlake.model.bills.unbilled import ReviewFinding
     from meterlake.pipeline.billing.run import BillResult
     from meterlake.pipeline.billing.shown_bills import Approval
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 
 _COMMANDS_MAX: Final = 3
@@ -50,9 +50,9 @@ def review(
     from meterlake.pipeline.config.months import month_named
     from meterlake.pipeline.home.bill_review import review_bills
 
-    with options.open() as (stores, organization):
-        meant = month_named(stores, organization.id, month)
-        found = review_bills(stores, organization.id, meant)
+    with options.open() as organization:
+        meant = month_named(organization, month)
+        found = review_bills(organization, meant)
     show_review(found, options.output)
     if not found:
         options.output.note(f"Nothing is open: the bills of {meant} may be approved.")
@@ -115,16 +115,16 @@ def check_words(*, approve: bool, change_approved: bool, recalculate: bool, has_
         raise Invalid("--approve", True, "give it with --month or --date")
 
 
-def approve(stores: "Stores", org_id: str, order: "BillOrder", author: str) -> Outcome:
+def approve(organization: "Organization", order: "BillOrder", author: str) -> Outcome:
     """Approve the bills of an order that were shown, and look for what is open about them."""
     from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.shown_bills import approve_shown_bills, days_of
     from meterlake.pipeline.home.bill_review import review_approval
 
-    approval, days = approve_shown_bills(stores, org_id, order, author), days_of(order)
+    approval, days = approve_shown_bills(organization, order, author), days_of(order)
     found: Sequence[ReviewFinding] = []
     if isinstance(days, Month):
-        found = review_approval(stores, org_id, days, approval)
+        found = review_approval(organization, days, approval)
     return Outcome(approval, approval.result(days), found)
 
 

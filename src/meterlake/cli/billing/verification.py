@@ -52,10 +52,10 @@ def verify(
     from meterlake.pipeline.billing.verification.verify import verify_bills
 
     choice = _choice(bills, month, everything=all_)
-    with options.open() as (stores, organization):
-        named = tuple(find_bills(stores, organization.id, bills))
+    with options.open() as organization:
+        named = tuple(find_bills(organization, bills))
         choice = replace(choice, bill_ids=named, former=former)
-        found = verify_bills(stores, organization.id, choice)
+        found = verify_bills(organization, choice)
     if options.json:
         options.output.line(found.to_wire())
     else:

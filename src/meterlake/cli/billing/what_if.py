@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meterlake.model.resources.proposal import Document
     from meterlake.model.values.period import Month
     from meterlake.pipeline.billing.what_if import WhatIf
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 Several = Parameter(negative="", show_default=False, consume_multiple=True)
 
@@ -95,10 +95,10 @@ def what_if(
     try:
         documents += _read_files(what)
         with (
-            options.open() as (stores, organization),
-            _compare(stores, organization.id, what, documents, by_month=form.by_month) as found,
+            options.open() as organization,
+            _compare(organization, what, documents, by_month=form.by_month) as found,
         ):
-            amounts = AmountText.read(stores, organization.id)
+            amounts = AmountText.read(organization)
             show_comparison(found, form, amounts, options.output)
     except MeterlakeError as error:
         show_problems(documents, error, json=options.json)
@@ -131,8 +131,7 @@ def _read_files(what: WhatIfInput) -> "list[Document]":
 
 @contextmanager
 def _compare(
-    stores: "Stores",
-    org_id: str,
+    organization: "Organization",
     what: WhatIfInput,
     documents: "Sequence[Document]",
     *,
@@ -145,7 +144,7 @@ def _compare(
     limits, accounts = what.limits(), what.accounts or None
     if what.backfill is not None:
         choice = BackfillChoice(what.backfill, limits, accounts, by_month)
-        with compare_backfill(stores, org_id, choice) as found:
+        with compare_backfill(organization, choice) as found:
             yield found
         return
     assert limits is not None, "they are required"
@@ -156,5 +155,5 @@ def _compare(
         by_month=by_month,
         allow_unknown=what.allow_unknown,
     )
-    with compare_history(stores, org_id, history) as found:
+    with compare_history(organization, history) as found:
         yield found

@@ -13,7 +13,7 @@ from meterlake.model.configuration.exports import ExportSchedule
 from meterlake.model.errors import NotFound, Required
 from meterlake.model.values.entity import Record
 from meterlake.pipeline.export import control
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 
 _SELECTED: Final = frozenset(each.name for each in fields(Selected))
@@ -38,7 +38,7 @@ _FIELDS: Final = {
 
 
 def create_schedule(
-    stores: Stores, org_id: str, author: str, options_given: ScheduleDefinition
+    organization: Organization, author: str, options_given: ScheduleDefinition
 ) -> dict[str, Any]:
     """Make a schedule; its first job is made with it, unless it is disabled.
 
@@ -48,9 +48,9 @@ def create_schedule(
         Conflict: The code is taken.
     """
     with as_options():
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             document = schedule_document(reader, options_given)
-        return control.create_schedule(stores, org_id, author, document)
+        return control.create_schedule(organization, author, document)
 
 
 def schedule_definition(options: Mapping[str, Any]) -> ScheduleDefinition:
@@ -65,13 +65,12 @@ def schedule_definition(options: Mapping[str, Any]) -> ScheduleDefinition:
 
 
 def update_schedule(
-    stores: Stores, org_id: str, author: str, name: str, options: Mapping[str, Any]
+    organization: Organization, author: str, name: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Change what options give of a schedule, and nothing else; its source stays.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         author: Who changes it.
         name: Its code or id.
         options: As `schedule_words` takes them; None and () empty what was there.
@@ -83,13 +82,13 @@ def update_schedule(
         Conflict: The code is taken, or somebody else changed the schedule meanwhile.
     """
     _require_options(options)
-    with as_options(partial(_code_of_meter, stores, org_id), code="--code"):
+    with as_options(partial(_code_of_meter, organization), code="--code"):
         changes = partial(_changes, options)
-        return control.update_schedule(stores, org_id, author, name, changes)
+        return control.update_schedule(organization, author, name, changes)
 
 
 def create_destination(
-    stores: Stores, org_id: str, author: str, document: dict[str, Any]
+    organization: Organization, author: str, document: dict[str, Any]
 ) -> dict[str, Any]:
     """Make a destination from a document of the wire.
 
@@ -98,11 +97,11 @@ def create_destination(
         Conflict: The code is taken.
     """
     with as_options():
-        return control.create_destination(stores, org_id, author, document)
+        return control.create_destination(organization, author, document)
 
 
 def update_destination(
-    stores: Stores, org_id: str, author: str, name: str, changes: Mapping[str, Any]
+    organization: Organization, author: str, name: str, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Change fields of a destination, and nothing else; its type stays.
 
@@ -114,7 +113,7 @@ def update_destination(
     """
     _require_options(changes)
     with as_options(code="--code"):
-        return control.update_destination(stores, org_id, author, name, changes)
+        return control.update_destination(organization, author, name, changes)
 
 
 def _changes(
@@ -126,9 +125,9 @@ def _changes(
     return {field: document.get(field) for option in options for field in _FIELDS[option]}
 
 
-def _code_of_meter(stores: Stores, org_id: str, text: str) -> str:
+def _code_of_meter(organization: Organization, text: str) -> str:
     """The code of the meter of an id; another text as it is."""
-    with suppress(NotFound), stores.state.reading(org_id) as reader:
+    with suppress(NotFound), organization.reading() as reader:
         return reader.get(Meter, text).entity.code
     return text
 

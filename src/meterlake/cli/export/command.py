@@ -112,7 +112,7 @@ def _export(request_options: "ExportOptions", options: Options) -> None:
     from meterlake.cli.export.documents import resolve_export
     from meterlake.pipeline.export.run import export as write
 
-    with options.open() as (stores, organization):
-        request = resolve_export(stores, organization.id, request_options)
-        exported = write(stores, organization.id, request, options.author(stores, organization.id))
+    with options.open() as organization:
+        request = resolve_export(organization, request_options)
+        exported = write(organization, request, options.author(organization))
     show_exported(exported, options.output)

@@ -94,8 +94,8 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.control import list_destinations
 
-    with options.open() as (stores, organization):
-        found = list_destinations(stores, organization.id)
+    with options.open() as organization:
+        found = list_destinations(organization)
     options.output.rows(found, LISTED, empty="No destinations.")
 
 
@@ -118,11 +118,9 @@ def create(
     """
     from meterlake.cli.export.changes import create_destination
 
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         document = destination_options.document(kind, code)
-        made = create_destination(
-            stores, organization.id, options.author(stores, organization.id), document
-        )
+        made = create_destination(organization, options.author(organization), document)
     options.output.record(made)
 
 
@@ -148,10 +146,8 @@ def update(
     from meterlake.cli.export.changes import update_destination
 
     body = {**destination_options.request_body(), **given_options({"code": code})}
-    with options.open() as (stores, organization):
-        updated = update_destination(
-            stores, organization.id, options.author(stores, organization.id), destination, body
-        )
+    with options.open() as organization:
+        updated = update_destination(organization, options.author(organization), destination, body)
     options.output.record(updated)
 
 
@@ -166,9 +162,9 @@ def check(code: Code, /, *, options: Options = NO_OPTIONS) -> int:
     from meterlake.pipeline.export.control import destination_named
     from meterlake.pipeline.export.destinations import check_destination
 
-    with options.open() as (stores, organization):
-        id_ = destination_named(stores, organization.id, code)
-        found = check_destination(stores, organization.id, id_)
+    with options.open() as organization:
+        id_ = destination_named(organization, code)
+        found = check_destination(organization, id_)
     if options.json:
         options.output.line(found)
     else:
@@ -186,8 +182,6 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.control import delete_destination
 
-    with options.open() as (stores, organization):
-        gone = delete_destination(
-            stores, organization.id, options.author(stores, organization.id), code
-        )
+    with options.open() as organization:
+        gone = delete_destination(organization, options.author(organization), code)
     options.output.record(gone)

@@ -39,7 +39,7 @@ from meterlake.stages.export.exported_columns import (
     exports_of,
     operational,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.objects.destination import split_url
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core import account_names
@@ -141,20 +141,20 @@ def subject(options: ExportOptions) -> str:
 
 
 @as_options()
-def resolve_export(stores: Stores, org_id: str, options: ExportOptions) -> ExportRequest:
+def resolve_export(organization: Organization, options: ExportOptions) -> ExportRequest:
     """What the words ask for.
 
     Raises:
         Invalid: They break a rule, or name a time twice.
         NotFound: They name something that is not there.
     """
-    with stores.state.reading(org_id) as reader:
-        usage = _usage(reader, options, stores.now())
+    with organization.reading() as reader:
+        usage = _usage(reader, options, organization.now())
         check_question(usage, StoredConfiguration(reader))
         destinations = _ids(reader, ExportDestination, options.destinations)
-    month = None if options.month is None else month_named(stores, org_id, options.month)
+    month = None if options.month is None else month_named(organization, options.month)
     since = instant("--changes-since", options.changes_since)
-    if since is not None and since > stores.now():
+    if since is not None and since > organization.now():
         raise Invalid("--changes-since", options.changes_since, "it must be now or earlier")
     _check_written(options)
     # Quantities and bills are of months: what selects measurements leaves them out.
@@ -195,9 +195,7 @@ def resolve_closing_exports(
     words = ExportOptions(source="operational", format=format, to=to)
     usage = replace(words, source="usage", month=str(closing.month))
     chosen = {ClosingStep.EXPORT_USAGE: usage, ClosingStep.EXPORT_OPERATIONAL: words}
-    return {
-        step: resolve_export(closing.stores, closing.org_id, each) for step, each in chosen.items()
-    }
+    return {step: resolve_export(closing.organization, each) for step, each in chosen.items()}
 
 
 def _check_written(options: ExportOptions) -> None:

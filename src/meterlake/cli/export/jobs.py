@@ -51,16 +51,14 @@ def list_(
     from meterlake.pipeline.export.jobs import ExportJobFilter, list_jobs
     from meterlake.stores.state.core.pages import Page
 
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         filters = ExportJobFilter(
-            schedule_id=None
-            if schedule is None
-            else schedule_of_jobs(stores, organization.id, schedule),
+            schedule_id=None if schedule is None else schedule_of_jobs(organization, schedule),
             status=status,
             start=instant("--since", since),
             end=instant("--until", until),
         )
-        found = list_jobs(stores, organization.id, filters, Page(limit))["data"]
+        found = list_jobs(organization, filters, Page(limit))["data"]
     rows = (
         found
         if options.json
@@ -79,8 +77,8 @@ def show(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.jobs import get_job
 
-    with options.open() as (stores, organization):
-        found = get_job(stores, organization.id, job)
+    with options.open() as organization:
+        found = get_job(organization, job)
     options.output.record(found)
 
 
@@ -94,8 +92,8 @@ def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.jobs import cancel as stop
 
-    with options.open() as (stores, organization):
-        found = stop(stores, organization.id, job)
+    with options.open() as organization:
+        found = stop(organization, job)
     options.output.record(found)
 
 
@@ -110,9 +108,9 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.jobs import retry as again
     from meterlake.pipeline.export.run import run_to_end_here
 
-    with options.open() as (stores, organization):
-        again(stores, organization.id, job)
-        exported = run_to_end_here(stores, job)
+    with options.open() as organization:
+        again(organization, job)
+        exported = run_to_end_here(organization.stores, job)
     show_exported(exported, options.output)
 
 
@@ -127,8 +125,8 @@ def download(job: Job, /, *, to: Path = Path(), options: Options = NO_OPTIONS) -
     """
     from meterlake.pipeline.export.control import save_download
 
-    with options.open() as (stores, organization):
-        path = save_download(stores, organization.id, job, to)
+    with options.open() as organization:
+        path = save_download(organization, job, to)
     if options.json:
         options.output.line({"path": str(path)})
     else:

@@ -105,9 +105,9 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.control import list_schedules, schedules_run
 
-    with options.open() as (stores, organization):
-        found = list_schedules(stores, organization.id)
-        runs = schedules_run(stores, organization.id)
+    with options.open() as organization:
+        found = list_schedules(organization)
+        runs = schedules_run(organization)
     options.output.rows(found, LISTED, empty="No schedules.")
     _note(options, runs=runs)
 
@@ -138,11 +138,9 @@ def create(
 
     new = {"code": code, "source": source, "enabled": not about.disabled}
     definition = schedule_definition({**new, **_request_body(clock, about, selection)})
-    with options.open() as (stores, organization):
-        made = create_schedule(
-            stores, organization.id, options.author(stores, organization.id), definition
-        )
-        runs = schedules_run(stores, organization.id)
+    with options.open() as organization:
+        made = create_schedule(organization, options.author(organization), definition)
+        runs = schedules_run(organization)
     options.output.record(made)
     _note(options, runs=runs)
 
@@ -175,11 +173,9 @@ def update(
     from meterlake.pipeline.export.control import schedules_run
 
     body = {**_request_body(clock, about, selection), **given_options({"code": code})}
-    with options.open() as (stores, organization):
-        updated = update_schedule(
-            stores, organization.id, options.author(stores, organization.id), schedule, body
-        )
-        runs = schedules_run(stores, organization.id)
+    with options.open() as organization:
+        updated = update_schedule(organization, options.author(organization), schedule, body)
+        runs = schedules_run(organization)
     options.output.record(updated)
     _note(options, runs=runs)
 
@@ -217,9 +213,9 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.control import run_schedule
     from meterlake.pipeline.export.run import run_to_end_here
 
-    with options.open() as (stores, organization):
-        job = run_schedule(stores, organization.id, options.author(stores, organization.id), code)
-        exported = run_to_end_here(stores, job)
+    with options.open() as organization:
+        job = run_schedule(organization, options.author(organization), code)
+        exported = run_to_end_here(organization.stores, job)
     show_exported(exported, options.output)
 
 
@@ -233,21 +229,17 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.control import delete_schedule
 
-    with options.open() as (stores, organization):
-        gone = delete_schedule(
-            stores, organization.id, options.author(stores, organization.id), code
-        )
+    with options.open() as organization:
+        gone = delete_schedule(organization, options.author(organization), code)
     options.output.record(gone)
 
 
 def _enable(code: str, options: Options, *, enabled: bool) -> None:
     from meterlake.pipeline.export.control import enable_schedule, schedules_run
 
-    with options.open() as (stores, organization):
-        found = enable_schedule(
-            stores, organization.id, options.author(stores, organization.id), code, enabled=enabled
-        )
-        runs = schedules_run(stores, organization.id)
+    with options.open() as organization:
+        found = enable_schedule(organization, options.author(organization), code, enabled=enabled)
+        runs = schedules_run(organization)
     options.output.rows([found], LISTED)
     _note(options, runs=runs)
 

@@ -56,16 +56,16 @@ def ingest(
     """
     from meterlake.pipeline.ingest.files import expand, ingest_files, preview_files
 
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         files = expand(paths)
         size = sum(path.stat().st_size for path in files)
         options.output.note(f"{counted(len(files), 'file')}, {counted(size, 'byte')}")
         if dry_run:
             with options.output.progress() as progress:
-                previews = list(preview_files(stores, organization, files, mapping, progress))
+                previews = list(preview_files(organization, files, mapping, progress))
             return report_preview(previews, options)
         with options.output.progress() as progress, between_two() as stop:
-            receipts = ingest_files(stores, organization, files, mapping, progress, stop)
+            receipts = ingest_files(organization, files, mapping, progress, stop)
             found = list(emit_receipts(receipts, options))
     code = report(found, options)
     return report_stop(len(files) - len(found), options) or code
@@ -83,15 +83,15 @@ def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
     from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
 
     with (
-        options.open() as (stores, organization),
+        options.open() as organization,
         between_two(signal.SIGTERM, signal.SIGINT) as stop,
     ):
-        folder = drop_folder(stores, organization.code)
+        folder = drop_folder(organization.stores, organization.code)
         folder.create()
         options.output.note(f"Watching {folder.inbox} (Ctrl-C stops)")
         for name in left_alone(folder.inbox):
             options.output.note(f"{name}: left alone, it is no file")
-        for receipt in work(stores, organization.id, folder, stop, poll):
+        for receipt in work(organization, folder, stop, poll):
             line = receipt.to_wire()
             if options.json:
                 options.output.line(line)
@@ -193,9 +193,9 @@ def check(
         preview_files,
     )
 
-    with options.open() as (stores, organization):
-        problems = mapping_problems(stores, organization.id, load_mapping(file))
-        found = list(preview_files(stores, organization, expand(paths), file))
+    with options.open() as organization:
+        problems = mapping_problems(organization, load_mapping(file))
+        found = list(preview_files(organization, expand(paths), file))
     options.output.rows([{"problem": each} for each in problems], ("problem",))
     if problems:
         error_line("UnreadableMapping", f"{file.name}: {problems[0]}", json=options.json)

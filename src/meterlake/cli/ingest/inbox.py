@@ -51,9 +51,9 @@ def add(
     from meterlake.pipeline.ingest.inbox import add_inbox
     from meterlake.stores.state.ingest.inboxes import Afterwards
 
-    with options.open() as (stores, organization):
-        author = options.author(stores, organization.id)
-        inbox = add_inbox(stores, organization.id, url, Afterwards(afterwards), author)
+    with options.open() as organization:
+        author = options.author(organization)
+        inbox = add_inbox(organization, url, Afterwards(afterwards), author)
     shown = {"url": inbox.url, "afterwards": inbox.afterwards.value, "author": inbox.author}
     options.output.record(shown)
 
@@ -68,8 +68,8 @@ def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.ingest.inbox import remove_inbox
 
-    with options.open() as (stores, organization):
-        remove_inbox(stores, organization.id, url)
+    with options.open() as organization:
+        remove_inbox(organization, url)
 
 
 def show(*, options: Options = NO_OPTIONS) -> None:
@@ -80,11 +80,11 @@ def show(*, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.access.named_people import names_of_authors
     from meterlake.stores.state.ingest.inboxes import Inboxes
 
-    with options.open() as (stores, organization):
-        inboxes = Inboxes(stores.state)
+    with options.open() as organization:
+        inboxes = Inboxes(organization.state)
         found = [(inbox, inboxes.recent(inbox, _CLAIMS)) for inbox in inboxes.all(organization.id)]
         authors = [inbox.author for inbox, _ in found if inbox.author]
-        names = {} if options.json else names_of_authors(stores, organization.id, authors)
+        names = {} if options.json else names_of_authors(organization, authors)
     for inbox, claims in found:
         head = {
             "url": inbox.url,
@@ -133,11 +133,11 @@ def poll(*, options: Options = NO_OPTIONS) -> int:
     found: list[dict[str, Any]] = []
     try:
         with (
-            options.open() as (stores, organization),
+            options.open() as organization,
             options.output.progress() as progress,
             between_two() as stop,
         ):
-            receipts = poll_inboxes(stores, organization.id, stop, progress)
+            receipts = poll_inboxes(organization, stop, progress)
             found.extend(emit_receipts(receipts, options))
     except Unavailable:
         # One inbox failed; what came in from the others is told all the same.
@@ -160,8 +160,8 @@ def ingest(*, options: Options = NO_OPTIONS) -> int:
 
     found: list[dict[str, Any]] = []
     try:
-        with options.open() as (stores, organization), between_two() as stop:
-            found.extend(emit_receipts(ingest_uploads(stores, organization.id, stop), options))
+        with options.open() as organization, between_two() as stop:
+            found.extend(emit_receipts(ingest_uploads(organization, stop), options))
     except MeterlakeError:
         # One file failed; what came in from the others is told all the same.
         if found:

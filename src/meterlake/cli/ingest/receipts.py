@@ -50,10 +50,10 @@ def list_(
     from meterlake.stores.lake.receipts import ReceiptFilters
 
     filters = ReceiptFilters(name, status, instant("since", since), instant("until", until))
-    with options.open() as (stores, organization):
-        found = list_receipts(stores, organization.id, filters, limit)
+    with options.open() as organization:
+        found = list_receipts(organization, filters, limit)
         if not found and name is not None:
-            check_source(stores, organization.id, name)
+            check_source(organization, name)
     options.output.rows([_with_source(each) for each in found], COLUMNS, empty="No receipts.")
 
 
@@ -67,8 +67,8 @@ def show(source: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.rejected.receipts import show_receipts
 
-    with options.open() as (stores, organization):
-        found = show_receipts(stores, organization.id, source)
+    with options.open() as organization:
+        found = show_receipts(organization, source)
     for each in found:
         options.output.record(each)
         options.output.note("")
@@ -86,8 +86,8 @@ def uid(
     """
     from meterlake.pipeline.rejected.receipts import uid_receipts
 
-    with options.open() as (stores, organization):
-        found = uid_receipts(stores, organization.id, uids)
+    with options.open() as organization:
+        found = uid_receipts(organization, uids)
     for each in found:
         options.output.record(each)
         options.output.note("")

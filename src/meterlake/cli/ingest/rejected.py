@@ -13,7 +13,7 @@ from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.pipeline.rejected.requeue import Decided, RowChoice
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
     from meterlake.stores.lake.rejected import RejectedFilter, Status
 
 COLUMNS: Final = (
@@ -124,11 +124,11 @@ def list_(
 
     filters = which.filters(None if status == "all" else status)
     aside: dict[str, int] = {}
-    with options.looked_at() as (stores, organization):
-        found = list_rejected(stores, organization.id, filters, limit, after)
+    with options.looked_at() as organization:
+        found = list_rejected(organization, filters, limit, after)
         if not found:
-            check_named(stores, organization.id, filters)
-            aside = count_set_aside(stores, organization.id, filters)
+            check_named(organization, filters)
+            aside = count_set_aside(organization, filters)
     columns = [each for each in COLUMNS if status == "all" or each != "?status"]
     empty = "No rejected rows." if status == "all" else f"No {status} rows."
     options.output.rows([row.to_wire() for row in found], columns, empty=empty)
@@ -149,10 +149,10 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.access.named_people import with_names
     from meterlake.pipeline.ingest.rejected_rows import show_rejected
 
-    with options.looked_at() as (stores, organization):
-        found = show_rejected(stores, organization.id, id)
+    with options.looked_at() as organization:
+        found = show_rejected(organization, id)
         if not options.json and "decisions" in found:
-            named = with_names(stores, organization.id, found["decisions"], "author")
+            named = with_names(organization, found["decisions"], "author")
             found["decisions"] = named
     if options.json:
         options.output.line(found)
@@ -193,10 +193,10 @@ def export(
     from meterlake.pipeline.rejected.rejected_files import write_rejected
 
     filters = which.filters(None if status == "all" else status)
-    with options.open() as (stores, organization):
-        rows = write_rejected(file, lambda: every_rejected(stores, organization.id, filters))
+    with options.open() as organization:
+        rows = write_rejected(file, lambda: every_rejected(organization, filters))
         if not rows:
-            check_named(stores, organization.id, filters)
+            check_named(organization, filters)
     if options.json:
         options.output.line({"file": str(file), "rows": rows})
     options.output.note(f"{counted(rows, 'row')} in {file}")
@@ -236,13 +236,13 @@ def requeue(
         )
     edits = read_edits(from_) if from_ else (Edit(id_, None, "ID") for id_ in dict.fromkeys(ids))
     notes: list[str] = []
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         if from_ or ids:
-            done = requeue_edited(stores, organization.id, edits)
+            done = requeue_edited(organization, edits)
         else:
-            done = requeue(stores, organization.id, which.filters())
+            done = requeue(organization, which.filters())
             if not done.receipts:
-                notes = _explain_nothing(stores, organization.id, which)
+                notes = _explain_nothing(organization, which)
     line = done.to_wire()
     if options.json:
         options.output.line(line)
@@ -261,7 +261,7 @@ def requeue(
         options.output.note(note)
 
 
-def _explain_nothing(stores: "Stores", org_id: str, which: Which) -> list[str]:
+def _explain_nothing(organization: "Organization", which: Which) -> list[str]:
     """Why no row was given in again.
 
     Raises:
@@ -269,11 +269,11 @@ def _explain_nothing(stores: "Stores", org_id: str, which: Which) -> list[str]:
     """
     from meterlake.pipeline.ingest.rejected_rows import check_named, count_set_aside
 
-    check_named(stores, org_id, which.filters())
+    check_named(organization, which.filters())
     return [
         f"{rows:,} {name}: only those that you name by id are requeued"
         f" (`meterlake rejected list --status {name}`)"
-        for name, rows in count_set_aside(stores, org_id, which.filters()).items()
+        for name, rows in count_set_aside(organization, which.filters()).items()
     ]
 
 
@@ -298,8 +298,8 @@ def dismiss(
         rule = 'say why nobody waits for the rows, such as --because "a file of a trial"'
         raise Required("--because", None, rule)
 
-    def decide(stores: "Stores", org_id: str, choice: "RowChoice", author: str) -> "Decided":
-        return dismiss(stores, org_id, choice, because, author)
+    def decide(organization: "Organization", choice: "RowChoice", author: str) -> "Decided":
+        return dismiss(organization, choice, because, author)
 
     _decide(decide, ids, which, options, ("dismissed", "open"))
 
@@ -318,7 +318,7 @@ def reopen(*ids: Ids, which: Which = NO_FILTERS, options: Options = NO_OPTIONS) 
 
 
 def _decide(
-    verb: "Callable[[Stores, str, RowChoice, str], Decided]",
+    verb: "Callable[[Organization, RowChoice, str], Decided]",
     ids: tuple[str, ...],
     which: Which,
     options: Options,
@@ -329,11 +329,11 @@ def _decide(
 
     became, needed = words
     choice = RowChoice(ids, which.filters())
-    with options.open() as (stores, organization):
-        author = options.author(stores, organization.id)
-        done = verb(stores, organization.id, choice, author)
+    with options.open() as organization:
+        author = options.author(organization)
+        done = verb(organization, choice, author)
         if not done.rows + done.settled:
-            _check_named(stores, organization.id, which)
+            _check_named(organization, which)
     if options.json:
         options.output.line(done.to_wire())
         return
@@ -343,7 +343,7 @@ def _decide(
         options.output.note(f"{rows} not {needed}, and left alone")
 
 
-def _check_named(stores: "Stores", org_id: str, which: Which) -> None:
+def _check_named(organization: "Organization", which: Which) -> None:
     from meterlake.pipeline.ingest.rejected_rows import check_named
 
-    check_named(stores, org_id, which.filters())
+    check_named(organization, which.filters())

@@ -38,8 +38,8 @@ def reconciliation(*, options: Options = NO_OPTIONS) -> int:
 
     from meterlake.pipeline.home.reconciliation import check_reconciliation
 
-    with options.open() as (stores, organization):
-        found = check_reconciliation(stores, organization.id)
+    with options.open() as organization:
+        found = check_reconciliation(organization)
     differences = [asdict(each) for each in found.differences]
     if options.json:
         options.output.line(
@@ -79,11 +79,11 @@ def books(
     """
     from meterlake.pipeline.billing.books import check_ledger, write_beancount
 
-    with options.open() as (stores, organization):
-        found = check_ledger(stores, organization.id)
+    with options.open() as organization:
+        found = check_ledger(organization)
         if beancount is not None:
-            write_beancount(stores, organization.id, beancount)
-        amounts = AmountText.read(stores, organization.id)
+            write_beancount(organization, beancount)
+        amounts = AmountText.read(organization)
     differences = [each._asdict() for each in found.differences]
     accounts = [
         {"account": type_.value, "currency": currency, "amount": amount}
@@ -121,10 +121,10 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
     from meterlake.pipeline.events.events import get_event
     from meterlake.pipeline.ingest.reporting import report
 
-    with options.open() as (stores, organization):
-        report(stores, organization.id)
-        opened = check_alerts(stores, organization.id)
-        events = [get_event(stores, organization.id, each.event_id) for each in opened]
+    with options.open() as organization:
+        report(organization)
+        opened = check_alerts(organization)
+        events = [get_event(organization, each.event_id) for each in opened]
     rows = [
         {
             "since": each.since.replace(microsecond=0),

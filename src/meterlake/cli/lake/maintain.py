@@ -33,8 +33,8 @@ def maintain(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.home.maintain import maintain as work
 
-    with options.open() as (stores, organization):
-        done = work(stores, organization.id)
+    with options.open() as organization:
+        done = work(organization)
     options.output.record(done.to_wire())
 
 
@@ -118,6 +118,6 @@ def shard_lake(*, shards: Integer, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.home.move_lake import shard_lake as work
 
-    with options.open() as (stores, organization):
-        done = work(stores, organization.id, shards)
+    with options.open() as organization:
+        done = work(organization, shards)
     options.output.record(done.to_wire())

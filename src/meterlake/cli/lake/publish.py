@@ -43,9 +43,9 @@ def publish(
     from meterlake.pipeline.publish.run import attach_line
     from meterlake.pipeline.publish.run import publish as write
 
-    with options.open() as (stores, organization):
-        published = write(stores, organization.id, parquet=parquet, whole=whole)
-        line = attach_line(stores, organization.id)
+    with options.open() as organization:
+        published = write(organization, parquet=parquet, whole=whole)
+        line = attach_line(organization)
     show_published(published, line, options.output)
 
 
@@ -94,9 +94,9 @@ def report(
 
     if out is not None:
         check_ending("--out", out, "html")
-    with options.open() as (stores, organization):
-        meant = month_named(stores, organization.id, month) if month else None
-        path = write(stores, organization.id, meant, out)
+    with options.open() as organization:
+        meant = month_named(organization, month) if month else None
+        path = write(organization, meant, out)
     if options.json:
         options.output.line({"path": str(path), "month": meant and str(meant)})
     else:

@@ -18,7 +18,7 @@ from meterlake.model.errors import Invalid
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
     from meterlake.pipeline.publish.query import QueryResult
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 # A table needs all its rows to know how wide they are; who wants more takes a file or --json.
 TABLE_ROWS: Final = 1000
@@ -84,18 +84,18 @@ def sql(
                 "-i",
                 "give it alone: you type the queries, and the answers are tables",
             )
-        with options.open() as (stores, organization):
-            _ask_and_answer(stores, organization.id, options.output)
+        with options.open() as organization:
+            _ask_and_answer(organization, options.output)
         return
     query = _statement(statement, file)
     _check_form(form, json=options.json)
-    with options.open() as (stores, organization):
+    with options.open() as organization:
         if form.parquet:
-            _write_parquet(stores, organization.id, query, form.out)
+            _write_parquet(organization, query, form.out)
         elif form.csv:
-            _write_csv(stores, organization.id, query, form.out)
+            _write_csv(organization, query, form.out)
         else:
-            _answer(stores, organization.id, query, options.output, form.out)
+            _answer(organization, query, options.output, form.out)
 
 
 def _statement(statement: str | None, file: Path | None) -> str:
@@ -128,13 +128,13 @@ def _check_form(form: Form, *, json: bool) -> None:
         raise CycloptsError(msg="--parquet needs --out: a terminal cannot show it")
 
 
-def _write_parquet(stores: "Stores", org_id: str, query: str, out: Path | None) -> None:
+def _write_parquet(organization: "Organization", query: str, out: Path | None) -> None:
     from pyarrow.parquet import ParquetWriter
 
     from meterlake.pipeline.publish.query import query_batches
 
     with (
-        query_batches(stores, org_id, query) as (schema, batches),
+        query_batches(organization, query) as (schema, batches),
         open_target(out) as stream,
         ParquetWriter(stream, schema, compression="zstd") as writer,
     ):
@@ -142,11 +142,11 @@ def _write_parquet(stores: "Stores", org_id: str, query: str, out: Path | None) 
             writer.write_batch(batch)
 
 
-def _write_csv(stores: "Stores", org_id: str, query: str, out: Path | None) -> None:
+def _write_csv(organization: "Organization", query: str, out: Path | None) -> None:
     from meterlake.pipeline.publish import query as queries
     from meterlake.stages.decode.csv_lines import csv_lines
 
-    with queries.query(stores, org_id, query) as answer, open_target(out) as stream:
+    with queries.query(organization, query) as answer, open_target(out) as stream:
         cells = ([queries.text_of(value) for value in row] for row in answer.rows)
         for line in csv_lines([answer.columns]):
             stream.write(line.encode())
@@ -154,13 +154,13 @@ def _write_csv(stores: "Stores", org_id: str, query: str, out: Path | None) -> N
             stream.write(line.encode())
 
 
-def _answer(stores: "Stores", org_id: str, query: str, output: "Output", out: Path | None) -> None:
+def _answer(organization: "Organization", query: str, output: "Output", out: Path | None) -> None:
     from meterlake.model.values import wire
     from meterlake.pipeline.publish.query import query as run
 
-    with run(stores, org_id, query) as answer:
+    with run(organization, query) as answer:
         if not output.json:
-            _show(answer, AmountText.read(stores, org_id), output)
+            _show(answer, AmountText.read(organization), output)
             return
         with open_target(out) if out else nullcontext() as stream:
             for row in answer.rows:
@@ -185,17 +185,17 @@ def _show(answer: "QueryResult", amounts: AmountText, output: "Output") -> None:
         output.note(f"The first {TABLE_ROWS:,} rows; --json, --csv and --parquet give all.")
 
 
-def _ask_and_answer(stores: "Stores", org_id: str, output: "Output") -> None:
+def _ask_and_answer(organization: "Organization", output: "Output") -> None:
     """Answer queries until there are no more; what is wrong with one of them ends nothing."""
     from meterlake.cli.shell.output import error_line
     from meterlake.model.errors import MeterlakeError
 
     output.note(_HELP)
     if sys.stdin.isatty():
-        _complete_names(stores, org_id)
+        _complete_names(organization)
     for query in _read_queries():
         try:
-            _answer(stores, org_id, query, output, None)
+            _answer(organization, query, output, None)
         except MeterlakeError as error:
             error_line(type(error).__name__, str(error), json=output.json)
         except KeyboardInterrupt:
@@ -225,7 +225,7 @@ def _read_queries() -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def _complete_names(stores: "Stores", org_id: str) -> None:
+def _complete_names(organization: "Organization") -> None:
     """Let Tab complete the names of tables and views, where the terminal has readline."""
     try:
         import readline
@@ -233,7 +233,7 @@ def _complete_names(stores: "Stores", org_id: str) -> None:
         return
     from meterlake.pipeline.publish.query import query
 
-    with query(stores, org_id, _TABLES) as answer:
+    with query(organization, _TABLES) as answer:
         names = [str(row[0]) for row in answer.rows]
 
     def complete(text: str, number: int) -> str | None:

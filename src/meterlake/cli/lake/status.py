@@ -27,8 +27,8 @@ def status(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.home.status import status as look
 
-    with options.looked_at() as (stores, organization):
-        found = look(stores, organization)
+    with options.looked_at() as organization:
+        found = look(organization)
     if options.json:
         options.output.line(found.to_wire())
     else:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from meterlake.cli.shell.tables import Digits
     from meterlake.stages.bill.pricing.currencies import Currencies
-    from meterlake.stores import Stores
+    from meterlake.stores import Organization
 
 # The decimals of every number of the lake; a column with fewer has those that its query chose.
 _STORED_PLACES: Final = 12
@@ -26,11 +26,11 @@ class AmountText:
     currencies: "Currencies"
 
     @classmethod
-    def read(cls, stores: "Stores", org_id: str) -> Self:
+    def read(cls, organization: "Organization") -> Self:
         """The decimals as an organization's currencies have them now."""
         from meterlake.pipeline.billing.currencies import read_currencies
 
-        return cls(read_currencies(stores, org_id))
+        return cls(read_currencies(organization))
 
     def write(self, amount: Decimal, currency: str, *, sign: bool = False) -> "Digits":
         """An amount with all its digits, in groups, and at least the decimals of its currency."""

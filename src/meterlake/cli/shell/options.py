@@ -16,8 +16,7 @@ from meterlake.model.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
-    from meterlake.stores import Stores
-    from meterlake.stores.state import Organization
+    from meterlake.stores import Organization, Stores
 
 
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
@@ -127,7 +126,7 @@ class Options(HomeOptions):
     org: Annotated[str | None, Parameter(show_default=False)] = None
     as_: Person = None
 
-    def author(self, stores: "Stores", org_id: str) -> str:
+    def author(self, organization: "Organization") -> str:
         """Who gives the command, as what they do says it.
 
         Raises:
@@ -136,10 +135,10 @@ class Options(HomeOptions):
         """
         from meterlake.pipeline.access.named_people import author_named
 
-        return NOBODY if self.as_ is None else author_named(stores, org_id, self.as_)
+        return NOBODY if self.as_ is None else author_named(organization, self.as_)
 
     @contextmanager
-    def looked_at(self) -> Iterator[tuple["Stores", "Organization"]]:
+    def looked_at(self) -> Iterator["Organization"]:
         """Open the home's stores for a short look, as `opened` does.
 
         DuckDB has one thread: in queries of some milliseconds several of them mostly wait for each
@@ -152,7 +151,7 @@ class Options(HomeOptions):
             yield found
 
     @contextmanager
-    def open(self) -> Iterator[tuple["Stores", "Organization"]]:
+    def open(self) -> Iterator["Organization"]:
         """Open the home's stores and find the organization.
 
         Raises:
@@ -165,22 +164,22 @@ class Options(HomeOptions):
             yield found
 
     @contextmanager
-    def _open(self, settings: "Settings") -> Iterator[tuple["Stores", "Organization"]]:
+    def _open(self, settings: "Settings") -> Iterator["Organization"]:
         from meterlake.stores import open_stores
 
         with open_stores(settings) as stores:
             resume_collection()
-            organization = stores.state.organization(self.org)
+            organization = stores.find_organization(self.org)
             if stores.state.count_organizations() > 1:
                 note_organization(organization.code)
             # Also a command that only looks says that there is no such person.
-            self.author(stores, organization.id)
+            self.author(organization)
             try:
-                yield stores, organization
+                yield organization
             except (NotFound, Invalid) as error:
                 from meterlake.pipeline.home.suggestions import with_suggestion
 
-                raise with_suggestion(stores, organization.id, error) from error
+                raise with_suggestion(organization, error) from error
 
 
 @Parameter(name="*")

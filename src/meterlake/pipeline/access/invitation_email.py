@@ -5,7 +5,7 @@ from typing import Any, Final
 from meterlake.model.configuration.access import Invitation
 from meterlake.pipeline.access.users import InvitationEmail, renew_password
 from meterlake.pipeline.access.users import invite as invite_person
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.mail import Outbox, without_links
 from meterlake.stores.state.access.sessions import Purpose
 
@@ -25,25 +25,25 @@ If you did not expect this letter, ignore it: nothing happens.
 """
 
 
-def invite(stores: Stores, org_id: str, author: str, invitation: Invitation) -> dict[str, Any]:
+def invite(organization: Organization, author: str, invitation: Invitation) -> dict[str, Any]:
     """Invite a person and write the letter.
 
     Raises:
         Invalid: A policy does not exist, or the expiry is not in the future.
         Conflict: The person is a user already.
     """
-    shown, email = invite_person(stores.state, org_id, author, invitation)
-    send(stores, email)
+    shown, email = invite_person(organization.state, organization.id, author, invitation)
+    send(organization.stores, email)
     return shown
 
 
-def send_new_password(stores: Stores, org_id: str, author: str, id: str) -> None:
+def send_new_password(organization: Organization, author: str, id: str) -> None:
     """Write a letter with which a user chooses a new password.
 
     Raises:
         NotFound: There is no such user.
     """
-    send(stores, renew_password(stores.state, org_id, author, id))
+    send(organization.stores, renew_password(organization.state, organization.id, author, id))
 
 
 def send(stores: Stores, email: InvitationEmail) -> None:

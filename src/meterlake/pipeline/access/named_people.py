@@ -7,7 +7,7 @@ from meterlake.model.configuration.access import Principal, PrincipalType, Servi
 from meterlake.model.errors import Forbidden, Invalid, NotFound
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import format_instant
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.access import people
 from meterlake.stores.state.access.people import User
 from meterlake.stores.state.core.pages import Page
@@ -18,12 +18,11 @@ _LISTED_MAX: Final = 10
 _PAGE: Final = 200
 
 
-def author_named(stores: Stores, org_id: str, name: str) -> str:
+def author_named(organization: Organization, name: str) -> str:
     """The author of what a person or a service user does: as the API writes it.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         name: The e-mail address, the id, or the first and the last name of one of its users; or the
             id or the name of a service user.
 
@@ -32,7 +31,7 @@ def author_named(stores: Stores, org_id: str, name: str) -> str:
         Invalid: Several users have that name.
         Forbidden: The access of the user has ended.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = people.users_named(reader, name)
         services = _service_users(reader, name)
         if not found and not services:
@@ -45,23 +44,23 @@ def author_named(stores: Stores, org_id: str, name: str) -> str:
         listed = ", ".join(known[:_LISTED_MAX])
         raise Invalid("--as", name, f"several users have this name; give one of {listed}")
     if services:
-        return Principal(PrincipalType.SERVICEUSER, services[0].id, org_id, "").author
+        return Principal(PrincipalType.SERVICEUSER, services[0].id, organization.id, "").author
     [user] = found
-    if user.end_access is not None and not user.has_access(stores.now()):
+    if user.end_access is not None and not user.has_access(organization.now()):
         ended = format_instant(user.end_access)
         raise Forbidden(
             f"--as: the access of {user.person.email} ended at {ended}; name another user"
         )
-    return Principal(PrincipalType.USER, user.person.id, org_id, "").author
+    return Principal(PrincipalType.USER, user.person.id, organization.id, "").author
 
 
-def names_of_authors(stores: Stores, org_id: str, authors: Iterable[str]) -> Mapping[str, str]:
+def names_of_authors(organization: Organization, authors: Iterable[str]) -> Mapping[str, str]:
     """What people call authors: a person's e-mail address, the name of a service user."""
     principals = {each: found for each in authors if (found := _principal(each)) is not None}
     ids = {each: found.id for each, found in principals.items() if found.type is PrincipalType.USER}
     users: dict[str, User] = {}
     wanted = sorted(set(ids.values()))
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         services = _names_of_services(reader, principals)
         for start in range(0, len(wanted), _PAGE):
             some, _ = people.users(reader, Page(_PAGE), wanted[start : start + _PAGE])
@@ -70,11 +69,11 @@ def names_of_authors(stores: Stores, org_id: str, authors: Iterable[str]) -> Map
 
 
 def with_names(
-    stores: Stores, org_id: str, rows: Iterable[Mapping[str, Any]], member: str
+    organization: Organization, rows: Iterable[Mapping[str, Any]], member: str
 ) -> list[dict[str, Any]]:
     """Rows for people: an author who is a user of the organization has an address or a name."""
     listed = [dict(each) for each in rows]
-    names = names_of_authors(stores, org_id, {str(each.get(member)) for each in listed})
+    names = names_of_authors(organization, {str(each.get(member)) for each in listed})
     return [each | {member: names.get(str(each.get(member)), each.get(member))} for each in listed]
 
 

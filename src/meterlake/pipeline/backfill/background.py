@@ -23,7 +23,7 @@ from meterlake.pipeline.backfill.lifecycle import (
 from meterlake.pipeline.jobs.job_spec import JobSpec, pin_newest_snapshot
 from meterlake.pipeline.jobs.run_job import JobRun, run_job
 from meterlake.pipeline.jobs.turns import Stop
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters, submit
@@ -52,7 +52,7 @@ _FROM: Final = {
 _CLOSED: Final = (BackfillStatus.APPLIED, BackfillStatus.DROPPED, BackfillStatus.REVERTED)
 
 
-def submit_start(stores: Stores, org_id: str, order: Order) -> Backfill:
+def submit_start(organization: Organization, order: Order) -> Backfill:
     """Write a backfill down; a worker stages it. Safe to repeat with the same id.
 
     Raises:
@@ -60,38 +60,36 @@ def submit_start(stores: Stores, org_id: str, order: Order) -> Backfill:
         Conflict: The id belongs to a backfill of something else, or another step is pending.
         Busy: Another process works on it.
     """
-    found = note(stores, org_id, order)
+    found = note(organization, order)
     if found.status not in _CLOSED:
-        _submit(stores, found, BackfillAction.STAGE, order.author)
+        _submit(organization.stores, found, BackfillAction.STAGE, order.author)
     return found
 
 
-def submit_restart(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
+def submit_restart(organization: Organization, id: str, author: str) -> Backfill:
     """Have a backfill staged once more that is there already, also one that was reverted.
 
     Raises:
         NotFound: There is no such backfill.
         Conflict: It is applied or dropped, or another step is pending.
     """
-    found = show(stores, org_id, id)
+    found = show(organization, id)
     if found.status in (BackfillStatus.APPLIED, BackfillStatus.DROPPED):
         raise Conflict(
             f"backfill {id!r} is {found.status.value} and cannot be staged again; begin another one"
         )
-    return _submit(stores, found, BackfillAction.STAGE, author)
+    return _submit(organization.stores, found, BackfillAction.STAGE, author)
 
 
-def submit_step(
-    stores: Stores, org_id: str, id: str, step: BackfillAction, author: str
-) -> Backfill:
+def submit_step(organization: Organization, id: str, step: BackfillAction, author: str) -> Backfill:
     """Have a backfill applied or reverted; where that is done already, nothing is to be done.
 
     Raises:
         NotFound: There is no such backfill.
         Conflict: It does not stand where the step begins, or another step is pending.
     """
-    found = show(stores, org_id, id)
-    _refuse_other(stores, found, step)
+    found = show(organization, id)
+    _refuse_other(organization.stores, found, step)
     if found.status is _DONE[step]:
         return found
     if found.status is not _FROM[step]:
@@ -100,19 +98,19 @@ def submit_step(
             f"backfill {id!r} is {found.status.value}; only one that is {expected} can be"
             f" {_DONE[step].value.lower()}: wait until it is, or begin another one"
         )
-    return _submit(stores, found, step, author)
+    return _submit(organization.stores, found, step, author)
 
 
-def pending_steps(stores: Stores, org_id: str) -> dict[str, BackfillAction]:
+def pending_steps(organization: Organization) -> dict[str, BackfillAction]:
     """The steps that wait or are under way, by the ids of their backfills."""
     open_jobs = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
-    jobs, _ = stores.state.jobs.page(org_id, KIND, open_jobs, Page(_OPEN_MAX))
+    jobs, _ = organization.state.jobs.page(organization.id, KIND, open_jobs, Page(_OPEN_MAX))
     return {job.parameters["backfill"]: BackfillAction(job.parameters["step"]) for job in jobs}
 
 
 def _refuse_other(stores: Stores, found: Backfill, step: BackfillAction) -> BackfillAction | None:
     """The step if it is pending already."""
-    pending = pending_steps(stores, found.org_id).get(found.id)
+    pending = pending_steps(stores.organization(found.org_id)).get(found.id)
     if pending not in (None, step):
         raise Conflict(
             f"backfill {found.id!r} has another step pending: {pending};"
@@ -155,25 +153,27 @@ def run_step(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Backfil
 
 def _carry_out(run: JobRun[Backfill]) -> Backfill:
     stores, job = run.stores, run.job
+    organization = stores.organization(job.org_id)
     id_, author = job.parameters["backfill"], job.author or KIND
     match BackfillAction(job.parameters["step"]):
         case BackfillAction.STAGE:
-            return restart(stores, job.org_id, id_, author, run.check)
+            return restart(organization, id_, author, run.check)
         case BackfillAction.APPLY:
-            return apply(stores, job.org_id, id_, author, run.check)
+            return apply(organization, id_, author, run.check)
         case BackfillAction.REVERT:
-            return revert(stores, job.org_id, id_, author)
+            return revert(organization, id_, author)
 
 
 def _note_failure(stores: Stores, job: Job) -> None:
+    organization = stores.organization(job.org_id)
     id_ = job.parameters["backfill"]
     # What could not be staged has said so itself.
-    if show(stores, job.org_id, id_).status is not BackfillStatus.FAILED:
-        note_failure(stores, job.org_id, id_, job.author or KIND, str(job.error))
+    if show(organization, id_).status is not BackfillStatus.FAILED:
+        note_failure(organization, id_, job.author or KIND, str(job.error))
 
 
 def _describe(stores: Stores, job: Job) -> str:
-    mode = show(stores, job.org_id, job.parameters["backfill"]).spec.mode.value
+    mode = show(stores.organization(job.org_id), job.parameters["backfill"]).spec.mode.value
     return f"{job.parameters['step']} {mode}"
 
 

@@ -21,7 +21,7 @@ from meterlake.pipeline.usage.aggregate import segment_text
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.rows import UsageRow
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.backfill.changes import MeterChange
 from meterlake.stores.lake.tables import columns_at
@@ -48,22 +48,21 @@ Shown = Mapping[QuantityKey, dict[str, Any]]
 
 
 def difference(
-    stores: Stores, org_id: str, snapshot: int, changes: Sequence[MeterChange]
+    organization: Organization, snapshot: int, changes: Sequence[MeterChange]
 ) -> dict[str, Any]:
     """The quantities and bills that changes touch, as they are and as they would be.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         snapshot: The lake's snapshot that is changed.
         changes: What changes, meter by meter.
 
     Returns:
         Plain data: `quantities` and `bills` with `before` and `after`, and how many there are.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = reader.configuration()
-    world = World(stores, org_id, configuration, snapshot)
+    world = World(organization, configuration, snapshot)
     instead = changed_sources(world, changes)
     found = list(_quantities(world, changes, instead))
     months = {month: set(ids) for month, ids in affected_months(world, changes).items()}
@@ -106,7 +105,7 @@ def _quantities(
     world: World, changes: Sequence[MeterChange], instead: Mapping[str, MeterSource]
 ) -> Iterator[dict[str, Any]]:
     for affected in affected_runs(world, changes):
-        configuration = read(world.stores.state, world.org_id, affected.asked)
+        configuration = read(world.organization.state, world.organization.id, affected.asked)
         before, after = map(
             plain_quantities, before_and_after(world, configuration, affected.accounts, instead)
         )

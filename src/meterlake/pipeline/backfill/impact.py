@@ -71,7 +71,7 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
     time_weighted = changed_rows(_time_weighted_changes(world, changes))
     if rows is None:
         return
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         configuration = cycles_configuration(reader)
     with world.lake.reader() as connection:
         days = _days_of(world, connection, rows)
@@ -173,7 +173,7 @@ def _direct(
 def _months_from(world: World, first: date) -> Iterator[NamedPeriod]:
     """The months from a day on."""
     organization = world.configuration.single(OrganizationConfig).entity
-    today = local_date(world.stores.now(), _timezone(world.configuration))
+    today = local_date(world.organization.now(), _timezone(world.configuration))
     with suppress(Invalid):
         yield from months_between(organization, first, today)
 

@@ -12,7 +12,7 @@ from meterlake.model.errors import Busy, Conflict
 from meterlake.model.values import wire
 from meterlake.model.work.backfill import Backfill
 from meterlake.pipeline.jobs.progress import Progress, untold
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import disk, make_folder, write_durably
 from meterlake.stores.files.folder_copies import FolderCopy, machine_name
 from meterlake.stores.files.locks import hold_lock
@@ -163,18 +163,18 @@ class BackfillJob:
 
 
 @contextmanager
-def lock_backfill(stores: Stores, org_id: str, id: str) -> Iterator[None]:
+def lock_backfill(organization: Organization, id: str) -> Iterator[None]:
     """Be the only one that works on a backfill.
 
     Raises:
         Busy: Another process does.
     """
-    folder = stores.lake(org_id).folder / FOLDER / LOCKS
+    folder = organization.lake.folder / FOLDER / LOCKS
     make_folder(folder)
     busy = Busy(f"backfill {id!r}", "another process works on it; try again later")
     away = Busy(f"backfill {id!r}", "a process of another machine works on it; try again later")
     with (
         hold_lock(folder / f"{id}.lock", busy),
-        stores.state.lock(f"backfill {org_id} {id}", away),
+        organization.state.lock(f"backfill {organization.id} {id}", away),
     ):
         yield

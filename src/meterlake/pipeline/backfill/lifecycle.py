@@ -28,7 +28,7 @@ from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
 from meterlake.pipeline.backfill.job import BackfillJob, lock_backfill
 from meterlake.pipeline.jobs.progress import Progress, untold
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import make_folder, write_durably
 from meterlake.stores.lake.backfill.changes import MeterChange
 from meterlake.stores.lake.backfill.steps import Next
@@ -119,15 +119,14 @@ def new_id() -> str:
     return str(uuid4())
 
 
-def start(stores: Stores, org_id: str, order: Order, progress: Progress = untold) -> Backfill:
+def start(organization: Organization, order: Order, progress: Progress = untold) -> Backfill:
     """Stage a backfill: find out what it changes; nobody sees anything of it yet.
 
     Safe to repeat with the same id: what a crash left is continued, what is staged is looked at
     again only if the lake, the configuration or the files have changed since, what is applied, dropped or reverted stays as it is.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         order: What is asked for.
         progress: Told how many parts of the work are done, each a month of a meter or so.
 
@@ -138,37 +137,43 @@ def start(stores: Stores, org_id: str, order: Order, progress: Progress = untold
         Busy: Another process works on it.
         Unavailable: A store failed; start it again with its id.
     """
-    with _create_locked(stores, org_id, order, progress) as job:
+    with _create_locked(organization, order, progress) as job:
         return job.backfill if job.backfill.status in _CLOSED else _stage(job)
 
 
-def note(stores: Stores, org_id: str, order: Order) -> Backfill:
+def note(organization: Organization, order: Order) -> Backfill:
     """Write down what is asked for and keep its files, so that it can be staged later.
 
     Raises:
         Invalid, NotFound, Conflict, Busy, Unavailable: As `start` says.
     """
-    with _create_locked(stores, org_id, order) as job:
+    with _create_locked(organization, order) as job:
         return job.backfill
 
 
 @contextmanager
 def _create_locked(
-    stores: Stores, org_id: str, order: Order, progress: Progress = untold
+    organization: Organization, order: Order, progress: Progress = untold
 ) -> Iterator[BackfillJob]:
     """A backfill that is written down, and locked for as long as the body runs."""
     order.spec.check()
     chosen = check_backfill_id(order.id) if order.id else new_id()
-    with lock_backfill(stores, org_id, chosen):
-        found = _settle_by_lake(stores, Backfills(stores.state, org_id).find(chosen), order.author)
+    with lock_backfill(organization, chosen):
+        found = _settle_by_lake(
+            organization.stores,
+            Backfills(organization.state, organization.id).find(chosen),
+            order.author,
+        )
         if found is not None and found.spec != order.spec:
             raise Conflict(f"backfill {chosen!r} is about something else; take another id")
         if order.files and (found is None or found.status not in _CLOSED):
             replacement.check_files(order.files, order.mapping)
         # The row comes first: a folder without one belongs to nobody.
-        begun = found or _store(stores, _new(org_id, chosen, order, stores.now()))
+        begun = found or _store(
+            organization.stores, _new(organization.id, chosen, order, organization.now())
+        )
         mark_step("backfill.noted")
-        job = BackfillJob(stores, begun, order.author, progress)
+        job = BackfillJob(organization.stores, begun, order.author, progress)
         ended = begun.status in _CLOSED
         if order.files:
             copies.fetch_sources(job)
@@ -179,11 +184,7 @@ def _create_locked(
 
 
 def restart(
-    stores: Stores,
-    org_id: str,
-    id: str,
-    author: str,
-    progress: Progress = untold,
+    organization: Organization, id: str, author: str, progress: Progress = untold
 ) -> Backfill:
     """Stage a backfill once more that is there already, also one that was reverted.
 
@@ -191,17 +192,13 @@ def restart(
         NotFound: There is no such backfill.
         Conflict, Busy, Unavailable: As `start` says.
     """
-    with lock_backfill(stores, org_id, check_backfill_id(id)):
-        found = _get_settled(stores, org_id, id, author)
-        return _stage(BackfillJob(stores, found, author, progress))
+    with lock_backfill(organization, check_backfill_id(id)):
+        found = _get_settled(organization, id, author)
+        return _stage(BackfillJob(organization.stores, found, author, progress))
 
 
 def apply(
-    stores: Stores,
-    org_id: str,
-    id: str,
-    author: str,
-    progress: Progress = untold,
+    organization: Organization, id: str, author: str, progress: Progress = untold
 ) -> Backfill:
     """Make what a backfill staged visible, in one commit; one that is applied stays as it is.
 
@@ -211,19 +208,21 @@ def apply(
         Busy: Another process works on it.
         Unavailable: A store failed; apply it again.
     """
-    with lock_backfill(stores, org_id, check_backfill_id(id)):
-        found = _get_settled(stores, org_id, id, author)
+    with lock_backfill(organization, check_backfill_id(id)):
+        found = _get_settled(organization, id, author)
         if found.status is BackfillStatus.APPLIED:
             return found
         _refuse_unless(found, (BackfillStatus.STAGED,), "applied")
-        job = BackfillJob(stores, found, author, progress)
+        job = BackfillJob(organization.stores, found, author, progress)
         copies.require_staged(job)
         made = _apply(job)
-        done = found.done(Action.APPLY, stores.now(), author)
-        return _store(stores, replace(done, status=BackfillStatus.APPLIED, applied=made))
+        done = found.done(Action.APPLY, organization.now(), author)
+        return _store(
+            organization.stores, replace(done, status=BackfillStatus.APPLIED, applied=made)
+        )
 
 
-def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
+def drop(organization: Organization, id: str, author: str) -> Backfill:
     """Throw away what a backfill staged; it stays in the history.
 
     Raises:
@@ -231,21 +230,21 @@ def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         Conflict: It is applied, or was.
         Busy: Another process works on it.
     """
-    with lock_backfill(stores, org_id, check_backfill_id(id)):
-        found = _get_settled(stores, org_id, id, author)
+    with lock_backfill(organization, check_backfill_id(id)):
+        found = _get_settled(organization, id, author)
         if found.status is not BackfillStatus.DROPPED:
             open_ = (BackfillStatus.STAGING, BackfillStatus.STAGED, BackfillStatus.FAILED)
             _refuse_unless(found, open_, "dropped")
-            done = found.done(Action.DROP, stores.now(), author)
-            found = _store(stores, replace(done, status=BackfillStatus.DROPPED))
+            done = found.done(Action.DROP, organization.now(), author)
+            found = _store(organization.stores, replace(done, status=BackfillStatus.DROPPED))
             mark_step("backfill.dropped")
-        job = BackfillJob(stores, found, author)
+        job = BackfillJob(organization.stores, found, author)
         job.folder.clear(job.folder.path)
         copies.drop_copies(job)
         return found
 
 
-def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
+def revert(organization: Organization, id: str, author: str) -> Backfill:
     """Undo an applied backfill: what it changed is as it was before.
 
     Raises:
@@ -254,33 +253,35 @@ def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         Busy: Another process works on it.
         Unavailable: A store failed; revert it again.
     """
-    with lock_backfill(stores, org_id, check_backfill_id(id)):
-        found = _get_settled(stores, org_id, id, author)
+    with lock_backfill(organization, check_backfill_id(id)):
+        found = _get_settled(organization, id, author)
         if found.status is BackfillStatus.REVERTED:
             return found
         _refuse_unless(found, (BackfillStatus.APPLIED,), "reverted")
-        job = BackfillJob(stores, found, author)
+        job = BackfillJob(organization.stores, found, author)
         copies.require_staged(job)
         VERBS[found.spec.mode].revert(job)
-        done = found.done(Action.REVERT, stores.now(), author)
-        return _store(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
+        done = found.done(Action.REVERT, organization.now(), author)
+        return _store(
+            organization.stores, replace(done, status=BackfillStatus.REVERTED, applied=None)
+        )
 
 
-def note_failure(stores: Stores, org_id: str, id: str, author: str, why: str) -> Backfill:
+def note_failure(organization: Organization, id: str, author: str, why: str) -> Backfill:
     """Write into the history that somebody wanted something that could not be done.
 
     Raises:
         NotFound: There is no such backfill.
         Busy: Another process works on it.
     """
-    with lock_backfill(stores, org_id, check_backfill_id(id)):
-        found = _get_settled(stores, org_id, id, author)
-        return _store(stores, found.done(Action.FAIL, stores.now(), author, why))
+    with lock_backfill(organization, check_backfill_id(id)):
+        found = _get_settled(organization, id, author)
+        return _store(organization.stores, found.done(Action.FAIL, organization.now(), author, why))
 
 
 @contextmanager
 def open_staged(
-    stores: Stores, org_id: str, id: str
+    organization: Organization, id: str
 ) -> Iterator[tuple[Backfill, list[MeterChange]]]:
     """A staged backfill and what it changes of measurements, meter by meter; nobody else works on it.
 
@@ -290,40 +291,40 @@ def open_staged(
         Busy: Another process works on it.
         Unavailable: A store failed.
     """
-    with lock_backfill(stores, org_id, check_backfill_id(id)):
-        found = show(stores, org_id, id)
+    with lock_backfill(organization, check_backfill_id(id)):
+        found = show(organization, id)
         _refuse_unless(found, (BackfillStatus.STAGED,), "looked at before it is applied")
-        job = BackfillJob(stores, found, found.author)
+        job = BackfillJob(organization.stores, found, found.author)
         copies.require_staged(job)
         with VERBS[found.spec.mode].changes(job) as changes:
             yield found, changes
 
 
-def show(stores: Stores, org_id: str, id: str) -> Backfill:
+def show(organization: Organization, id: str) -> Backfill:
     """One backfill.
 
     Raises:
         NotFound: There is none.
     """
-    return Backfills(stores.state, org_id).get(id)
+    return Backfills(organization.state, organization.id).get(id)
 
 
 def history(
-    stores: Stores, org_id: str, limit: int = LISTED, status: BackfillStatus | None = None
+    organization: Organization, limit: int = LISTED, status: BackfillStatus | None = None
 ) -> list[Backfill]:
     """The newest backfills, the newest first."""
-    return Backfills(stores.state, org_id).newest(limit, status)
+    return Backfills(organization.state, organization.id).newest(limit, status)
 
 
 def list_backfills(
-    stores: Stores, org_id: str, page: Page, status: BackfillStatus | None = None
+    organization: Organization, page: Page, status: BackfillStatus | None = None
 ) -> tuple[list[Backfill], str | None]:
     """One page of backfills, the newest first, and the token of the next page.
 
     Raises:
         Invalid: The token is none that a list gave.
     """
-    return Backfills(stores.state, org_id).page(page, status)
+    return Backfills(organization.state, organization.id).page(page, status)
 
 
 def _apply(job: BackfillJob) -> int:
@@ -349,8 +350,10 @@ def _refuse_unless(found: Backfill, allowed: Sequence[BackfillStatus], what: str
         )
 
 
-def _get_settled(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
-    found = _settle_by_lake(stores, Backfills(stores.state, org_id).find(id), author)
+def _get_settled(organization: Organization, id: str, author: str) -> Backfill:
+    found = _settle_by_lake(
+        organization.stores, Backfills(organization.state, organization.id).find(id), author
+    )
     if found is None:
         raise NotFound("backfill", id)
     return found

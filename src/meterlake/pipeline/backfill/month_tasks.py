@@ -12,22 +12,22 @@ from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.values import wire
 from meterlake.model.work.jobs import FanOutRunner
 from meterlake.pipeline.backfill.job import BackfillJob
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.fan_out import FanOutTask, TaskEnd, run_tasks
 from meterlake.stores.state.ingest.backfills import Backfills
 
 
-def open_job(stores: Stores, org_id: str, id: str, snapshot: int) -> BackfillJob:
+def open_job(organization: Organization, id: str, snapshot: int) -> BackfillJob:
     """A backfill that is being staged from a snapshot.
 
     Raises:
         NotFound: There is no such backfill.
         Busy: It is staged from another snapshot by now.
     """
-    found = Backfills(stores.state, org_id).get(id)
+    found = Backfills(organization.state, organization.id).get(id)
     if found.snapshot != snapshot:
         raise Busy(f"backfill {id!r}", "it was begun again from another snapshot; that one goes on")
-    return BackfillJob(stores, found, found.author)
+    return BackfillJob(organization.stores, found, found.author)
 
 
 def read_notes(

@@ -25,7 +25,7 @@ def total_usage(
     world: World, usage: UsageAssembler, meters: Collection[str], instead: Instead = UNCHANGED
 ) -> MeterTotals:
     """What the measurements of some meters come to."""
-    limits = limits_of(world.stores.settings)
+    limits = limits_of(world.organization.settings)
     source = LakeState(world.lake, world.snapshot, instead)
     return aggregate_scopes(source, usage.entities, usage.scopes, limits, meters)
 

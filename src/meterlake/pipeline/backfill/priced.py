@@ -32,7 +32,7 @@ from meterlake.stages.bill import (
 )
 from meterlake.stages.bill.terms.advance_lines import AdvanceMemo
 from meterlake.stages.usage.configuration import UsageConfiguration
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing.bills import bills
@@ -44,15 +44,14 @@ from meterlake.stores.state.billing.stored_bills import StoredBill
 class World:
     """What a difference is about: one organization, as it is configured now, at one snapshot."""
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     configuration: Configuration
     snapshot: int
 
     @property
     def lake(self) -> Lake:
         """The organization's lake."""
-        return self.stores.lake(self.org_id)
+        return self.organization.lake
 
 
 def affected_bills(
@@ -60,7 +59,7 @@ def affected_bills(
 ) -> Iterator[dict[str, Any]]:
     """The bills of the touched accounts, with their totals as usage is and as it would be."""
     for month, accounts in months_billed_with(world.configuration, months).items():
-        with world.stores.state.reading(world.org_id) as reader:
+        with world.organization.reading() as reader:
             stored = [
                 each
                 for each in bills.of_period(reader, str(month))
@@ -132,7 +131,7 @@ def _make_bills(
             source,
             world.configuration,
             billed_parts(terms),
-            limits_of(world.stores.settings),
+            limits_of(world.organization.settings),
             _usage_configuration(world, month),
             may_be_stored=False,
         )
@@ -144,7 +143,7 @@ def _make_bills(
 
 
 def _memos(world: World, selection: BillSelection) -> Mapping[str, Sequence[AdvanceMemo]]:
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         changes = read_advance_changes(reader, world.configuration, selection.account_ids)
     return changes.by_account()
 
@@ -152,12 +151,12 @@ def _memos(world: World, selection: BillSelection) -> Mapping[str, Sequence[Adva
 def _movements(world: World, terms: BillingTerms) -> Movements:
     """What came into and went out of the commitments and balances of the billed accounts."""
     sources = (each.sources for each in terms.account_terms_of.values())
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         return read_movements(reader, [id_ for each in sources if each for id_ in each.ids])
 
 
 def _usage_configuration(world: World, month: Month) -> UsageConfiguration:
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         return read_with(reader, PeriodSpec.month(month), world.configuration)
 
 

@@ -120,13 +120,14 @@ def _instant(text: str) -> datetime:
 
 def stage(job: BackfillJob) -> dict[str, Any]:
     """Calculate the periods again; what differs from the newest runs waits to be stored."""
+    organization = job.stores.organization(job.backfill.org_id)
     job.folder.begin()
     _forget_older(job)
-    with job.stores.state.reading(job.backfill.org_id) as reader:
+    with organization.reading() as reader:
         configuration = reader.configuration()
     window = job.backfill.spec.window
     assert window is not None
-    world = World(job.stores, job.backfill.org_id, configuration, job.backfill.snapshot)
+    world = World(organization, configuration, job.backfill.snapshot)
     done = [
         each
         for each in _all(_Work(job, world), affected_runs(job, configuration, window))
@@ -213,10 +214,11 @@ def aggregate_run(
         Busy: The backfill was begun again.
         Unavailable: A store failed.
     """
-    job = open_job(stores, org_id, id, snapshot)
-    with stores.state.reading(org_id) as reader:
+    organization = stores.organization(org_id)
+    job = open_job(organization, id, snapshot)
+    with organization.reading() as reader:
         configuration = reader.configuration()
-    work = _Work(job, World(stores, org_id, configuration, snapshot))
+    work = _Work(job, World(organization, configuration, snapshot))
     found = work.run(period)
     return None if found is None else work.note(found[0].key).name
 
@@ -228,7 +230,7 @@ class _Work:
 
     def run(self, periods: PeriodSpec) -> _Outcome | None:
         """Calculate one run, unless that is done already; None if there is nothing to carry over."""
-        found = read(self.world.stores.state, self.world.org_id, periods)
+        found = read(self.world.organization.state, self.world.organization.id, periods)
         key = quantities.RunKey(found.run.frequency.value, found.run.name)
         versions = found.digest()
         with self.world.lake.reader() as connection:

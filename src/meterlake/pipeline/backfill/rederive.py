@@ -59,7 +59,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
     mark_step("backfill.keys_staged")
     changes = _changes(job, found)
-    shown = difference(job.stores, job.backfill.org_id, snapshot, changes)
+    shown = difference(job.stores.organization(job.backfill.org_id), snapshot, changes)
     files = [each.to_wire(folder.rows) for each in found if each.changed]
     folder.write(
         {"fingerprint": marks, "versions": work.versions, "rows": rows, "partitions": files}
@@ -122,7 +122,7 @@ def derive_part(
         Conflict: The configuration has changed since it was begun.
         Unavailable: A store failed.
     """
-    work = _recalculation(open_job(stores, org_id, id, snapshot))
+    work = _recalculation(open_job(stores.organization(org_id), id, snapshot))
     if work.digest != digest:
         raise Conflict(
             f"the configuration has changed since backfill {id!r} was begun:"

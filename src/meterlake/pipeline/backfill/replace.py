@@ -149,7 +149,9 @@ def _prepare_files(job: BackfillJob) -> Iterator[list[Incoming]]:
         for number, (path, mapping) in enumerate(sources):
             ids.append(f"{_prefix(job)}{number}")
             delivery = Delivery(ids[-1], path.name, job.backfill.created)
-            what = prepare(job.stores, job.backfill.org_id, path, delivery, mapping, told)
+            what = prepare(
+                job.stores.organization(job.backfill.org_id), path, delivery, mapping, told
+            )
             found.append(Incoming(number, what))
             told.finish(path)
         identities = {each.identity for each in found}
@@ -196,7 +198,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             rows = incoming.rows_foreseen(connection, found, outcome.dropped)
         mark_step("backfill.keys_staged")
         changes = _changes(job, found, outcome)
-        shown = difference(job.stores, job.backfill.org_id, snapshot, changes)
+        shown = difference(job.stores.organization(job.backfill.org_id), snapshot, changes)
         outcome.forget()
     came = sum(each["accepted"] for each in outcome.counts)
     read = [each.mark for each in found]
@@ -293,7 +295,7 @@ def apply(job: BackfillJob) -> int:
                 "source", "others ingested the same files at the same time; try again later"
             ) from None
     for each in written:
-        report_source(job.stores, job.backfill.org_id, each.receipt)
+        report_source(job.stores.organization(job.backfill.org_id), each.receipt)
     return made
 
 

@@ -66,7 +66,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
     job.progress(rows, 1, 1)
     with staged_changes(job) as changes:
-        found = difference(job.stores, job.backfill.org_id, snapshot, changes)
+        found = difference(job.stores.organization(job.backfill.org_id), snapshot, changes)
     folder.write({"fingerprint": marks, "rows": rows})
     told = {"rejectedRowsWithdrawn": waiting} if spec.source is not None else {}
     return {"measurementsGone": rows, "measurementsCame": 0, **told, **found}

@@ -16,7 +16,7 @@ from meterlake.model.values.entity import Configuration
 from meterlake.model.values.period import Period, midnight, parse_instant, zone
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline.config.months import month_named, month_text
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.backfill.sources import sources_named
 
 _SHOWN_MAX: Final = 5
@@ -66,7 +66,7 @@ def subject(words: BackfillSelection) -> str:
     return f"{words.mode} {words.since} to {words.until}"
 
 
-def resolve_backfill(stores: Stores, org_id: str, words: BackfillSelection) -> BackfillSpec:
+def resolve_backfill(organization: Organization, words: BackfillSelection) -> BackfillSpec:
     """What the words mean.
 
     Raises:
@@ -74,15 +74,15 @@ def resolve_backfill(stores: Stores, org_id: str, words: BackfillSelection) -> B
         NotFound: They name something that is not there.
         Conflict: They name more than one source.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = reader.configuration()
     return BackfillSpec(
         mode=_mode(words.mode),
         reason=words.reason,
-        window=_window(stores, org_id, configuration, words),
+        window=_window(organization, configuration, words),
         meters=_ids(configuration, Meter, words.meters),
         accounts=_ids(configuration, Account, words.accounts),
-        source=None if words.source is None else _source(stores, org_id, words.source),
+        source=None if words.source is None else _source(organization, words.source),
         uids=tuple(sorted(set(words.uids))),
         files=tuple(path.name for path in words.files),
     )
@@ -107,13 +107,13 @@ def _ids(configuration: Configuration, kind: type[K], codes: Sequence[str]) -> t
 
 
 def _window(
-    stores: Stores, org_id: str, configuration: Configuration, words: BackfillSelection
+    organization: Organization, configuration: Configuration, words: BackfillSelection
 ) -> Period | None:
     timezone = zone(configuration.single(OrganizationConfig).entity.timezone)
     if words.month is not None:
         if words.since is not None or words.until is not None:
             raise Invalid("month", words.month, "give a month, or since and until, not both")
-        return month_named(stores, org_id, words.month).period(timezone)
+        return month_named(organization, words.month).period(timezone)
     if words.since is None and words.until is None:
         return None
     if words.since is None or words.until is None:
@@ -128,8 +128,8 @@ def _window(
     return Period(start, end)
 
 
-def _source(stores: Stores, org_id: str, text: str) -> str:
-    with stores.lake(org_id).reader() as connection:
+def _source(organization: Organization, text: str) -> str:
+    with organization.lake.reader() as connection:
         rows = sources_named(connection, text)
     if not rows:
         raise NotFound("source", text)

@@ -14,7 +14,7 @@ from meterlake.pipeline.backfill.lifecycle import open_staged
 from meterlake.pipeline.backfill.priced import World
 from meterlake.pipeline.billing.what_if import WhatIf, WhatIfChoice, compare_history
 from meterlake.stages.bill import months_billed_with
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.backfill.changes import MeterChange
 
 
@@ -35,7 +35,7 @@ class BackfillChoice(NamedTuple):
 
 
 @contextmanager
-def compare_backfill(stores: Stores, org_id: str, choice: BackfillChoice) -> Iterator[WhatIf]:
+def compare_backfill(organization: Organization, choice: BackfillChoice) -> Iterator[WhatIf]:
     """Calculate bills of the lake as it is, and as it would be with a staged backfill.
 
     Raises:
@@ -45,14 +45,14 @@ def compare_backfill(stores: Stores, org_id: str, choice: BackfillChoice) -> Ite
         Busy: Another process works on it.
         Unavailable: A store failed.
     """
-    with open_staged(stores, org_id, choice.id) as (backfill, changes):
+    with open_staged(organization, choice.id) as (backfill, changes):
         if not changes:
             raise Conflict(
                 f"backfill {choice.id!r} changes no measurements, so that bills stay as they are;"
                 " choose a backfill that changes some"
             )
-        configuration = stores.state.configuration(org_id)
-        world = World(stores, org_id, configuration, backfill.snapshot)
+        configuration = organization.configuration()
+        world = World(organization, configuration, backfill.snapshot)
         touched = _touched_months(world, backfill, changes)
         months = choice.months or (min(touched), max(touched))
         chosen = WhatIfChoice(
@@ -62,7 +62,7 @@ def compare_backfill(stores: Stores, org_id: str, choice: BackfillChoice) -> Ite
             snapshot=backfill.snapshot,
             by_month=choice.by_month,
         )
-        with compare_history(stores, org_id, chosen) as found:
+        with compare_history(organization, chosen) as found:
             found.summary.backfill = backfill.id
             yield found
 

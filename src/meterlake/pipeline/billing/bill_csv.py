@@ -13,7 +13,7 @@ from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.explorer.answers import FileFormat, keep_file
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.export.bill_csv import csv_header, csv_rows
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.lists import BillFilters, count_bills, list_bills
@@ -25,7 +25,7 @@ BILLS_MAX: Final = 5000
 _PAGE: Final = 500
 
 
-def write_bills(stores: Stores, org_id: str, request: DownloadCsvRequest) -> Download:
+def write_bills(organization: Organization, request: DownloadCsvRequest) -> Download:
     """Write the bills of some days; those without lines are absent.
 
     Raises:
@@ -34,14 +34,14 @@ def write_bills(stores: Stores, org_id: str, request: DownloadCsvRequest) -> Dow
         Unavailable: The store failed.
     """
     filters = filters_of(request)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         count = count_bills(reader, filters)
         if count > BILLS_MAX:
             rule = f"choose fewer days, with at most {BILLS_MAX} bills"
             raise Invalid("endDate", f"{count} bills", rule)
         rows = chain((csv_header(request.external_system),), _rows(reader, request, filters))
         data = "".join(csv_lines(rows)).encode()
-    return keep_file(stores, org_id, "bills", data, FileFormat.CSV)
+    return keep_file(organization, "bills", data, FileFormat.CSV)
 
 
 def _rows(reader: Reader, request: DownloadCsvRequest, filters: BillFilters) -> Iterator[list[str]]:

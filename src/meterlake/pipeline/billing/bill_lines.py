@@ -8,7 +8,7 @@ from meterlake.pipeline.billing.bill_documents import line_response
 from meterlake.pipeline.billing.line_usage import line_usage
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.explorer.answers import FileFormat, keep_file
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills
@@ -20,31 +20,31 @@ from meterlake.stores.state.core.pages import Page
 _KIND: Final = "line item"
 
 
-def list_lines(stores: Stores, org_id: str, filters: LineFilters, page: Page) -> Document:
+def list_lines(organization: Organization, filters: LineFilters, page: Page) -> Document:
     """One page of lines: those of the newest bill first, each bill's in their order."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found, token = bill_lists.list_lines(reader, filters, page)
         return envelope([line_response(*each) for each in found], token)
 
 
-def list_lines_of_bill(stores: Stores, org_id: str, bill_id: str, page: Page) -> Document:
+def list_lines_of_bill(organization: Organization, bill_id: str, page: Page) -> Document:
     """One page of the lines of a bill, in their order.
 
     Raises:
         NotFound: There is no such bill.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         bills.get(reader, bill_id)
-    return list_lines(stores, org_id, LineFilters(bill_id=bill_id), page)
+    return list_lines(organization, LineFilters(bill_id=bill_id), page)
 
 
-def get_line(stores: Stores, org_id: str, bill_id: str, id: str) -> Document:
+def get_line(organization: Organization, bill_id: str, id: str) -> Document:
     """One line of a bill.
 
     Raises:
         NotFound: There is no such bill, or it has no such line.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return line_response(*find_line(reader, bill_id, id))
 
 
@@ -61,15 +61,15 @@ def find_line(reader: Reader, bill_id: str, id: str) -> StoredLine:
     raise NotFound(_KIND, id)
 
 
-def usage_file(stores: Stores, org_id: str, bill_id: str, id: str) -> Download:
+def usage_file(organization: Organization, bill_id: str, id: str) -> Download:
     """A file with a line and the measurements that it charges for, as its bill pins them.
 
     Raises:
         NotFound: There is no such bill, or it has no such line.
         Unavailable: The store failed.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = find_line(reader, bill_id, id)
-    usage = line_usage(stores, org_id, found.bill, found.line)
+    usage = line_usage(organization, found.bill, found.line)
     data = wire.dumps({"lineItem": line_response(*found), **usage})
-    return keep_file(stores, org_id, f"usage-{id}", data, FileFormat.JSON)
+    return keep_file(organization, f"usage-{id}", data, FileFormat.JSON)

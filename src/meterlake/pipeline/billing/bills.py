@@ -13,7 +13,7 @@ from meterlake.pipeline.billing.balances.ended_balances import settle_draws
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.late_usage.taking_back import take_back_memos_of
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills import lists as bill_lists
@@ -29,8 +29,7 @@ _ONE_DAY: Final = timedelta(days=1)
 
 
 def list_bills(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     filters: BillFilters,
     page: Page,
     *,
@@ -40,22 +39,20 @@ def list_bills(
     """One page of bills, the newest first.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         filters: Which bills.
         page: Which part of them.
         lines: Whether they show their lines.
         total: Whether they show what they come to.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found, token = bill_lists.list_bills(reader, filters, page, lines=lines)
         shown = _responses(reader, found, lines=lines, total=total)
     return envelope(shown, token)
 
 
 def list_bills_by_date(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     month: Month | None,
     account_ids: Sequence[str],
     status: str | None,
@@ -64,8 +61,7 @@ def list_bills_by_date(
     """The bills with the latest dates, without their lines; those of a date by account.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         month: That of their last day; any if None.
         account_ids: Those of their accounts; any if there are none.
         status: `pending` or `approved`; any if None.
@@ -77,69 +73,69 @@ def list_bills_by_date(
         date_from=None if month is None else month.first + _ONE_DAY,
         date_before=None if month is None else month.after + _ONE_DAY,
     )
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return _responses(reader, bill_lists.bills_by_date(reader, filters, limit), lines=False)
 
 
-def list_bills_of_account(stores: Stores, org_id: str, account_id: str, page: Page) -> Document:
+def list_bills_of_account(organization: Organization, account_id: str, page: Page) -> Document:
     """One page of the bills of an account, the newest first.
 
     Raises:
         NotFound: There is no such account.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         reader.get(Account, account_id)
-    return list_bills(stores, org_id, BillFilters(account_ids=(account_id,)), page)
+    return list_bills(organization, BillFilters(account_ids=(account_id,)), page)
 
 
 def list_bills_of_period(
-    stores: Stores, org_id: str, last_day: date, frequency: str, page: Page
+    organization: Organization, last_day: date, frequency: str, page: Page
 ) -> Document:
     """One page of the bills of a frequency whose period ends with a day, the newest first."""
-    return list_bills(stores, org_id, of_billing_period(last_day, frequency), page)
+    return list_bills(organization, of_billing_period(last_day, frequency), page)
 
 
-def search_bills(stores: Stores, org_id: str, criteria: Search) -> Document:
+def search_bills(organization: Organization, criteria: Search) -> Document:
     """One page of a search; `nextToken` is the document to go on from."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found, more = bill_lists.search_bills(reader, criteria)
         token = str(criteria.start + len(found)) if more else None
         return envelope(_responses(reader, found), token)
 
 
-def get_bill(stores: Stores, org_id: str, id: str) -> Document:
+def get_bill(organization: Organization, id: str) -> Document:
     """One bill.
 
     Raises:
         NotFound: There is none.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return _responses(reader, [bills.get(reader, id)])[0]
 
 
-def latest_bill(stores: Stores, org_id: str, account_id: str) -> Document:
+def latest_bill(organization: Organization, account_id: str) -> Document:
     """The bill of an account with the latest date.
 
     Raises:
         NotFound: There is no such account, or it has no bill.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         reader.get(Account, account_id)
         return _responses(reader, [bill_lists.latest_bill(reader, account_id)])[0]
 
 
-def set_status(stores: Stores, org_id: str, author: str, id: str, status: BillStatus) -> Document:
+def set_status(organization: Organization, author: str, id: str, status: BillStatus) -> Document:
     """Approve a bill, or take the approval back.
 
     Raises:
         NotFound: There is no such bill.
         Locked: It is locked, or the lock date closes it.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         return _response(transaction, bills.set_status(transaction, id, status))
 
 
-def lock_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
+def lock_bill(organization: Organization, author: str, id: str) -> Document:
     """Lock an approved bill for ever.
 
     Raises:
@@ -147,18 +143,18 @@ def lock_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
         Locked: It is locked, or the lock date closes it.
         Conflict: It is not approved.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         return _response(transaction, bills.lock(transaction, id))
 
 
-def delete_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
+def delete_bill(organization: Organization, author: str, id: str) -> Document:
     """Delete a bill, and take back what memos carry of it; answers with what it was.
 
     Raises:
         NotFound: There is no such bill.
         Locked: It is locked, or the lock date closes it.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         since = last_posting(transaction)
         removed = bills.remove(transaction, id)
         take_back_memos_of(transaction, id)
@@ -166,14 +162,14 @@ def delete_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
         return _response(transaction, removed)
 
 
-def approve_bills(stores: Stores, org_id: str, author: str, ids: Sequence[str]) -> int:
+def approve_bills(organization: Organization, author: str, ids: Sequence[str]) -> int:
     """Approve bills: all of them, or none if one cannot be; how many were not approved before.
 
     Raises:
         NotFound: One of them does not exist.
         Locked: One of them waits for approval, and the lock date closes it.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         return sum(_approve(transaction, id_) for id_ in dict.fromkeys(ids))
 
 
@@ -184,12 +180,12 @@ def _approve(transaction: Transaction, id: str) -> bool:
     return True
 
 
-def approve_filtered(stores: Stores, org_id: str, author: str, filters: BillFilters) -> int:
+def approve_filtered(organization: Organization, author: str, filters: BillFilters) -> int:
     """Approve the bills that filters mean and that may be changed; how many there were.
 
     Many are approved in several transactions: who does it again approves what is left.
     """
-    open_transaction = partial(stores.state.transaction, org_id, author)
+    open_transaction = partial(organization.state.transaction, organization.id, author)
     approved = 0
     while True:
         with open_transaction() as transaction:
@@ -199,9 +195,9 @@ def approve_filtered(stores: Stores, org_id: str, author: str, filters: BillFilt
             return approved
 
 
-def approve_period(stores: Stores, org_id: str, author: str, last_day: date, frequency: str) -> int:
+def approve_period(organization: Organization, author: str, last_day: date, frequency: str) -> int:
     """Approve the bills of a frequency whose period ends with a day; how many there were."""
-    return approve_filtered(stores, org_id, author, of_billing_period(last_day, frequency))
+    return approve_filtered(organization, author, of_billing_period(last_day, frequency))
 
 
 def _response(transaction: Transaction, bill: StoredBill) -> Document:

@@ -26,7 +26,7 @@ from meterlake.stages.bill.credits.books import (
     compare_views,
 )
 from meterlake.stages.export.beancount import beancount_lines
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.credits.balances import amounts, one_by_one
@@ -60,7 +60,7 @@ class LedgerCheck:
     differences: tuple[LedgerDifference, ...]
 
 
-def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
+def check_ledger(organization: Organization) -> LedgerCheck:
     """Add up the ledger of an organization, and compare it with what is shown of it.
 
     All accounts add up to zero. Amounts of balances, their transactions and what is spent of
@@ -72,7 +72,7 @@ def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
     """
     books = Books()
     with (
-        stores.state.reading(org_id) as reader,
+        organization.reading() as reader,
         closing(all_postings(reader)) as postings,
         closing(drawing_lines(reader)) as lines,
         closing(returning_bills(reader)) as returning,
@@ -86,12 +86,12 @@ def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
             *compare_lines(
                 books, chain(map(_consumption_of, filter(_draws, lines)), _returns(returning))
             ),
-            *_compare_leftovers(reader, stores.now()),
+            *_compare_leftovers(reader, organization.now()),
         ]
     return LedgerCheck(books.postings, _by_type(books), tuple(differences))
 
 
-def write_beancount(stores: Stores, org_id: str, file: Path) -> int:
+def write_beancount(organization: Organization, file: Path) -> int:
     """Write the ledger of an organization as a file of beancount, in place of one of that name.
 
     Returns:
@@ -100,10 +100,9 @@ def write_beancount(stores: Stores, org_id: str, file: Path) -> int:
     Raises:
         Unavailable: State or the disk failed.
     """
-    organization = stores.state.organization(org_id)
     count = 0
     with (
-        stores.state.reading(org_id) as reader,
+        organization.reading() as reader,
         closing(all_postings(reader)) as postings,
         write_durably(file) as target,
         target.open("w", encoding="utf-8") as stream,

@@ -99,20 +99,19 @@ def make_referenced_bucket(stores: Stores, bucket: BucketReference) -> BucketEnd
         Unavailable: A store failed.
     """
     job = stores.state.jobs.get(bucket.job_id)
+    organization = stores.organization(job.org_id)
     order = BillOrder.from_wire(job.parameters)
-    with stores.state.reading(job.org_id) as reader:
+    with organization.reading() as reader:
         [record] = reader.all(OrganizationConfig)
     [selection] = selections_of(order, record.entity)
     watch = _BucketWatch(job, bucket.attempt)
     status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
     keep = order.leaves_approved
-    run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, status, keep, watch)
+    run = BillRun(organization, selection, job.author or SYSTEM, status, keep, watch)
     assert job.snapshot is not None
     with rare_garbage_searches():
         try:
-            reading = read_bills(
-                stores, job.org_id, selection, job.snapshot, bucket.size, bucket.number
-            )
+            reading = read_bills(organization, selection, job.snapshot, bucket.size, bucket.number)
             if reading.mark != bucket.mark:
                 return None
             result = BillResult(selection.days, job.id, job.snapshot)
@@ -133,9 +132,9 @@ class TaskBuckets:
     def bucket_size(self, run: BillRun) -> int:
         """As many accounts that all workers have some, but not too few of them."""
         ids = run.selection.account_ids
-        with run.stores.state.reading(run.org_id) as reader:
+        with run.organization.reading() as reader:
             accounts = count_accounts(reader) if ids is None else len(ids)
-        shares = -(-accounts // run.stores.settings.runner_workers)
+        shares = -(-accounts // run.organization.settings.runner_workers)
         return min(max(shares, _LEAST), BUCKET)
 
     def make(self, run: BillRun, reading: BillReading, result: BillResult) -> set[str]:
@@ -153,7 +152,7 @@ class TaskBuckets:
             for name, reference in self._buckets(run, reading)
         ]
         note = partial(_note_end, run, _Left(reading.count_accounts()))
-        ends = run_tasks(run.stores, self.runner, tasks, note)
+        ends = run_tasks(run.organization.stores, self.runner, tasks, note)
         contended: set[str] = set()
         for end in filter(None, ends):
             contended |= _add_bucket(result, end)
@@ -163,7 +162,7 @@ class TaskBuckets:
         return contended
 
     def _buckets(self, run: BillRun, reading: BillReading) -> list[tuple[str, BucketReference]]:
-        code = run.stores.state.organization(run.org_id).code
+        code = run.organization.code
         buckets = reading.accounts.buckets
         size = len(buckets[0].account_ids)
         assert reading.mark is not None

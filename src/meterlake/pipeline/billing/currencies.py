@@ -2,12 +2,12 @@
 
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.stages.bill.pricing.currencies import Currencies
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 
-def read_currencies(stores: Stores, org_id: str) -> Currencies:
+def read_currencies(organization: Organization) -> Currencies:
     """The currencies of an organization, with their decimals and rates."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = StoredConfiguration(reader)
         return Currencies.of(configuration, configuration.single(OrganizationConfig).entity)

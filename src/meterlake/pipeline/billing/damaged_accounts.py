@@ -9,7 +9,7 @@ from sqlalchemy import select
 from meterlake.model.bills.bill import Failure
 from meterlake.model.customers.accounts import Account
 from meterlake.stages.bill import BillSelection
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills.versions import keys_of
@@ -27,8 +27,7 @@ class DamagedAccounts:
         failures: By the ids of the accounts.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     failures: dict[str, Failure] = field(default_factory=dict)
 
     def work_without(
@@ -65,7 +64,7 @@ class DamagedAccounts:
         Returns:
             None if the row belongs to no account of the selection: then nothing can be billed.
         """
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             family = read_relatives(reader, _owners(reader, error))
             codes = dict(_account_codes(reader))
         known = codes.keys() if selection.account_ids is None else selection.account_ids

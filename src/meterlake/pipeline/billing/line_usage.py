@@ -27,7 +27,7 @@ from meterlake.stages.usage.aggregate.filters import SelectedUsage
 from meterlake.stages.usage.aggregate.segments import SegmentFilter
 from meterlake.stages.usage.aggregate.time_weighted import lasting
 from meterlake.stages.usage.explore import ExplorerScope, Question
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.measurements.rows import HOLDS_IN_TIME, IN_TIME
 from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state import Reader
@@ -63,7 +63,7 @@ class LineUsage:
     selection: UsageSelection | None
 
 
-def line_usage(stores: Stores, org_id: str, bill: StoredBill, line: LineContent) -> Document:
+def line_usage(organization: Organization, bill: StoredBill, line: LineContent) -> Document:
     """The newest measurements behind a line: `{data, hasMoreData}`; none if it charges no usage.
 
     They are those of the snapshot that the bill pins, in the line's own time, of its segment, and
@@ -75,14 +75,14 @@ def line_usage(stores: Stores, org_id: str, bill: StoredBill, line: LineContent)
     """
     if line.body["lineItemType"] not in OF_USAGE:
         return _NOTHING
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         usages = list(read_line_usages(reader, bill, line))
-    found = [_read_measurements(stores, org_id, each) for each in usages]
+    found = [_read_measurements(organization, each) for each in usages]
     return found[0] if len(found) == 1 else _merge(found)
 
 
-def _read_measurements(stores: Stores, org_id: str, usage: LineUsage) -> Document:
-    with stores.lake(org_id).reader() as connection:
+def _read_measurements(organization: Organization, usage: LineUsage) -> Document:
+    with organization.lake.reader() as connection:
         columns = columns_at(connection, meter_table(usage.meter_id), usage.snapshot)
     if not columns:
         return _NOTHING
@@ -91,7 +91,7 @@ def _read_measurements(stores: Stores, org_id: str, usage: LineUsage) -> Documen
     scope = ExplorerScope(
         None, ROWS_MAX + 1, snapshot=usage.snapshot, uids=_uids_query(usage, columns)
     )
-    found = answer(stores, org_id, [question], scope)
+    found = answer(organization, [question], scope)
     return {"data": found.documents(), "hasMoreData": found.more}
 
 

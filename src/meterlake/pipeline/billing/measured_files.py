@@ -9,7 +9,7 @@ from meterlake.model.bills.verification import BillDifference, DifferenceSubject
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.errors import NotFound
 from meterlake.stages.publish.months import month_of_path
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.measurements.rows import measurement_files
 from meterlake.stores.state.billing.calculations.pins import NotedFile, note_files, read_noted
@@ -34,46 +34,41 @@ def months_of(bills: Iterable[DatedPeriod]) -> tuple[str, str] | None:
 
 
 def note_measured_files(
-    stores: Stores, org_id: str, snapshot: int, months: tuple[str, str] | None
+    organization: Organization, snapshot: int, months: tuple[str, str] | None
 ) -> int:
     """Note the files of some months that nobody has noted yet; how many these are.
 
     Raises:
         Unavailable: A store failed.
     """
-    lake = stores.lake(org_id)
+    lake = organization.lake
     paths = _paths(lake, snapshot, months)
     if not paths:
         return 0
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         known = read_noted(reader, paths)
     found = [file for path in paths if path not in known and (file := _file(lake, path))]
     if found:
-        with stores.state.transaction(org_id, _AUTHOR) as transaction:
+        with organization.transaction(_AUTHOR) as transaction:
             note_files(transaction, found)
     return len(found)
 
 
 def check_measured_files(
-    stores: Stores,
-    org_id: str,
-    snapshot: int,
-    months: tuple[str, str] | None,
-    checked: set[str],
+    organization: Organization, snapshot: int, months: tuple[str, str] | None, checked: set[str]
 ) -> Iterator[BillDifference]:
     """The files of some months that are not what they were, or are gone.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         snapshot: Of the lake.
         months: The first and the last one.
         checked: The files that were checked already, to which these are added.
     """
-    lake = stores.lake(org_id)
+    lake = organization.lake
     paths = [each for each in _paths(lake, snapshot, months) if each not in checked]
     checked.update(paths)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         noted = read_noted(reader, paths)
     for path, before in noted.items():
         now = _file(lake, path)

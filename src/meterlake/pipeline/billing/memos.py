@@ -13,7 +13,7 @@ from meterlake.model.rules.memos import check_memo, memo_line
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.bill_lines import find_line
 from meterlake.pipeline.config.entities import Document, envelope, version_of
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.credits.ledger import mark_credited
@@ -34,7 +34,7 @@ class MemoRef:
 
 
 def create_memo(
-    stores: Stores, org_id: str, author: str, ref: MemoRef, document: Document
+    organization: Organization, author: str, ref: MemoRef, document: Document
 ) -> Document:
     """Put a line on a bill.
 
@@ -44,7 +44,7 @@ def create_memo(
         Invalid: A field or a rule is broken.
     """
     entity = read(ref.kind, document)
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         bill = bills.open_bill(transaction, ref.bill_id)
         line = _line_to_store(transaction, bill, entity, None)
         made = memos.create_memo(transaction, bill.id, entity, line)
@@ -53,7 +53,7 @@ def create_memo(
 
 
 def update_memo(
-    stores: Stores, org_id: str, author: str, ref: MemoRef, document: Document
+    organization: Organization, author: str, ref: MemoRef, document: Document
 ) -> Document:
     """Replace a line of a bill; `version` must be the current one.
 
@@ -65,7 +65,7 @@ def update_memo(
         StaleVersion: Someone updated it since the caller read it.
     """
     version, entity = version_of(document), read(ref.kind, document)
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         bill = bills.open_bill(transaction, ref.bill_id)
         before = _memo(transaction, ref)
         line = _line_to_store(transaction, bill, entity, before)
@@ -74,14 +74,14 @@ def update_memo(
         return _document(changed)
 
 
-def delete_memo(stores: Stores, org_id: str, author: str, ref: MemoRef) -> Document:
+def delete_memo(organization: Organization, author: str, ref: MemoRef) -> Document:
     """Take a line from a bill; answers with what it was.
 
     Raises:
         NotFound: There is no such bill, or it has no such line.
         Locked: The bill is locked, or the lock date closes it.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         bill = bills.open_bill(transaction, ref.bill_id)
         gone = _memo(transaction, ref)
         memos.delete_memo(transaction, gone)
@@ -89,24 +89,24 @@ def delete_memo(stores: Stores, org_id: str, author: str, ref: MemoRef) -> Docum
         return _document(gone)
 
 
-def get_memo(stores: Stores, org_id: str, ref: MemoRef) -> Document:
+def get_memo(organization: Organization, ref: MemoRef) -> Document:
     """One line that a person put on a bill.
 
     Raises:
         NotFound: There is no such bill, or it has no such line.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         bills.get(reader, ref.bill_id)
         return _document(_memo(reader, ref))
 
 
-def list_memos(stores: Stores, org_id: str, ref: MemoRef, page: Page) -> Document:
+def list_memos(organization: Organization, ref: MemoRef, page: Page) -> Document:
     """One page of the lines that people put on a bill, the newest first.
 
     Raises:
         NotFound: There is no such bill.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         bills.get(reader, ref.bill_id)
         found, token = memos.list_memos(reader, ref.bill_id, ref.kind.kind, page)
         return envelope([_document(each) for each in found], token)

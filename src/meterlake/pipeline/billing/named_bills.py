@@ -10,7 +10,7 @@ from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.values.ids import is_id
 from meterlake.pipeline.billing.currencies import read_currencies
 from meterlake.pipeline.config.months import month_named
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.named import (
     NamedBill,
@@ -28,12 +28,11 @@ _LISTED_MAX: Final = 5
 _FOUND_MAX: Final = _LISTED_MAX + 1
 
 
-def find_bills(stores: Stores, org_id: str, words: Sequence[str]) -> list[str]:
+def find_bills(organization: Organization, words: Sequence[str]) -> list[str]:
     """The ids of bills that people name, one after the other.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         words: Of each bill its id, or its first eight digits or more, or its invoice number; or two
             words: the code of its account and the month of its last day.
 
@@ -43,31 +42,30 @@ def find_bills(stores: Stores, org_id: str, words: Sequence[str]) -> list[str]:
     """
     found, rest = [], list(words)
     while rest:
-        id_, rest = take_bill(stores, org_id, rest)
+        id_, rest = take_bill(organization, rest)
         found.append(id_)
     return list(dict.fromkeys(found))
 
 
-def take_bill(stores: Stores, org_id: str, words: Sequence[str]) -> tuple[str, list[str]]:
+def take_bill(organization: Organization, words: Sequence[str]) -> tuple[str, list[str]]:
     """The bill that the first one or two words name, as `find_bills` says, and the other words."""
     first, rest = words[0], list(words[1:])
     if is_id(first):
         return first.lower(), rest
-    finder = _Finder(stores, org_id)
+    finder = _Finder(organization)
     if rest and _MONTH.fullmatch(rest[0]):
         return finder.of_month(first, rest[0]), rest[1:]
     return finder.named(first), rest
 
 
 class _Finder:
-    def __init__(self, stores: Stores, org_id: str) -> None:
-        self._stores = stores
-        self._org_id = org_id
+    def __init__(self, organization: Organization) -> None:
+        self._organization = organization
 
     def of_month(self, code: str, name: str) -> str:
         """The bill of an account in a month."""
-        month = month_named(self._stores, self._org_id, name)
-        with self._stores.state.reading(self._org_id) as reader:
+        month = month_named(self._organization, name)
+        with self._organization.reading() as reader:
             account_id = self._account(reader, code)
             if account_id is None:
                 raise NotFound("account", code)
@@ -79,7 +77,7 @@ class _Finder:
 
     def named(self, word: str) -> str:
         """The bill of an id's first digits, or of an invoice number."""
-        with self._stores.state.reading(self._org_id) as reader:
+        with self._organization.reading() as reader:
             found = bills_invoiced(reader, word, _FOUND_MAX)
             if not found and _DIGITS.fullmatch(word):
                 found = bills_beginning(reader, _hyphenated(word), _FOUND_MAX)
@@ -107,7 +105,7 @@ class _Finder:
         return f"; there are {self._list(others)}; `meterlake bill list` shows all"
 
     def _list(self, bills: Sequence[NamedBill]) -> str:
-        currencies = read_currencies(self._stores, self._org_id)
+        currencies = read_currencies(self._organization)
         listed = bills[:_LISTED_MAX]
         names = Counter(f"{each.account_code} {each.month}" for each in listed)
         texts = []

@@ -12,7 +12,7 @@ from meterlake.model.bills.unbilled import ReviewKind
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.values.money import exact
 from meterlake.pipeline.billing.jobs.approval import HeldAccounts
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.auto_approval import WaitingBill, bills_to_approve
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
@@ -23,7 +23,7 @@ _ONE_DAY: Final = timedelta(days=1)
 _BILLS_MAX: Final = 10_000
 
 
-def describe_open_points(stores: Stores, org_id: str, filters: BillFilters) -> str:
+def describe_open_points(organization: Organization, filters: BillFilters) -> str:
     """What is open about the bills that filters mean and that wait for approval; empty if nothing.
 
     It bills nothing again: usage without a price and accounts that failed are those of the job that
@@ -33,7 +33,7 @@ def describe_open_points(stores: Stores, org_id: str, filters: BillFilters) -> s
         Unavailable: State cannot be reached.
     """
     waiting = replace(filters, status=BillStatus.PENDING, locked=False)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = bills_to_approve(reader, waiting, _BILLS_MAX)
         [record] = reader.all(OrganizationConfig)
         counts = Counter({ReviewKind.LATE_USAGE: count_undecided(reader, [e.id for e in found])})
@@ -47,7 +47,7 @@ def describe_open_points(stores: Stores, org_id: str, filters: BillFilters) -> s
                 for each in totals
             )
     if record.entity.review_unpriced_usage:
-        held = HeldAccounts(stores, org_id)
+        held = HeldAccounts(organization)
         counts[ReviewKind.UNPRICED_USAGE] = sum(map(held.is_held, found))
     return _sentence(counts, found)
 

@@ -24,7 +24,7 @@ from meterlake.stages.bill import (
     selections_of,
     without_bill,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.bills import with_memos
 from meterlake.stores.state.billing.lock_date import closed_before
@@ -33,7 +33,7 @@ from meterlake.stores.state.billing.stored_bills import BillContent, StoredBill
 from meterlake.stores.state.core.state import new_id
 
 
-def preview(stores: Stores, org_id: str, author: str, document: Any) -> Document:
+def preview(organization: Organization, author: str, document: Any) -> Document:
     """The bill that a job with such a request would make of its one account.
 
     Raises:
@@ -43,21 +43,23 @@ def preview(stores: Stores, org_id: str, author: str, document: Any) -> Document
     """
     request = read(BillJobRequest, document)
     check_preview(request)
-    with stores.state.reading(org_id) as reader:
-        order = resolve_order(reader, BillOrder(request=request), stores.now())
+    with organization.reading() as reader:
+        order = resolve_order(reader, BillOrder(request=request), organization.now())
         [record] = reader.all(OrganizationConfig)
     [selection] = selections_of(order, record.entity)
-    content = _plain(content_of(_calculate(stores, org_id, selection)))
-    with stores.state.reading(org_id) as reader:
+    content = _plain(content_of(_calculate(organization, selection)))
+    with organization.reading() as reader:
         stored = bills.find(reader, content)
         if stored is not None:
             memos = memo_lines(reader, [stored.id]).get(stored.id, ())
             content = with_memos(content, memos)
-        return bill_response(_as_stored(stores, author, content, stored), closed_before(reader))
+        return bill_response(
+            _as_stored(organization.stores, author, content, stored), closed_before(reader)
+        )
 
 
-def _calculate(stores: Stores, org_id: str, selection: BillSelection) -> Bill:
-    reading = read_bills(stores, org_id, selection, stores.lake(org_id).snapshot())
+def _calculate(organization: Organization, selection: BillSelection) -> Bill:
+    reading = read_bills(organization, selection, organization.lake.snapshot())
     [calculation] = reading.calculations()
     terms, found = calculation.terms, []
     for each in (bill for account in calculation.made() for bill in account.made):

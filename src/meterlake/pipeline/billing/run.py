@@ -43,7 +43,7 @@ from meterlake.stages.bill import (
     select_again,
     without_bill,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import (
@@ -194,8 +194,7 @@ class BillRun:
         fan_out: Makes buckets of accounts at once; one after the other is made here if None.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     selection: BillSelection
     author: str = SYSTEM
     status: BillStatus = BillStatus.PENDING
@@ -219,12 +218,12 @@ def make_bills(run: BillRun, result: BillResult) -> None:
         Unavailable: A store failed; run it again.
         DamagedRow: A row cannot be read that belongs to no account of the selection.
     """
-    damaged = DamagedAccounts(run.stores, run.org_id)
+    damaged = DamagedAccounts(run.organization)
     while True:
         contended: set[str] = set()
         size = None if run.fan_out is None else run.fan_out.bucket_size(run)
         try:
-            reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot, size)
+            reading = read_bills(run.organization, run.selection, result.snapshot, size)
             buckets = range(len(reading.accounts.buckets))
             if run.fan_out is not None and len(buckets) > 1:
                 contended |= run.fan_out.make(run, reading, result)
@@ -271,7 +270,7 @@ def make_bucket(run: BillRun, reading: BillReading, number: int, result: BillRes
     calculation = reading.calculate(number)
     if is_large:
         spare_what_is_there()
-    note_measured_files(run.stores, run.org_id, result.snapshot, _months_of_due(calculation))
+    note_measured_files(run.organization, result.snapshot, _months_of_due(calculation))
     if run.is_counted:
         result.unpriced.extend(calculation.unpriced())
         result.affected.extend(calculation.affected())
@@ -335,7 +334,7 @@ def make_bills_again(run: BillRun, ids: Sequence[str], result: BillResult) -> No
         Unavailable: A store failed; run it again.
     """
     alone = replace(run, fan_out=None)
-    with run.stores.state.reading(run.org_id) as reader:
+    with run.organization.reading() as reader:
         chosen = [each for each in (choose_bill(reader, id_) for id_ in ids) if each]
     with rare_garbage_searches():
         for selection in select_again(chosen):
@@ -355,7 +354,7 @@ def make_outdated_bills(run: BillRun, result: BillResult) -> None:
     run = replace(run, fan_out=None)
     done: set[str] = set()
     while True:
-        with run.stores.state.reading(run.org_id) as reader:
+        with run.organization.reading() as reader:
             found = outdated_bills(reader, result.job_id, run.selection.account_ids)
             ids = [each for each in found if each not in done]
             chosen = [each for each in (choose_bill(reader, id_) for id_ in ids) if each]
@@ -374,7 +373,7 @@ def _store_bills(
     Returns:
         What became of the bills, and the accounts of which none was stored.
     """
-    with run.stores.state.transaction(run.org_id, run.author) as transaction:
+    with run.organization.transaction(run.author) as transaction:
         contended = _find_contended(transaction, batch)
         stored = [each for each in batch if each.account_id not in contended]
         made = [(each, found.inputs) for found in stored for each in found.made]

@@ -11,7 +11,7 @@ from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.errors import Conflict
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.run import BILL_IDS, Billed, BillResult
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.billing.bill_states import BillState, read_bill_states
 from meterlake.stores.state.billing.bills.approval import BATCH, approve_pending
@@ -51,15 +51,14 @@ class Approval:
         return found
 
 
-def approve_shown_bills(stores: Stores, org_id: str, order: BillOrder, author: str) -> Approval:
+def approve_shown_bills(organization: Organization, order: BillOrder, author: str) -> Approval:
     """Approve the bills that wait and were shown as they are; nothing is calculated.
 
     Approved bills stay as they are, whatever they would come to. A bill that was changed since it
     was shown, or never was, waits until somebody looks at it.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         order: Which bills: its days, its accounts, and a frequency.
         author: Who approves them.
 
@@ -67,16 +66,16 @@ def approve_shown_bills(stores: Stores, org_id: str, order: BillOrder, author: s
         Conflict: There are no such bills.
         Unavailable: State cannot be reached.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = read_bill_states(reader, _filters(order))
     if not found:
         days = days_of(order)
         raise Conflict(f"there are no bills of {days} yet: make them, look at them, approve then")
     waiting = {each.id: each for each in found if each.waits}
-    shown, job = _find_shown(stores, org_id, waiting)
+    shown, job = _find_shown(organization, waiting)
     approval = Approval(before=len(found) - len(waiting), job=job)
     for ids in chunks_of([id_ for id_ in waiting if id_ in shown], BATCH):
-        with stores.state.transaction(org_id, author) as transaction:
+        with organization.transaction(author) as transaction:
             # Somebody may have changed one meanwhile.
             now = read_bill_states(transaction, BillFilters(ids=tuple(ids)))
             same = [each for each in now if each == waiting[each.id]]
@@ -122,14 +121,14 @@ def _billed(bill: BillState, became: BillOutcome) -> Billed:
 
 
 def _find_shown(
-    stores: Stores, org_id: str, bills: Mapping[str, BillState]
+    organization: Organization, bills: Mapping[str, BillState]
 ) -> tuple[set[str], Job | None]:
     """Those of bills that a job has shown to somebody as they are, and the newest such job."""
     left, shown, newest = dict(bills), set[str](), None
     if not left:
         return shown, newest
     oldest = min(each.created for each in left.values())
-    for job in _jobs(stores, org_id):
+    for job in _jobs(organization):
         # No job has shown what was not there yet.
         if not left or (job.finished is not None and job.finished < oldest):
             break
@@ -142,11 +141,11 @@ def _find_shown(
     return shown, newest
 
 
-def _jobs(stores: Stores, org_id: str) -> Iterator[Job]:
+def _jobs(organization: Organization) -> Iterator[Job]:
     """The jobs that have made bills, the newest first."""
     filters, page = JobFilters(statuses=(JobStatus.COMPLETE,)), Page(_JOBS_AT_ONCE)
     while True:
-        jobs, token = stores.state.jobs.page(org_id, KIND, filters, page)
+        jobs, token = organization.state.jobs.page(organization.id, KIND, filters, page)
         yield from jobs
         if token is None:
             return

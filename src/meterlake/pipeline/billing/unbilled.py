@@ -110,14 +110,15 @@ def _look_again(
     stores: Stores, job: Job, month: Month, account_ids: Collection[str], snapshot: int
 ) -> None:
     """Write down what is on no bill of a month, of some accounts and all that are related to them."""
-    with stores.state.reading(job.org_id) as reader:
+    organization = stores.organization(job.org_id)
+    with organization.reading() as reader:
         selection = BillSelection(month, account_ids=frozenset(read_relatives(reader, account_ids)))
 
     def find(selection: BillSelection) -> list[Unpriced]:
-        reading = read_bills(stores, job.org_id, selection, snapshot)
+        reading = read_bills(organization, selection, snapshot)
         return [row for each in reading.calculations() for row in each.unpriced()]
 
-    selection, found = DamagedAccounts(stores, job.org_id).work_without(selection, find)
+    selection, found = DamagedAccounts(organization).work_without(selection, find)
     _replace(stores, job, month, found, snapshot, selection.account_ids)
 
 

@@ -22,7 +22,7 @@ from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.stages.bill import BillIdentity, BillSelection
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills.versions import deleted_bills, last_version
@@ -36,13 +36,13 @@ _USAGE: Final = frozenset({LineItemType.USAGE, LineItemType.OVERAGE_USAGE})
 Document = dict[str, Any]
 
 
-def read_unbilled(stores: Stores, org_id: str) -> list[Document]:
+def read_unbilled(organization: Organization) -> list[Document]:
     """All usage that no bill charges for, as documents by month and account.
 
     Raises:
         Unavailable: A store failed.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = list(read_unbilled_usage(reader))
         deleted = deleted_bills(reader)
     months: dict[Month, dict[str, BillKey]] = defaultdict(dict)
@@ -50,7 +50,7 @@ def read_unbilled(stores: Stores, org_id: str) -> list[Document]:
         last_day = key.bill_date - _ONE_DAY
         months[Month(last_day.year, last_day.month)][bill_id] = key
     for month, bills in months.items():
-        look = _Look(stores, org_id, month, stores.lake(org_id).snapshot())
+        look = _Look(organization, month, organization.lake.snapshot())
         account_ids = look.find(bills)
         kept = [e for e in found if e["month"] != str(month) or e["accountId"] not in account_ids]
         found = kept + look.documents
@@ -65,8 +65,7 @@ class _Look:
         documents: What was found.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     month: Month
     snapshot: int
     documents: list[Document] = field(default_factory=list)
@@ -79,13 +78,13 @@ class _Look:
         Args:
             bills: The keys of the deleted bills by id.
         """
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             family = read_relatives(reader, {key.account_id for key in bills.values()})
-        damaged = DamagedAccounts(self.stores, self.org_id)
+        damaged = DamagedAccounts(self.organization)
         selection = BillSelection(self.month, account_ids=frozenset(family))
         selection, (missing, failed) = damaged.work_without(selection, self._calculate)
         failed |= damaged.failures.keys()
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             for bill in missing:
                 self._add_bill(reader, bill)
             made = {BillIdentity.of_bill(bill) for bill in missing}
@@ -103,7 +102,7 @@ class _Look:
         self.documents.clear()
         missing: list[Bill] = []
         failed: set[str] = set()
-        reading = read_bills(self.stores, self.org_id, selection, self.snapshot)
+        reading = read_bills(self.organization, selection, self.snapshot)
         for calculation in reading.calculations():
             self._add((each.to_wire() for each in calculation.unpriced()), self.snapshot)
             for account in calculation.made(BillStatus.PENDING, isolated=True):
@@ -128,7 +127,7 @@ class _Look:
         self._add(filter(None, lines), content.pins["snapshot"])
 
     def _add(self, usage: Iterable[Document], snapshot: int) -> None:
-        at = {"month": str(self.month), "snapshot": snapshot, "found": self.stores.now()}
+        at = {"month": str(self.month), "snapshot": snapshot, "found": self.organization.now()}
         self.documents.extend({**each, **at} for each in usage)
 
 

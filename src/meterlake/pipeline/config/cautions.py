@@ -31,7 +31,7 @@ from meterlake.model.resources.events import (
 from meterlake.model.resources.unused import without_effect
 from meterlake.model.values.entity import Configuration, Entity
 from meterlake.stages.events.never_true import why_never_true
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 Caution = Callable[[Any, Configuration], Iterator[str]]
@@ -44,9 +44,9 @@ def cautions(entity: Entity, configuration: Configuration) -> Iterator[str]:
         yield from caution(entity, configuration)
 
 
-def read_cautions(stores: Stores, org_id: str, entity: Entity) -> list[str]:
+def read_cautions(organization: Organization, entity: Entity) -> list[str]:
     """All that is to be said of an entity that was just saved."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return list(cautions(entity, StoredConfiguration(reader)))
 
 

@@ -31,7 +31,7 @@ from meterlake.pipeline.config.entities import (
     single,
     update_in,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
@@ -48,7 +48,7 @@ _Found = dict[BillingEntity, list[Record[Any]]]
 
 
 def end_account(
-    stores: Stores, org_id: str, author: str, account_id: str, document: Document
+    organization: Organization, author: str, account_id: str, document: Document
 ) -> Document:
     """End what an account has, as `EndDateBillingEntities` says.
 
@@ -63,8 +63,8 @@ def end_account(
         Invalid: The document breaks a rule.
     """
     wish = read(EndDateBillingEntities, document)
-    tz = _zone(stores, org_id)
-    with stores.state.transaction(org_id, author) as transaction:
+    tz = _zone(organization)
+    with organization.transaction(author) as transaction:
         configuration = StoredConfiguration(transaction)
         accounts = [configuration.get(Account, account_id)]
         if wish.apply_to_children:
@@ -73,11 +73,11 @@ def end_account(
         for account in accounts:
             for kind, records in _of_account(account.id, configuration).items():
                 found.setdefault(kind, []).extend(records)
-        return _end(_Ending(stores, transaction, wish, tz), found)
+        return _end(_Ending(organization.stores, transaction, wish, tz), found)
 
 
 def end_contract(
-    stores: Stores, org_id: str, author: str, contract_id: str, document: Document
+    organization: Organization, author: str, contract_id: str, document: Document
 ) -> Document:
     """End what is under a contract, and the contract itself if it is among the kinds.
 
@@ -89,16 +89,16 @@ def end_contract(
         Invalid: The document breaks a rule.
     """
     wish = read(EndDateBillingEntities, document)
-    tz = _zone(stores, org_id)
-    with stores.state.transaction(org_id, author) as transaction:
+    tz = _zone(organization)
+    with organization.transaction(author) as transaction:
         configuration = StoredConfiguration(transaction)
         contract = configuration.get(Contract, contract_id)
         found = _of_contract(contract, configuration, children=wish.apply_to_children)
-        return _end(_Ending(stores, transaction, wish, tz), found)
+        return _end(_Ending(organization.stores, transaction, wish, tz), found)
 
 
-def _zone(stores: Stores, org_id: str) -> tzinfo:
-    return zone(single(stores, org_id, OrganizationConfig).timezone)
+def _zone(organization: Organization) -> tzinfo:
+    return zone(single(organization, OrganizationConfig).timezone)
 
 
 def _of_account(account_id: str, configuration: Configuration) -> _Found:
@@ -210,7 +210,7 @@ def _end(ending: _Ending, found: _Found) -> Document:
 
 
 def replace_account_plan(
-    stores: Stores, org_id: str, author: str, id: str, document: Document
+    organization: Organization, author: str, id: str, document: Document
 ) -> Document:
     """End an account plan at the start of another one, and create that one; both or none.
 
@@ -222,14 +222,14 @@ def replace_account_plan(
     """
     resource = BY_ENTITY[AccountPlan]
     new: AccountPlan = parse(resource, document, {})
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         before = transaction.get(AccountPlan, id)
         _refuse_misfit(before.entity, new)
         original: Record[AccountPlan] = before
         if before.entity.end_date != new.start_date:
             ended = before.entity.model_copy(update={"end_date": new.start_date})
-            original = update_in(transaction, stores, before, before.version, ended)
-        created = create_in(transaction, stores, new)
+            original = update_in(transaction, organization.stores, before, before.version, ended)
+        created = create_in(transaction, organization.stores, new)
         return {
             "originalAccountPlan": entity_document(original, transaction),
             "newAccountPlan": entity_document(created, transaction),

@@ -35,7 +35,7 @@ from meterlake.stages.config.check import (
     check_still_valid,
     codes_exist,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.access import groups
@@ -86,7 +86,7 @@ def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str,
 
 
 def create(
-    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
+    organization: Organization, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Create an entity; answers with what `retrieve` would.
 
@@ -95,8 +95,8 @@ def create(
         Conflict: The code is taken.
     """
     entity = parse(ref.resource, document, ref.members)
-    with stores.state.transaction(org_id, author) as transaction:
-        record = create_in(transaction, stores, entity)
+    with organization.transaction(author) as transaction:
+        record = create_in(transaction, organization.stores, entity)
         return entity_document(record, transaction)
 
 
@@ -120,19 +120,19 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     return record
 
 
-def retrieve(stores: Stores, org_id: str, ref: ResourceRef) -> Document:
+def retrieve(organization: Organization, ref: ResourceRef) -> Document:
     """One entity.
 
     Raises:
         NotFound: There is none of that id below these members.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return entity_document(_find_record(reader, ref), reader)
 
 
-def single(stores: Stores, org_id: str, kind: type[E]) -> E:
+def single(organization: Organization, kind: type[E]) -> E:
     """The fields of the one entity of a kind that every organization has once."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found: E = _single(reader, BY_ENTITY[kind]).entity
         return found
 
@@ -147,14 +147,14 @@ def is_plain(resource: Resource) -> bool:
     )
 
 
-def retrieve_json(stores: Stores, org_id: str, ref: ResourceRef) -> bytes:
+def retrieve_json(organization: Organization, ref: ResourceRef) -> bytes:
     """One entity of a plain resource, as JSON, without a look into it.
 
     Raises:
         NotFound: There is none of that id.
     """
     assert ref.id is not None
-    found = stores.state.get_stored(org_id, ref.resource.entity, ref.id)
+    found = organization.state.get_stored(organization.id, ref.resource.entity, ref.id)
     fields = found.body[1:-1]
     envelope = wire.dumps(
         {
@@ -169,17 +169,17 @@ def retrieve_json(stores: Stores, org_id: str, ref: ResourceRef) -> bytes:
 
 
 def list_page(
-    stores: Stores, org_id: str, resource: Resource, criteria: list[FilterValues], page: Page
+    organization: Organization, resource: Resource, criteria: list[FilterValues], page: Page
 ) -> Document:
     """One page of a list, the newest first."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         records, token = list_entities(reader, resource, criteria, page)
         return envelope([entity_document(record, reader) for record in records], token)
 
 
-def search(stores: Stores, org_id: str, resource: Resource, criteria: Search) -> Document:
+def search(organization: Organization, resource: Resource, criteria: Search) -> Document:
     """One page of a search; `nextToken` is the document to go on from."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         records, more = search_entities(reader, resource, criteria)
         token = str(criteria.start + len(records)) if more else None
         return envelope([entity_document(record, reader) for record in records], token)
@@ -191,7 +191,7 @@ def envelope(data: list[Document], token: str | None) -> Document:
 
 
 def update(
-    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
+    organization: Organization, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Replace an entity's fields; `version` must be the current one.
 
@@ -205,10 +205,10 @@ def update(
             raise Required(name)
     version = version_of(document)
     entity = parse(ref.resource, document, ref.members)
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         before = _find_record(transaction, ref)
         entity = _keep_unset_fields(ref.resource, entity, before.entity)
-        record = update_in(transaction, stores, before, version, entity)
+        record = update_in(transaction, organization.stores, before, version, entity)
         return entity_document(record, transaction)
 
 
@@ -246,14 +246,14 @@ def update_in(
     return record
 
 
-def delete(stores: Stores, org_id: str, author: str, ref: ResourceRef) -> Document:
+def delete(organization: Organization, author: str, ref: ResourceRef) -> Document:
     """Delete an entity; answers with what it was.
 
     Raises:
         NotFound: There is none.
         StillReferenced: Something refers to it: another entity, a bill, a transaction.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         before = _find_record(transaction, ref)
         gone = entity_document(before, transaction)
         delete_in(transaction, before)
@@ -282,13 +282,13 @@ def refuse_booked(reader: Reader, record: Record[Any]) -> None:
     hooks_of(record).guard_deletion(reader, record.id)
 
 
-def as_of(stores: Stores, org_id: str, ref: ResourceRef, at: datetime) -> Document:
+def as_of(organization: Organization, ref: ResourceRef, at: datetime) -> Document:
     """One entity as it was at an instant: its own fields and its envelope.
 
     Raises:
         NotFound: There was none.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         record = reader.as_of(ref.resource.entity, ref.id, at)
         _require_below(ref, record)
         return mask_secrets(record).to_wire()

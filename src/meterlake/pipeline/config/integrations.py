@@ -19,7 +19,7 @@ from meterlake.pipeline.config.webhook_addresses import (
     check_now,
     is_url,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.health import forget_health
 
@@ -27,43 +27,43 @@ _SHARED: Final = "integrationCredentialsId"
 
 
 def create_webhook(
-    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
+    organization: Organization, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Create a webhook whose host the settings allow."""
-    _check_address(stores, document)
-    return entities.create(stores, org_id, author, ref, document)
+    _check_address(organization.stores, document)
+    return entities.create(organization, author, ref, document)
 
 
 def update_webhook(
-    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
+    organization: Organization, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Replace a webhook's fields; one that is active then is not disabled any more."""
-    _check_address(stores, document)
-    changed = entities.update(stores, org_id, author, ref, document)
+    _check_address(organization.stores, document)
+    changed = entities.update(organization, author, ref, document)
     if changed["active"]:
-        _forget_failures(stores, org_id, changed["id"])
+        _forget_failures(organization, changed["id"])
     return changed
 
 
 def create_integration(
-    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
+    organization: Organization, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Create an integration that sends to a host which the settings allow."""
-    check_documented_addresses(stores.settings, document)
-    return entities.create(stores, org_id, author, ref, document)
+    check_documented_addresses(organization.settings, document)
+    return entities.create(organization, author, ref, document)
 
 
 def update_integration(
-    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
+    organization: Organization, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Replace an integration's fields; its hosts are looked at again."""
-    check_documented_addresses(stores.settings, document)
+    check_documented_addresses(organization.settings, document)
     shown = document.get(_SHARED)
     is_own = ref.id is not None and shown == credentials_id(ref.id)
     if is_own and document.get("credentials") is not None:
         # It is shown for others to use; the integration itself has the credentials.
         document = {name: value for name, value in document.items() if name != _SHARED}
-    return entities.update(stores, org_id, author, ref, document)
+    return entities.update(organization, author, ref, document)
 
 
 def _check_address(stores: Stores, document: Document) -> None:
@@ -73,23 +73,23 @@ def _check_address(stores: Stores, document: Document) -> None:
         check_now(stores.settings, url)
 
 
-def _forget_failures(stores: Stores, org_id: str, id: str) -> None:
-    with stores.state.writing_home() as connection:
-        forget_health(connection, org_id, id)
+def _forget_failures(organization: Organization, id: str) -> None:
+    with organization.state.writing_home() as connection:
+        forget_health(connection, organization.id, id)
 
 
 def set_webhook_active(
-    stores: Stores, org_id: str, author: str, id: str, *, active: bool
+    organization: Organization, author: str, id: str, *, active: bool
 ) -> Document:
     """Switch a webhook on or off; nothing else of it changes.
 
     Raises:
         NotFound: There is no such webhook.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         before = transaction.get(WebhookDestination, id)
         if active:
-            forget_health(transaction.connection, org_id, id)
+            forget_health(transaction.connection, organization.id, id)
         if before.entity.active is active:
             return entities.entity_document(before, transaction)
         # Past the rules: the address was checked when it was written, its secret is sealed already.
@@ -100,7 +100,7 @@ def set_webhook_active(
 
 
 def integrations_of_type(
-    stores: Stores, org_id: str, criteria: dict[str, str], page: Page
+    organization: Organization, criteria: dict[str, str], page: Page
 ) -> Document:
     """The integrations of an entity type, as a page; the newest one's members stand beside it.
 
@@ -115,16 +115,16 @@ def integrations_of_type(
         del chosen["entityId"]
         filters.append(FilterValues(Filter("entityId", kind="flag"), (False,)))  # It is absent.
     filters += _filters(chosen)
-    found = entities.list_page(stores, org_id, resource, filters, page)
+    found = entities.list_page(organization, resource, filters, page)
     if not found["data"]:
         raise NotFound("integration of entity type", criteria["entityType"])
     return {**found["data"][0], **found}
 
 
-def mappings_of(stores: Stores, org_id: str, criteria: dict[str, str], page: Page) -> Document:
+def mappings_of(organization: Organization, criteria: dict[str, str], page: Page) -> Document:
     """The external mappings whose fields have certain values."""
     resource = BY_ENTITY[ExternalMapping]
-    return entities.list_page(stores, org_id, resource, _filters(criteria), page)
+    return entities.list_page(organization, resource, _filters(criteria), page)
 
 
 def _filters(criteria: dict[str, str]) -> list[FilterValues]:

@@ -20,7 +20,7 @@ from meterlake.pipeline.config.entities import (
     envelope,
     list_page,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.listing import list_entities, search_entities
 from meterlake.stores.state.core.pages import Page, position_of, position_token
@@ -40,23 +40,23 @@ _ACTIVE_ONLY: Final = frozenset({"account", "plan", "contract"})
 _OTHER_TIME: Final = frozenset({"includeall", "date"})
 
 
-def list_children(stores: Stores, org_id: str, account_id: str, page: Page) -> Document:
+def list_children(organization: Organization, account_id: str, page: Page) -> Document:
     """One page of the children of an account.
 
     Raises:
         NotFound: There is no such account.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         reader.get(Account, account_id)
     children = FilterValues(Filter("parentAccountId"), (account_id,))
-    return list_page(stores, org_id, BY_ENTITY[Account], [children], page)
+    return list_page(organization, BY_ENTITY[Account], [children], page)
 
 
 def list_by_product(
-    stores: Stores, org_id: str, resource: Resource, criteria: Sequence[FilterValues], page: Page
+    organization: Organization, resource: Resource, criteria: Sequence[FilterValues], page: Page
 ) -> Document:
     """One page of plans or aggregations; `productId` looks at what their product comes from."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         looked_up = list(_looked_up(reader, resource, criteria))
         records, token = list_entities(reader, resource, looked_up, page)
         return envelope([entity_document(record, reader) for record in records], token)
@@ -78,7 +78,7 @@ def _looked_up(
 
 
 def list_adjustments(
-    stores: Stores, org_id: str, criteria: Sequence[FilterValues], page: Page, *, ascending: bool
+    organization: Organization, criteria: Sequence[FilterValues], page: Page, *, ascending: bool
 ) -> Document:
     """One page of counter adjustments by their day, from the first one or from the last one on."""
     terms = tuple(
@@ -87,22 +87,22 @@ def list_adjustments(
     )
     start = position_of(page.token)
     query = Search(terms, True, "date", ascending, start, page.size)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         records, more = search_entities(reader, BY_ENTITY[CounterAdjustment], query)
         token = position_token(start + len(records)) if more else None
         return envelope([entity_document(record, reader) for record in records], token)
 
 
 def list_account_plans(
-    stores: Stores, org_id: str, criteria: Sequence[FilterValues], page: Page
+    organization: Organization, criteria: Sequence[FilterValues], page: Page
 ) -> Document:
     """One page of account plans, the newest first.
 
     The filters `account`, `plan` and `contract` find what is active now, unless there is
     `includeall` or a `date`; `product` and `contract` find no plan groups.
     """
-    with stores.state.reading(org_id) as reader:
-        narrowed = _narrow_filters(reader, criteria, stores.now())
+    with organization.reading() as reader:
+        narrowed = _narrow_filters(reader, criteria, organization.now())
         records, token = list_entities(reader, BY_ENTITY[AccountPlan], narrowed, page)
         return envelope([entity_document(record, reader) for record in records], token)
 

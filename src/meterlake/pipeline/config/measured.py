@@ -12,14 +12,14 @@ from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.resources import code_of
 from meterlake.model.values.entity import Record
 from meterlake.model.values.sql import identifier
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.tables import table_names
 
 # What speaks against the deletion of entities besides configuration, bills and transactions.
 Measured: TypeAlias = Callable[[Sequence[Record[Any]]], Iterator[StillReferenced]]
 
 
-def guard_measured(stores: Stores, org_id: str) -> Measured:
+def guard_measured(organization: Organization) -> Measured:
     """A look into the lake of an organization; it is opened only for meters and accounts."""
 
     def look(gone: Sequence[Record[Any]]) -> Iterator[StillReferenced]:
@@ -27,7 +27,7 @@ def guard_measured(stores: Stores, org_id: str) -> Measured:
         accounts = {each.id: each for each in gone if isinstance(each.entity, Account)}
         if not meters and not accounts:
             return
-        with stores.lake(org_id).reader() as connection:
+        with organization.lake.reader() as connection:
             tables = {each for each in table_names(connection) if each.startswith(meter_table(""))}
             used = [each for each in meters if _has_rows(connection, tables, each.id)]
             used += [accounts[id_] for id_ in _users(connection, tables, list(accounts))]

@@ -7,7 +7,7 @@ from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Invalid
 from meterlake.model.values.period import Month, format_instant, local_date, zone
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 _SPOKEN: Final = {"last": "last month", "current": "the current month"}
@@ -35,7 +35,7 @@ def days_text(days: Month | DayRange) -> str:
     return first if first == last else str(days)
 
 
-def month_named(stores: Stores, org_id: str, name: str) -> Month:
+def month_named(organization: Organization, name: str) -> Month:
     """A month such as `2026-10`; `current` and `last` as the organization's calendar has it now.
 
     Raises:
@@ -43,15 +43,15 @@ def month_named(stores: Stores, org_id: str, name: str) -> Month:
     """
     if name not in {"current", "last"}:
         return Month.parse(name)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         timezone = zone(StoredConfiguration(reader).single(OrganizationConfig).entity.timezone)
-    day = local_date(stores.now(), timezone)
+    day = local_date(organization.now(), timezone)
     if name == "last":
         day = day.replace(day=1) - timedelta(days=1)
     return Month(day.year, day.month)
 
 
-def refuse_future_month(stores: Stores, org_id: str, month: Month | DayRange | None) -> None:
+def refuse_future_month(organization: Organization, month: Month | DayRange | None) -> None:
     """Refuse to bill a month of which nothing is known yet; days are what their caller says.
 
     Raises:
@@ -59,10 +59,10 @@ def refuse_future_month(stores: Stores, org_id: str, month: Month | DayRange | N
     """
     if not isinstance(month, Month):
         return
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         name = StoredConfiguration(reader).single(OrganizationConfig).entity.timezone
     start = month.period(zone(name)).start
-    if stores.now() < start:
+    if organization.now() < start:
         begins = format_instant(start)
         rule = (
             f"it has not begun: it begins at {begins}. Bill a month that has begun, or make the"

@@ -42,8 +42,8 @@ from meterlake.stages.document.facts import (
     ReferencedBill,
 )
 from meterlake.stages.document.texts import clean_lines, clean_text
-from meterlake.stores import Stores
-from meterlake.stores.state import Organization, Reader
+from meterlake.stores import Organization
+from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memos.lines import line_id
@@ -73,7 +73,7 @@ _DEFAULT: Final = CurrencyRounding(PLACES_DEFAULT, MODE_DEFAULT)
 
 
 def read_document(
-    stores: Stores, org_id: str, bill_id: str, detail: AppendixDetail = AppendixDetail.AUTO
+    organization: Organization, bill_id: str, detail: AppendixDetail = AppendixDetail.AUTO
 ) -> BillDocument:
     """The document of a bill.
 
@@ -82,13 +82,13 @@ def read_document(
         UnbalancedBill: Its numbers do not add up.
         Unavailable: A store failed.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         detail = _choose_detail(bills.get(reader, bill_id), detail)
         read = read_bill(reader, bill_id, usages=detail is not AppendixDetail.NONE)
-        facts = _read_facts(reader, read, detail, stores.state.organization(org_id))
+        facts = _read_facts(reader, read, detail, organization)
     content = facts.content
     if detail is not AppendixDetail.NONE:
-        usage = _read_usage(stores, org_id, read, detail)
+        usage = _read_usage(organization, read, detail)
         content = replace(content, lines=usage.lines)
     return build_document(replace(facts, content=content))
 
@@ -101,11 +101,11 @@ def _choose_detail(bill: StoredBill, detail: AppendixDetail) -> AppendixDetail:
 
 
 def _read_usage(
-    stores: Stores, org_id: str, read: ReadBill, detail: AppendixDetail
+    organization: Organization, read: ReadBill, detail: AppendixDetail
 ) -> StatementContent:
     """The lines with their usage, whatever the statements of the account show."""
     layout = DEFAULT_DEFINITION.model_copy(update={"aggregation_frequency": _FREQUENCIES[detail]})
-    return read_content(stores, org_id, read, StatementOrder(read.bill.id), layout=layout)
+    return read_content(organization, read, StatementOrder(read.bill.id), layout=layout)
 
 
 def _read_facts(

@@ -18,7 +18,7 @@ from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, NotAvailable, 
 from meterlake.pipeline.documents import render_process
 from meterlake.pipeline.documents.content import read_document
 from meterlake.settings import Settings
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _SUFFIXES: Final = {DocumentFormat.HTML: ".html", DocumentFormat.PDF: ".typ"}
@@ -283,8 +283,7 @@ class RenderedDocument:
 
 
 def make_document(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     bill_id: str,
     format: DocumentFormat,
     detail: AppendixDetail = AppendixDetail.AUTO,
@@ -300,10 +299,10 @@ def make_document(
         NotAvailable: What makes a PDF is not installed.
         Unavailable: A store failed, or the process that makes documents.
     """
-    document = read_document(stores, org_id, bill_id, detail)
+    document = read_document(organization, bill_id, detail)
     if options is None:
-        code = stores.state.organization(org_id).code
-        options = options_of(stores.settings, code, format)
+        code = organization.code
+        options = options_of(organization.settings, code, format)
     data = render_document(document, format, options)
     name = f"bill-{document['bill']['number'] or bill_id}.{format}"
     return RenderedDocument(name, MEDIA_TYPES[format], data)

@@ -19,7 +19,7 @@ from meterlake.model.values.money import divide
 from meterlake.model.values.period import format_instant, naive
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.events.incidents import resolve
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.lake.backends.location import LakeMarks
 from meterlake.stores.lake.tables import table_names
 from meterlake.stores.state.events import incidents
@@ -45,7 +45,7 @@ _RATE: Final = """
 _Alert = tuple[tuple[str, str], dict[str, Any]]
 
 
-def check_alerts(stores: Stores, org_id: str) -> list[Incident]:
+def check_alerts(organization: Organization) -> list[Incident]:
     """Look whether an organization gets what it should; incidents begin and end by it.
 
     Returns:
@@ -55,8 +55,8 @@ def check_alerts(stores: Stores, org_id: str) -> list[Incident]:
     Raises:
         Unavailable: The disk, the lake or State failed.
     """
-    _resolve(stores, org_id)
-    with stores.state.reading(org_id) as reader:
+    _resolve(organization)
+    with organization.reading() as reader:
         return incidents.open_incidents(reader)
 
 
@@ -107,7 +107,7 @@ class LakeWatch:
         now, mark = self._stores.now(), self._marks.read([org_id])[org_id]
         with self._stores.state.reading_home() as connection:
             [(_, _, configured)] = newest_looks(connection, *_LIMITED, org_id=org_id)
-        due = _resolve(self._stores, org_id)
+        due = _resolve(self._stores.organization(org_id))
         look = LakeLook(now, due, mark, _limits(self._stores), configured)
         with self._stores.state.writing_home() as connection:
             note_look(connection, org_id, look)
@@ -119,16 +119,16 @@ def _limits(stores: Stores) -> str:
     return repr((*given, settings.alert_reject_hours, settings.alert_reject_least))
 
 
-def _resolve(stores: Stores, org_id: str) -> datetime | None:
+def _resolve(organization: Organization) -> datetime | None:
     """Begin and end incidents; when one may begin or end although nothing comes in."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         meters = reader.all(Meter)
         fields = next((each.entity for each in reader.all(CustomFields)), CustomFields())
     due: list[datetime] = []
-    with stores.lake(org_id).reader() as connection:
-        found = dict(_stale_meters(stores, connection, meters, fields, due))
-        found |= dict(_rejects(stores, org_id, connection, fields, due))
-    resolve(stores, org_id, _ALERTS, found)
+    with organization.lake.reader() as connection:
+        found = dict(_stale_meters(organization.stores, connection, meters, fields, due))
+        found |= dict(_rejects(organization, connection, fields, due))
+    resolve(organization, _ALERTS, found)
     return min(due, default=None)
 
 
@@ -183,17 +183,16 @@ def _newest(
 
 
 def _rejects(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     connection: duckdb.DuckDBPyConnection,
     fields: CustomFields,
     due: list[datetime],
 ) -> Iterator[_Alert]:
-    settings = stores.settings
+    settings = organization.settings
     own = _number(custom_value(REJECT_RATE_FIELD, None, fields))
     most = Decimal(str(settings.alert_reject_rate)) if own is None else own
     hours = Decimal(str(settings.alert_reject_hours))
-    limit = naive(_before(stores.now(), hours))
+    limit = naive(_before(organization.now(), hours))
     row = connection.execute(_RATE, [limit]).fetchone()
     assert row is not None
     received, rejected = map(int, row[:2])
@@ -204,7 +203,7 @@ def _rejects(
     if received < settings.alert_reject_least or rejected <= most * received:
         return
     yield (
-        (REJECT_RATE_ALERT, org_id),
+        (REJECT_RATE_ALERT, organization.id),
         {
             "message": f"{rejected:,} of {received:,} measurements were rejected"
             f" within {hours} hours, which is more than {most:%}",

@@ -20,7 +20,7 @@ from meterlake.model.resources.events import (
 from meterlake.model.resources.notifications import check_condition
 from meterlake.model.values.entity import Entity, Record
 from meterlake.stages.events.match import evaluate_text
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events, incidents
@@ -47,7 +47,7 @@ class EventFilters:
     include_actioned: bool = False
 
 
-def list_events(stores: Stores, org_id: str, filters: EventFilters, page: Page) -> dict[str, Any]:
+def list_events(organization: Organization, filters: EventFilters, page: Page) -> dict[str, Any]:
     """One page of the events of so many days as the setting says, the newest first.
 
     Those that are asked for by id are shown as long as they are there.
@@ -57,29 +57,31 @@ def list_events(stores: Stores, org_id: str, filters: EventFilters, page: Page) 
     """
     if filters.ids and filters != EventFilters(ids=filters.ids):
         raise Invalid("ids", ",".join(filters.ids), "give ids without other filters")
-    with stores.state.reading(org_id) as reader:
-        found, token = events.page(reader, _event_filter(reader, filters, _oldest(stores)), page)
+    with organization.reading() as reader:
+        found, token = events.page(
+            reader, _event_filter(reader, filters, _oldest(organization.stores)), page
+        )
     listed: dict[str, Any] = {"data": [event_document(each) for each in found]}
     return listed if token is None else {**listed, "nextToken": token}
 
 
-def get_event(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+def get_event(organization: Organization, id: str) -> dict[str, Any]:
     """One event, as long as it is there.
 
     Raises:
         NotFound: There is none.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return event_document(events.get(reader, id))
 
 
-def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str, Any]:
+def mark_actioned(organization: Organization, author: str, id: str) -> dict[str, Any]:
     """Note that somebody has seen to an event; the first time counts.
 
     Raises:
         NotFound: There is none.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         if events.get(transaction, id).actioned is None:
             events.mark_actioned(transaction, id, transaction.now)
             # The others last until all is as it should be; an upload that failed stays failed.
@@ -87,29 +89,29 @@ def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str
         return event_document(events.get(transaction, id))
 
 
-def list_event_types(stores: Stores, org_id: str) -> dict[str, Any]:
+def list_event_types(organization: Organization) -> dict[str, Any]:
     """The names of the events that can happen in an organization."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return {"events": event_types(scheduled_events(reader))}
 
 
-def check_event_name(stores: Stores, org_id: str, name: str) -> None:
+def check_event_name(organization: Organization, name: str) -> None:
     """Refuse the name of an event that cannot happen.
 
     Raises:
         NotFound: There is no event of that name.
     """
-    if name not in list_event_types(stores, org_id)["events"]:
+    if name not in list_event_types(organization)["events"]:
         raise NotFound("event type", name)
 
 
-def list_event_fields(stores: Stores, org_id: str, name: str | None = None) -> dict[str, Any]:
+def list_event_fields(organization: Organization, name: str | None = None) -> dict[str, Any]:
     """The fields of one kind of event, or of all, and the type of each.
 
     Raises:
         Invalid: There is no event of that name.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         scheduled = scheduled_events(reader)
     names = event_types(scheduled) if name is None else [name]
     return {"events": {each: fields_of(each, scheduled) for each in names}}
@@ -199,8 +201,7 @@ def _all(reader: Reader, kind: str) -> list[Record[Entity]]:
 
 
 def evaluate_calculation(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     calculation: str | None,
     *,
     event_name: str | None = None,
@@ -209,8 +210,7 @@ def evaluate_calculation(
     """Whether a calculation can be evaluated: for a type of events, or for one event.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         calculation: The calculation.
         event_name: The type of events; it decides if an event is given, too.
         event_id: An event that has happened.
@@ -225,7 +225,7 @@ def evaluate_calculation(
         Required: Neither is given.
     """
     event = None
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         if event_name is None:
             if event_id is None:
                 raise Required("eventName")

@@ -11,7 +11,7 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import format_instant
 from meterlake.model.work.jobs import JobKind
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.events import events, incidents
 from meterlake.stores.state.events.incidents import Incident
@@ -22,15 +22,14 @@ AUTHOR: Final = "INGEST"
 Found = Mapping[tuple[str, str], dict[str, Any]]
 
 
-def resolve(stores: Stores, org_id: str, names: Collection[str], found: Found) -> list[Incident]:
+def resolve(organization: Organization, names: Collection[str], found: Found) -> list[Incident]:
     """Open an incident for each thing that is wrong, and close those that are over.
 
     An incident that is open already stays as it is: its event is not told twice. The event of one
     that is over is marked actioned.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         names: The names of the events that were looked for.
         found: What was found of them.
 
@@ -40,10 +39,10 @@ def resolve(stores: Stores, org_id: str, names: Collection[str], found: Found) -
     Raises:
         Unavailable: State failed.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         known = _open(reader, names)
     if known.keys() != found.keys():
-        with stores.state.transaction(org_id, AUTHOR) as transaction:
+        with organization.transaction(AUTHOR) as transaction:
             # Somebody else may have settled it meanwhile.
             known = _open(transaction, names)
             for key in found.keys() - known.keys():

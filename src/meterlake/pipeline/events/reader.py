@@ -30,7 +30,7 @@ from meterlake.pipeline.events.scheduled import note_changes
 from meterlake.stages.events import hand_over
 from meterlake.stages.events.hand_over import NO_SYSTEMS, Integrations, Systems
 from meterlake.stages.events.match import ActiveNotifications, NotificationFailure
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills.versions import keys_of
 from meterlake.stores.state.core.stored_configuration import field_equals
@@ -94,16 +94,14 @@ class _Batch:
 
 
 def read_log(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     stop: Callable[[], bool] = lambda: False,
     systems: Systems = NO_SYSTEMS,
 ) -> int:
     """Do what follows from the events that nobody has evaluated yet.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         stop: Whether to begin no further batch.
         systems: The systems that can be sent to, and what each takes.
 
@@ -115,7 +113,7 @@ def read_log(
     """
     count = 0
     while not stop():
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             position = read_position(reader)
             entries = entries_after(reader, position, _BATCH)
             if not entries:
@@ -127,7 +125,7 @@ def read_log(
             if batch.audible:
                 _evaluate(reader, batch, integrations)
         mark_step("events.evaluated")
-        with stores.state.transaction(org_id, AUTHOR) as transaction:
+        with organization.transaction(AUTHOR) as transaction:
             if read_position(transaction) != position:
                 break
             _write(transaction, batch, integrations)

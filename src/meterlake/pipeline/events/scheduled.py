@@ -24,7 +24,7 @@ from meterlake.model.values.entity import Record
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import zone
 from meterlake.stages.events.due import due_moment
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills.events import bill_documents
 from meterlake.stores.state.core.tables import BILL, ENTITY
@@ -170,16 +170,12 @@ def _stem(name: str) -> str:
 
 
 def fire_scheduled(
-    stores: Stores,
-    org_id: str,
-    stop: Callable[[], bool] = lambda: False,
-    sources: Sources = SOURCES,
+    organization: Organization, stop: Callable[[], bool] = lambda: False, sources: Sources = SOURCES
 ) -> int:
     """Write the events of what has fallen due.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         stop: Whether to begin no further transaction.
         sources: Read what the events are about, by the stems of its own events.
 
@@ -190,8 +186,8 @@ def fire_scheduled(
         Unavailable: State cannot be reached.
     """
     count = 0
-    while not stop() and _has_work(stores, org_id):
-        with stores.state.transaction(org_id, AUTHOR) as transaction:
+    while not stop() and _has_work(organization):
+        with organization.transaction(AUTHOR) as transaction:
             schedule, scans = Schedule(transaction), moments.read_scans(transaction)
             moments.forget_configurations(transaction, scans.keys() - schedule.by_id.keys())
             for scan in schedule.unfinished_scans(scans):
@@ -203,9 +199,9 @@ def fire_scheduled(
     return count
 
 
-def _has_work(stores: Stores, org_id: str) -> bool:
-    with stores.state.reading(org_id) as reader:
-        if moments.due_moments(reader, stores.now(), 1):
+def _has_work(organization: Organization) -> bool:
+    with organization.reading() as reader:
+        if moments.due_moments(reader, organization.now(), 1):
             return True
         schedule, scans = Schedule(reader), moments.read_scans(reader)
         unfinished = next(schedule.unfinished_scans(scans), None)

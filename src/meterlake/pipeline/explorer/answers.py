@@ -12,7 +12,7 @@ from uuid import uuid4
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.downloads import Download
 
 _NULL: Final = "null"
@@ -117,13 +117,12 @@ _MEDIA_TYPES: Final = {FileFormat.CSV: "text/csv", FileFormat.JSON: "application
 
 
 def keep(
-    stores: Stores, org_id: str, name: str, rows: Sequence[Mapping[str, Any]], format: FileFormat
+    organization: Organization, name: str, rows: Sequence[Mapping[str, Any]], format: FileFormat
 ) -> Download:
     """Store rows as a file for as long as its link works; files whose time is over go.
 
     Args:
-        stores: The home.
-        org_id: Whose rows they are.
+        organization: Whose rows they are.
         name: What the file is called, without its ending.
         rows: Wire documents; a CSV file has their members flattened with `.`.
         format: How they are written.
@@ -132,20 +131,20 @@ def keep(
         Unavailable: The store failed.
     """
     data = _csv(rows) if format is FileFormat.CSV else wire.dumps(list(rows))
-    return keep_file(stores, org_id, name, data, format)
+    return keep_file(organization, name, data, format)
 
 
-def keep_file(stores: Stores, org_id: str, name: str, data: bytes, format: FileFormat) -> Download:
+def keep_file(organization: Organization, name: str, data: bytes, format: FileFormat) -> Download:
     """Store a file for as long as its link works; files whose time is over go.
 
     Raises:
         Unavailable: The store failed.
     """
-    folder = f"explorer/{org_id}/"
-    now = stores.now().astimezone(UTC)
-    _clean(stores, folder, now)
+    folder = f"explorer/{organization.id}/"
+    now = organization.now().astimezone(UTC)
+    _clean(organization.stores, folder, now)
     key = f"{folder}{now.strftime(_TIME)}-{uuid4()}.{format}"
-    stores.objects.put_bytes(key, data)
+    organization.stores.objects.put_bytes(key, data)
     return Download(key, f"{name}.{format}", _MEDIA_TYPES[format])
 
 

@@ -24,7 +24,7 @@ from meterlake.model.usage.explorer import (
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month, format_instant
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.dates import (
     billed_account_ids,
     billed_between,
@@ -57,7 +57,7 @@ _OF_COMMITMENTS: Final = (
 )
 
 
-def bill_data(stores: Stores, org_id: str, query: QueryBillDataRequest) -> Document:
+def bill_data(organization: Organization, query: QueryBillDataRequest) -> Document:
     """Lines of bills, the newest bill first: `{values, hasMoreData}`.
 
     A bill belongs to the time if the first moment of its date, in UTC, does.
@@ -65,12 +65,11 @@ def bill_data(stores: Stores, org_id: str, query: QueryBillDataRequest) -> Docum
     Raises:
         Invalid: A dimension is none of those that bills have, or a date is wrong.
     """
-    return explore_lines(stores, org_id, query)
+    return explore_lines(organization, query)
 
 
 def explore_lines(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     query: QueryBillDataRequest,
     includes: Callable[[Mapping[str, Any]], bool] = lambda _: True,
 ) -> Document:
@@ -82,7 +81,7 @@ def explore_lines(
     check_dates(query.start_date, query.end_date)
     wanted = wanted_values(query.dimensions, (ACCOUNT, PRODUCT))
     types = {each.value for each in query.line_item_types}
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         lines = _Lines(reader)
         days = first_day(query.start_date), first_day(query.end_date)
         rows = (
@@ -213,9 +212,9 @@ def _present(members: Document) -> Document:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def billed_accounts(stores: Stores, org_id: str, limit: int) -> Document:
+def billed_accounts(organization: Organization, limit: int) -> Document:
     """The accounts that there are bills of: `{accountCodes, accounts}`."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return list_accounts(reader, billed_account_ids(reader), limit)
 
 
@@ -228,9 +227,9 @@ def list_accounts(reader: Reader, ids: set[str], limit: int) -> Document:
     }
 
 
-def billed_products(stores: Stores, org_id: str, limit: int) -> Document:
+def billed_products(organization: Organization, limit: int) -> Document:
     """The products that lines of bills are for, as they were called: `{productNames, products}`."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         ordered = billed_product_names(reader)[:limit]
     return {
         "productNames": list(dict.fromkeys(name for name, _ in ordered)),
@@ -238,31 +237,31 @@ def billed_products(stores: Stores, org_id: str, limit: int) -> Document:
     }
 
 
-def committed_accounts(stores: Stores, org_id: str, limit: int) -> Document:
+def committed_accounts(organization: Organization, limit: int) -> Document:
     """The accounts that have commitments: `{accountCodes, accounts}`."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return list_accounts(
             reader, {each.entity.account_id for each in reader.all(Commitment)}, limit
         )
 
 
-def commitments(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> Document:
+def commitments(organization: Organization, query: QueryCommitmentsRequest) -> Document:
     """The commitments that overlap a time, the newest first: `{values, hasMoreData}`.
 
     Raises:
         Invalid: There is another dimension than the account, or a date is wrong.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return limit_rows(_rows(reader, query), query.limit)
 
 
-def remaining_commitments(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> Document:
+def remaining_commitments(organization: Organization, query: QueryCommitmentsRequest) -> Document:
     """Those of `commitments` of which something is left.
 
     Raises:
         Invalid: There is another dimension than the account, or a date is wrong.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = _rows(reader, query)
     return limit_rows(
         [row for row in found if row["measures"]["amountRemaining"] > ZERO], query.limit
@@ -320,7 +319,7 @@ def _commitment(
     }
 
 
-def commitment_lines(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> Document:
+def commitment_lines(organization: Organization, query: QueryCommitmentsRequest) -> Document:
     """The lines of bills that are about commitments: `{values, hasMoreData}`.
 
     A fee, what is drawn, and what usage beyond it costs; the last may be about a balance instead.
@@ -337,14 +336,14 @@ def commitment_lines(stores: Stores, org_id: str, query: QueryCommitmentsRequest
         dimensions=query.dimensions,
         limit=query.limit,
     )
-    return explore_lines(stores, org_id, request, _is_of_no_balance)
+    return explore_lines(organization, request, _is_of_no_balance)
 
 
 def _is_of_no_balance(line: Mapping[str, Any]) -> bool:
     return "balanceId" not in line
 
 
-def obligations(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> list[Document]:
+def obligations(organization: Organization, query: QueryCommitmentsRequest) -> list[Document]:
     """What is left of commitments after each month: `[{dateMonth, obligations}]`, by currency.
 
     A month has the commitments that are active in it. Left is what no bill drew that is dated until
@@ -353,7 +352,7 @@ def obligations(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> 
     Raises:
         Invalid: There is another dimension than the account, or a date is wrong.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         records = _overlapping(reader, query)
         draws = dated_draws(reader, [each.id for each in records])
     known = [_Obligation(each.entity, draws.get(each.id, ())) for each in records]

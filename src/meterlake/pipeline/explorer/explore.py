@@ -34,7 +34,7 @@ from meterlake.stages.usage.explore import (
     newest_first,
     raw,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.tables import columns_at
@@ -89,13 +89,12 @@ class Stop:
 
 
 def explore(
-    stores: Stores, org_id: str, query: UsageQueryRequest, stop: Stop | None = None
+    organization: Organization, query: UsageQueryRequest, stop: Stop | None = None
 ) -> ExplorerAnswer:
     """Answer a question about usage.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         query: What is asked.
         stop: Ends it early.
 
@@ -105,35 +104,34 @@ def explore(
         Unavailable: The disk or the memory failed.
     """
     period = check_dates(query.start_date, query.end_date)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = StoredConfiguration(reader)
         check_ids(query, reader, configuration)
         check_question(query, configuration)
         questions = questions_of(query, configuration)
     scope = ExplorerScope(period, (query.limit or ROWS_MAX) + 1, query.account_ids or None)
-    return answer(stores, org_id, questions, scope, stop)
+    return answer(organization, questions, scope, stop)
 
 
-def explore_saved(stores: Stores, org_id: str, id: str, stop: Stop | None = None) -> ExplorerAnswer:
+def explore_saved(organization: Organization, id: str, stop: Stop | None = None) -> ExplorerAnswer:
     """Answer a saved question; its relative time is that of now.
 
     Raises:
         NotFound: There is none of that id.
         Invalid: It does not fit the meters any more.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         query = reader.get(UsageSavedQuery, id).entity.usage_query
     if query.time_period is not None:
-        period = relative_period(query.time_period, stores.now())
+        period = relative_period(query.time_period, organization.now())
         if period.start == period.end:
             return ExplorerAnswer((), more=False)  # Today, at midnight.
         query = query.model_copy(update={"start_date": period.start, "end_date": period.end})
-    return explore(stores, org_id, query, stop)
+    return explore(organization, query, stop)
 
 
 def answer(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     questions: Sequence[Question],
     scope: ExplorerScope,
     stop: Stop | None = None,
@@ -141,17 +139,16 @@ def answer(
     """Answer questions of one kind, all of them from one snapshot.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         questions: One for each meter; all with folds, or none.
         scope: Which measurements; `rows` is one more than are wanted.
         stop: Ends it early.
     """
-    lake, stop = stores.explored_lake(org_id), stop or Stop()
+    lake, stop = organization.explored_lake, stop or Stop()
     if not questions or not questions[0].rollups:
         with reading(lake, stop) as snapshot:
             found, more, order = _raw(snapshot, questions, scope)
-        return ExplorerAnswer(_tables(stores, org_id, found), more, order)
+        return ExplorerAnswer(_tables(organization, found), more, order)
     with reading(lake, stop) as snapshot:
         rollups = _aggregate_meters(snapshot, questions, scope, wide=False)
     if rollups is None:
@@ -159,7 +156,7 @@ def answer(
             rollups = _aggregate_meters(snapshot, questions, scope, wide=True)
         assert rollups is not None, "wide sums do not overflow"
     more = sum(len(rows) for _, rows in rollups) == scope.rows
-    return ExplorerAnswer(_tables(stores, org_id, _first_rows(rollups, scope.rows - 1)), more)
+    return ExplorerAnswer(_tables(organization, _first_rows(rollups, scope.rows - 1)), more)
 
 
 Found = tuple[Question, list[tuple[Any, ...]]]
@@ -280,7 +277,7 @@ def _raw(
     return found, len(newest) == scope.rows, tuple(order)
 
 
-def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[ExplorerTable, ...]:
+def _tables(organization: Organization, found: Sequence[Found]) -> tuple[ExplorerTable, ...]:
     """The rows with the codes of their accounts beside the ids."""
     places = {id(question): account_column(question) for question, _ in found}
     ids = {
@@ -291,7 +288,7 @@ def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[Explor
     }
     names: dict[str, account_names.AccountName] = {}
     if ids:
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             names = account_names.by_id(reader, ids)
     codes = {name.id: name.code for name in names.values()}
     return tuple(add_codes(question, rows, codes) for question, rows in found)

@@ -34,7 +34,7 @@ from meterlake.stages.usage.explore import (
     by_time,
     values,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.account_names import AccountName
 from meterlake.stores.state.core.reader import Reader
@@ -67,7 +67,7 @@ class _UsageRequest:
 
 
 def series(
-    stores: Stores, org_id: str, query: QueryUsageDataRequest, stop: Stop | None = None
+    organization: Organization, query: QueryUsageDataRequest, stop: Stop | None = None
 ) -> Document:
     """Folded fields of meters, split by dimensions and periods: `{values, hasMoreData}`.
 
@@ -75,7 +75,7 @@ def series(
         Invalid: A meter does not exist, or what is asked does not fit any of them.
     """
     period = check_dates(query.start_date, query.end_date)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         meters = _meters(reader, query.meter_codes)
         accounts = _wanted_accounts(reader, query.dimensions)
     _check_measures(query.measures, meters)
@@ -95,10 +95,8 @@ def series(
         if any(each.numeric(measure.name) for measure in query.measures)
         and _can_match(query.dimensions, each)
     ]
-    found = answer(
-        stores, org_id, questions, ExplorerScope(period, query.limit + 1, accounts), stop
-    )
-    names = _account_names(stores, org_id, (row.get(ACCOUNT_ID) for row in found.documents()))
+    found = answer(organization, questions, ExplorerScope(period, query.limit + 1, accounts), stop)
+    names = _account_names(organization, (row.get(ACCOUNT_ID) for row in found.documents()))
     shape = _Shape(query, period, {each.meter.id: each for each in meters}, names)
     return {
         "values": [shape.document(row) for row in found.documents()],
@@ -151,7 +149,7 @@ class _Shape:
 
 
 def dimension_values(
-    stores: Stores, org_id: str, query: QueryDimensionValuesRequest, stop: Stop | None = None
+    organization: Organization, query: QueryDimensionValuesRequest, stop: Stop | None = None
 ) -> list[Document]:
     """The different values of a dimension over meters: `{dimensionAttribute, dimensionValue}`.
 
@@ -159,13 +157,13 @@ def dimension_values(
         Invalid: A meter does not exist, or none of them has the dimension.
     """
     period = check_dates(query.start_date, query.end_date)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         meters = _meters(reader, query.meter_codes)
     name = query.dimension_name
     _check_dimension("dimensionName", name, meters)
     # Accounts are in the order of their codes, which the lake does not know.
     scope, found = ExplorerScope(period, _ACCOUNTS_MAX if name == ACCOUNT else query.limit), set()
-    with reading(stores.explored_lake(org_id), stop or Stop()) as snapshot:
+    with reading(organization.explored_lake, stop or Stop()) as snapshot:
         for each in meters:
             field = each.dimension(name)
             if field is None and name != ACCOUNT:
@@ -177,7 +175,7 @@ def dimension_values(
                 found |= {row[0] for row in rows}
     if name != ACCOUNT:
         return [_dimension(name, value) for value in sorted(found)[: query.limit]]
-    names = _account_names(stores, org_id, found)
+    names = _account_names(organization, found)
     attributes = query.attributes or (AccountAttribute.CODE,)
     known = sorted(names.values(), key=lambda each: each.code)[: query.limit]
     return [
@@ -190,7 +188,7 @@ def _dimension(attribute: str, value: str) -> Document:
 
 
 def meter_dimensions(
-    stores: Stores, org_id: str, query: QueryMeterDimensionsRequest, stop: Stop | None = None
+    organization: Organization, query: QueryMeterDimensionsRequest, stop: Stop | None = None
 ) -> Document:
     """The different values of a dimension of one meter, with what was asked.
 
@@ -203,12 +201,12 @@ def meter_dimensions(
     return {
         "meterCode": query.meter_code,
         "dimensionName": query.dimension_name,
-        "dimensionValues": dimension_values(stores, org_id, request, stop),
+        "dimensionValues": dimension_values(organization, request, stop),
     }
 
 
 def values_of_dimension(
-    stores: Stores, org_id: str, query: QueryDimensionValuesRequest, stop: Stop | None = None
+    organization: Organization, query: QueryDimensionValuesRequest, stop: Stop | None = None
 ) -> Document:
     """The different values of a dimension over several meters, with what was asked.
 
@@ -218,19 +216,19 @@ def values_of_dimension(
     return {
         "meterCodes": query.meter_codes,
         "dimensionName": query.dimension_name,
-        "dimensionValues": dimension_values(stores, org_id, query, stop),
+        "dimensionValues": dimension_values(organization, query, stop),
     }
 
 
 def meters_with_data(
-    stores: Stores, org_id: str, query: QueryMetersRequest, stop: Stop | None = None
+    organization: Organization, query: QueryMetersRequest, stop: Stop | None = None
 ) -> Document:
     """The meters that have a measurement in a time: `{meterCodes, meters}`."""
     period = check_dates(query.start_date, query.end_date)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         meters = _meters(reader, ())
     found = []
-    with reading(stores.explored_lake(org_id), stop or Stop()) as snapshot:
+    with reading(organization.explored_lake, stop or Stop()) as snapshot:
         for each in meters:
             question = each.question()
             present = snapshot.columns(question)
@@ -331,9 +329,7 @@ def _groups(query: QueryUsageDataRequest, request: _UsageRequest) -> Iterator[Gr
         yield by_time(Unit(query.aggregation_frequency.value))
 
 
-def _account_names(
-    stores: Stores, org_id: str, ids: Iterable[str | None]
-) -> dict[str, AccountName]:
+def _account_names(organization: Organization, ids: Iterable[str | None]) -> dict[str, AccountName]:
     wanted = {id_ for id_ in ids if id_ is not None}
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return account_names.by_id(reader, wanted)

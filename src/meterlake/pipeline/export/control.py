@@ -17,7 +17,7 @@ from meterlake.pipeline.config.entities import Document, ResourceRef, id_of
 from meterlake.pipeline.config.schedule_jobs import exports_enabled
 from meterlake.pipeline.export.jobs import download, job_document
 from meterlake.pipeline.export.schedules import next_due, submit_now
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import disk, write_durably
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.core.pages import Page
@@ -31,19 +31,19 @@ _DESTINATIONS: Final = ResourceRef(BY_ENTITY[ExportDestination], {})
 Changes = Callable[[Reader, Record[ExportSchedule]], Mapping[str, Any]]
 
 
-def list_schedules(stores: Stores, org_id: str) -> list[Document]:
+def list_schedules(organization: Organization) -> list[Document]:
     """All schedules as on the wire, with when they run next and how they ended last.
 
     What is due and has no job yet runs next; nothing while the organization has exports switched
     off.
     """
-    with stores.state.reading(org_id) as reader:
-        return [_schedule(stores, reader, each) for each in reader.all(ExportSchedule)]
+    with organization.reading() as reader:
+        return [_schedule(organization.stores, reader, each) for each in reader.all(ExportSchedule)]
 
 
-def schedules_run(stores: Stores, org_id: str) -> bool:
+def schedules_run(organization: Organization) -> bool:
     """Whether schedules make jobs at all: the organization has exports switched on."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return exports_enabled(reader)
 
 
@@ -60,7 +60,7 @@ def clock_of(schedule: ExportSchedule) -> str:
     return f"{every} at {part} {schedule.offset}"
 
 
-def create_schedule(stores: Stores, org_id: str, author: str, document: Document) -> Document:
+def create_schedule(organization: Organization, author: str, document: Document) -> Document:
     """Make a schedule from a document of the wire; its first job is made with it, if it is enabled.
 
     Raises:
@@ -68,17 +68,16 @@ def create_schedule(stores: Stores, org_id: str, author: str, document: Document
         NotFound: A meter, an account or a destination does not exist.
         Conflict: The code is taken.
     """
-    return entities.create(stores, org_id, author, _SCHEDULES, document)
+    return entities.create(organization, author, _SCHEDULES, document)
 
 
 def update_schedule(
-    stores: Stores, org_id: str, author: str, name: str, changes: Changes
+    organization: Organization, author: str, name: str, changes: Changes
 ) -> Document:
     """Change fields of a schedule, and nothing else.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         author: Who changes it.
         name: Its code or id.
         changes: Gives the fields of the wire that change, of the schedule as it is; None empties
@@ -89,98 +88,101 @@ def update_schedule(
         NotFound: There is no such schedule, or no such meter, account or destination.
         Conflict: The code is taken, or somebody else changed the schedule meanwhile.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         before = transaction.get(ExportSchedule, id_of(transaction, ExportSchedule, name))
-        return _update(transaction, stores, _SCHEDULES, before, changes(transaction, before))
+        return _update(
+            transaction, organization.stores, _SCHEDULES, before, changes(transaction, before)
+        )
 
 
 def enable_schedule(
-    stores: Stores, org_id: str, author: str, name: str, *, enabled: bool
+    organization: Organization, author: str, name: str, *, enabled: bool
 ) -> Document:
     """Have a schedule make jobs from now on, or none any more.
 
     Raises:
         NotFound: There is no schedule of that code or id.
     """
-    id_ = schedule_named(stores, org_id, name)
-    with stores.state.transaction(org_id, author) as transaction:
+    id_ = schedule_named(organization, name)
+    with organization.transaction(author) as transaction:
         before = transaction.get(ExportSchedule, id_)
         after = before
         if before.entity.enabled is not enabled:
             entity = before.entity.model_copy(update={"enabled": enabled})
             after = transaction.update(id_, before.version, entity)
-    with stores.state.reading(org_id) as reader:
-        return _schedule(stores, reader, after)
+    with organization.reading() as reader:
+        return _schedule(organization.stores, reader, after)
 
 
-def run_schedule(stores: Stores, org_id: str, author: str, name: str) -> str:
+def run_schedule(organization: Organization, author: str, name: str) -> str:
     """Make a job of a schedule now, beside its regular ones; the id of the job.
 
     Raises:
         NotFound: There is no schedule of that code or id.
     """
-    return submit_now(stores, org_id, schedule_named(stores, org_id, name), author)
+    return submit_now(organization, schedule_named(organization, name), author)
 
 
-def delete_schedule(stores: Stores, org_id: str, author: str, name: str) -> Document:
+def delete_schedule(organization: Organization, author: str, name: str) -> Document:
     """Delete a schedule; its jobs stay.
 
     Raises:
         NotFound: There is no schedule of that code or id.
     """
-    ref = replace(_SCHEDULES, id=schedule_named(stores, org_id, name))
-    return entities.delete(stores, org_id, author, ref)
+    ref = replace(_SCHEDULES, id=schedule_named(organization, name))
+    return entities.delete(organization, author, ref)
 
 
-def schedule_named(stores: Stores, org_id: str, name: str) -> str:
+def schedule_named(organization: Organization, name: str) -> str:
     """The id of the schedule of a code, or of that id.
 
     Raises:
         NotFound: There is none.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return id_of(reader, ExportSchedule, name)
 
 
-def schedule_of_jobs(stores: Stores, org_id: str, name: str) -> str:
+def schedule_of_jobs(organization: Organization, name: str) -> str:
     """The id of the schedule of a code, or of that id: also of one that is deleted and left jobs.
 
     Raises:
         NotFound: There is none, and no job of one.
     """
     try:
-        return schedule_named(stores, org_id, name)
+        return schedule_named(organization, name)
     except NotFound:
-        jobs, _ = stores.state.jobs.page(org_id, KIND, JobFilters(schedule_id=name), Page(1))
+        jobs, _ = organization.state.jobs.page(
+            organization.id, KIND, JobFilters(schedule_id=name), Page(1)
+        )
         if not jobs:
             raise
         return name
 
 
-def list_destinations(stores: Stores, org_id: str) -> list[Document]:
+def list_destinations(organization: Organization) -> list[Document]:
     """All destinations as on the wire."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return [each.to_wire() for each in reader.all(ExportDestination)]
 
 
-def create_destination(stores: Stores, org_id: str, author: str, document: Document) -> Document:
+def create_destination(organization: Organization, author: str, document: Document) -> Document:
     """Make a destination from a document of the wire.
 
     Raises:
         Invalid: A field or a rule is broken.
         Conflict: The code is taken.
     """
-    return entities.create(stores, org_id, author, _DESTINATIONS, document)
+    return entities.create(organization, author, _DESTINATIONS, document)
 
 
 def update_destination(
-    stores: Stores, org_id: str, author: str, name: str, changes: Mapping[str, Any]
+    organization: Organization, author: str, name: str, changes: Mapping[str, Any]
 ) -> Document:
     """Change fields of a destination, and nothing else; its type stays.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         author: Who changes it.
         name: Its code or id.
         changes: Fields of the wire; None empties what was there.
@@ -190,33 +192,33 @@ def update_destination(
         NotFound: There is no such destination.
         Conflict: The code is taken, or somebody else changed the destination meanwhile.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         before = transaction.get(ExportDestination, id_of(transaction, ExportDestination, name))
-        return _update(transaction, stores, _DESTINATIONS, before, changes)
+        return _update(transaction, organization.stores, _DESTINATIONS, before, changes)
 
 
-def delete_destination(stores: Stores, org_id: str, author: str, name: str) -> Document:
+def delete_destination(organization: Organization, author: str, name: str) -> Document:
     """Delete a destination; what lies there stays.
 
     Raises:
         NotFound: There is no destination of that code or id.
         StillReferenced: A schedule uses it.
     """
-    ref = replace(_DESTINATIONS, id=destination_named(stores, org_id, name))
-    return entities.delete(stores, org_id, author, ref)
+    ref = replace(_DESTINATIONS, id=destination_named(organization, name))
+    return entities.delete(organization, author, ref)
 
 
-def destination_named(stores: Stores, org_id: str, name: str) -> str:
+def destination_named(organization: Organization, name: str) -> str:
     """The id of the destination of a code, or of that id.
 
     Raises:
         NotFound: There is none.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return id_of(reader, ExportDestination, name)
 
 
-def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Path:
+def save_download(organization: Organization, job_id: str, folder: Path) -> Path:
     """Save what a job kept for its download into a folder.
 
     Raises:
@@ -225,10 +227,10 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
         Conflict: It has nothing to download, or not any more.
         Unavailable: The disk or the object store failed.
     """
-    found, _ = download(stores, org_id, job_id)
+    found, _ = download(organization, job_id)
     path = _folder(folder) / found.name
     with (
-        stores.objects.open(found.key) as source,
+        organization.stores.objects.open(found.key) as source,
         write_durably(path) as temporary,
         temporary.open("wb") as target,
     ):

@@ -18,7 +18,7 @@ from meterlake.model.work.export_request import ExportRequest
 from meterlake.pipeline.export.destinations import destination_of
 from meterlake.pipeline.jobs.attempt import Attempt, Patience
 from meterlake.stages.export.manifest import ObjectPrefix, arrange_key
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.state import Job
@@ -61,13 +61,12 @@ class Delivered:
 
 
 def targets_of(
-    stores: Stores, org_id: str, request: ExportRequest, at: datetime | None = None
+    organization: Organization, request: ExportRequest, at: datetime | None = None
 ) -> tuple[Target, ...]:
     """The places that an export goes to, each once. Nothing is contacted yet.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         request: What is exported.
         at: When its job was made, if there is one: see `destination_of`.
 
@@ -75,27 +74,27 @@ def targets_of(
         Invalid: A URL or the credentials are not right.
         NotFound: There is no such destination.
     """
-    return tuple(opened() for opened in openers_of(stores, org_id, request, at))
+    return tuple(opened() for opened in openers_of(organization, request, at))
 
 
 def openers_of(
-    stores: Stores, org_id: str, request: ExportRequest, at: datetime | None = None
+    organization: Organization, request: ExportRequest, at: datetime | None = None
 ) -> tuple[Callable[[], Target], ...]:
     """The same, each still to be opened: of several, one may be gone by now.
 
     What is called raises as `targets_of` says.
     """
     to, ids = request.to, dict.fromkeys(request.destination_ids)
-    found = [partial(_destination, stores, org_id, id_, at) for id_ in ids]
-    return tuple(found) if to is None else (partial(_folder, stores, to), *found)
+    found = [partial(_destination, organization, id_, at) for id_ in ids]
+    return tuple(found) if to is None else (partial(_folder, organization.stores, to), *found)
 
 
 def _folder(stores: Stores, url: str) -> Target:
     return Target(url, open_objects(url, stores.settings))
 
 
-def _destination(stores: Stores, org_id: str, id: str, at: datetime | None) -> Target:
-    name, objects, order = destination_of(stores, org_id, id, at)
+def _destination(organization: Organization, id: str, at: datetime | None) -> Target:
+    name, objects, order = destination_of(organization, id, at)
     return Target(name, objects, order)
 
 

@@ -10,9 +10,9 @@ from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
 from meterlake.model.work.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline.config.schedule_jobs import exported_types
 from meterlake.stages.export.exported_columns import Export, exports_of
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.objects import ObjectStore, missing_for, open_destination
-from meterlake.stores.state import Job, JobStatus, Organization
+from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.reader import DamagedRow
 from meterlake.stores.state.jobs import JobFilters
@@ -24,15 +24,14 @@ _CONTENT: Final = b"meterlake writes, reads and removes this object to check the
 
 
 def destination_of(
-    stores: Stores, org_id: str, id: str, at: datetime | None = None
+    organization: Organization, id: str, at: datetime | None = None
 ) -> tuple[str, ObjectStore, PartitionOrder]:
     """A destination: its code, where its objects go, and how their keys begin.
 
     Nothing is contacted yet.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         id: The destination.
         at: When the job was made whose objects go there. Names are those of then, so that no
             object is put under two; the bucket and whose credentials are used can be put right.
@@ -41,14 +40,14 @@ def destination_of(
         NotFound: There is none of that id.
         Invalid: Destinations of its type are not allowed on this server.
     """
-    found = _destination(stores, org_id, id, at)
-    objects = open_destination(found, org_id, stores.settings)
+    found = _destination(organization, id, at)
+    objects = open_destination(found, organization.id, organization.settings)
     return found.code, objects, found.partition_order
 
 
-def exports_to(stores: Stores, org_id: str, id: str) -> set[Export]:
+def exports_to(organization: Organization, id: str) -> set[Export]:
     """What the schedules of a destination export, and the jobs that have not ended."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         schedules = [each.entity for each in reader.all(ExportSchedule)]
     found = {
         export
@@ -59,7 +58,7 @@ def exports_to(stores: Stores, org_id: str, id: str) -> set[Export]:
     open_ = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
     token = None
     while True:
-        jobs, token = stores.state.jobs.page(org_id, KIND, open_, Page(_PAGE, token))
+        jobs, token = organization.state.jobs.page(organization.id, KIND, open_, Page(_PAGE, token))
         for request in (ExportRequest.from_wire(job.parameters) for job in jobs):
             if id in request.destination_ids:
                 found.update(exports_of(request.source, request.types))
@@ -67,7 +66,7 @@ def exports_to(stores: Stores, org_id: str, id: str) -> set[Export]:
             return found
 
 
-def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+def check_destination(organization: Organization, id: str) -> dict[str, Any]:
     """Find out whether a destination can be written, by writing a small object.
 
     Returns:
@@ -79,13 +78,13 @@ def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
     Raises:
         NotFound: There is none of that id.
     """
-    found = _destination(stores, org_id, id)
+    found = _destination(organization, id)
     told = {"id": id, "code": found.code, "destinationType": found.destination_type.value}
     try:
-        objects = open_destination(found, org_id, stores.settings)
+        objects = open_destination(found, organization.id, organization.settings)
     except MeterlakeError as error:
         return told | {"writable": False, "steps": [_step("write", str(error))]}
-    steps = _try_steps(objects, f"orgId={org_id}/{_NAME}")
+    steps = _try_steps(objects, f"orgId={organization.id}/{_NAME}")
     url = objects.url(_NAME).removesuffix(f"/{_NAME}")
     return told | {"url": url, "writable": steps[0]["succeeded"], "steps": steps}
 
@@ -94,7 +93,7 @@ def missing_here(stores: Stores, job: Job) -> str | None:
     """What this process lacks to run a job that another one could; None if nothing."""
     for id_ in ExportRequest.from_wire(job.parameters).destination_ids:
         with suppress(NotFound):  # A destination that is gone is a matter of the job.
-            found = _destination(stores, job.org_id, id_, job.created)
+            found = _destination(stores.organization(job.org_id), id_, job.created)
             if missing := missing_for(found, stores.settings):
                 return f"{missing}, destination {found.code!r} needs it"
     return None
@@ -114,7 +113,9 @@ def unreachable_from_here(stores: Stores) -> Iterator[str]:
             yield f"destinations of {organization.code} cannot be read: {error}"
             continue
         for each in found:
-            reason = missing_for(each, stores.settings) or _unreachable(stores, organization, each)
+            reason = missing_for(each, stores.settings) or _unreachable(
+                stores.organization(organization.id), each
+            )
             if reason:
                 yield (
                     f"destination {each.code!r} of {organization.code} cannot be reached from here:"
@@ -122,12 +123,10 @@ def unreachable_from_here(stores: Stores) -> Iterator[str]:
                 )
 
 
-def _unreachable(
-    stores: Stores, organization: Organization, destination: ExportDestination
-) -> str | None:
+def _unreachable(organization: Organization, destination: ExportDestination) -> str | None:
     try:
         # Not its head: an answer without a body does not say whether the bucket is there.
-        open_destination(destination, organization.id, stores.settings).open(_NAME).close()
+        open_destination(destination, organization.id, organization.settings).open(_NAME).close()
     except NotFound as error:
         # Only the object is not there.
         return str(error) if error.args[0] == "bucket" else None
@@ -137,9 +136,9 @@ def _unreachable(
 
 
 def _destination(
-    stores: Stores, org_id: str, id: str, at: datetime | None = None
+    organization: Organization, id: str, at: datetime | None = None
 ) -> ExportDestination:
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = reader.get(ExportDestination, id).entity
         if at is None:
             return found

@@ -17,7 +17,7 @@ from meterlake.pipeline.explorer.usage_questions import check_ids
 from meterlake.pipeline.export.run import cancel_export, retry_export, submit_export
 from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.stages.export.exported_columns import Export, exports_of
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
@@ -50,7 +50,7 @@ class ExportJobFilter:
     end: datetime | None = None
 
 
-def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str, Any]:
+def trigger(organization: Organization, author: str, document: Any) -> dict[str, Any]:
     """Make the job of an export that is asked for once.
 
     Raises:
@@ -58,19 +58,19 @@ def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str
         TooManyJobs: As many jobs as may be are unfinished.
     """
     asked = read(AdHocExport, document)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = StoredConfiguration(reader)
         if asked.source_type is SourceType.USAGE:
             check_ids(asked, reader, configuration)
-        check_ad_hoc(asked, configuration, stores.now())
+        check_ad_hoc(asked, configuration, organization.now())
         open_ = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
-        if count_jobs(reader.connection, org_id, KIND, open_) >= UNFINISHED_MAX:
+        if count_jobs(reader.connection, organization.id, KIND, open_) >= UNFINISHED_MAX:
             raise TooManyJobs("export jobs", UNFINISHED_MAX, _RETRY_S)
     request = export_request(asked, asked.start_date, asked.end_date)
-    return {"jobId": submit_export(stores, org_id, request, author)}
+    return {"jobId": submit_export(organization, request, author)}
 
 
-def list_jobs(stores: Stores, org_id: str, filters: ExportJobFilter, page: Page) -> dict[str, Any]:
+def list_jobs(organization: Organization, filters: ExportJobFilter, page: Page) -> dict[str, Any]:
     """One page of the jobs of exports, the newest first.
 
     Raises:
@@ -85,47 +85,47 @@ def list_jobs(stores: Stores, org_id: str, filters: ExportJobFilter, page: Page)
         start=filters.start,
         end=filters.end,
     )
-    found, token = stores.state.jobs.page(org_id, KIND, wanted, page)
+    found, token = organization.state.jobs.page(organization.id, KIND, wanted, page)
     return envelope([job_document(job) for job in found], token)
 
 
-def get_job(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+def get_job(organization: Organization, id: str) -> dict[str, Any]:
     """One job.
 
     Raises:
         NotFound: The organization has no such job.
     """
-    return job_document(stores.state.jobs.find(org_id, id, KIND))
+    return job_document(organization.state.jobs.find(organization.id, id, KIND))
 
 
-def cancel(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+def cancel(organization: Organization, id: str) -> dict[str, Any]:
     """End a job that waits, or have the one that runs stop.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    return job_document(cancel_export(stores, org_id, id))
+    return job_document(cancel_export(organization, id))
 
 
-def retry(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+def retry(organization: Organization, id: str) -> dict[str, Any]:
     """Have a job that failed, or was cancelled, run once more.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has not failed, or what it is to read has gone since.
     """
-    return job_document(retry_export(stores, org_id, id))
+    return job_document(retry_export(organization, id))
 
 
-def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
+def download(organization: Organization, id: str) -> tuple[Download, datetime]:
     """The file of a job, for a day after its end, and the instant at which that day is over.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has not ended well, nothing was kept, or it ended too long ago.
     """
-    job = stores.state.jobs.find(org_id, id, KIND)
+    job = organization.state.jobs.find(organization.id, id, KIND)
     if job.status is not JobStatus.COMPLETE or job.finished is None:
         raise Conflict(
             f"the job {id} has nothing to download: it is {_WIRE[job.status]};"
@@ -138,27 +138,29 @@ def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
             " read them at its destination, or export again without one"
         )
     ends = job.finished + KEPT
-    if stores.now() >= ends:
+    if organization.now() >= ends:
         hours = int(KEPT.total_seconds() // 3600)
         raise Conflict(
             f"the files of the job {id} were kept for {hours} hours after its end; export again"
         )
     path = PurePosixPath(key)
     try:
-        stores.objects.head(key)
+        organization.stores.objects.head(key)
     except NotFound:  # It names the store's own path.
         raise NotFound("file", path.name, " any more; export again") from None
     media = _MEDIA.get(path.suffix, "application/octet-stream")
     return Download(key, path.name, media), ends
 
 
-def exports_of_job(stores: Stores, org_id: str, id: str) -> tuple[Export, ...]:
+def exports_of_job(organization: Organization, id: str) -> tuple[Export, ...]:
     """What a job exports.
 
     Raises:
         NotFound: There is none of that id.
     """
-    request = ExportRequest.from_wire(stores.state.jobs.find(org_id, id, KIND).parameters)
+    request = ExportRequest.from_wire(
+        organization.state.jobs.find(organization.id, id, KIND).parameters
+    )
     return exports_of(request.source, request.types)
 
 
@@ -185,7 +187,7 @@ def job_document(job: Job) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def forget_downloads(stores: Stores, org_id: str) -> int:
+def forget_downloads(organization: Organization) -> int:
     """Remove the files of jobs whose downloads are over; the number of files.
 
     Raises:
@@ -193,20 +195,20 @@ def forget_downloads(stores: Stores, org_id: str) -> int:
     """
     removed = 0
     kept: dict[str, bool] = {}
-    for info in list(stores.objects.list(f"exports/{org_id}/")):
+    for info in list(organization.stores.objects.list(f"exports/{organization.id}/")):
         job_id = info.key.split("/")[2]
         if job_id not in kept:
-            kept[job_id] = _is_downloadable(stores, org_id, job_id)
+            kept[job_id] = _is_downloadable(organization, job_id)
         if not kept[job_id]:
-            stores.objects.delete(info.key)
+            organization.stores.objects.delete(info.key)
             removed += 1
     return removed
 
 
-def _is_downloadable(stores: Stores, org_id: str, job_id: str) -> bool:
+def _is_downloadable(organization: Organization, job_id: str) -> bool:
     """Whether the files of a job may still be asked for; of one that runs they may."""
     try:
-        job = stores.state.jobs.find(org_id, job_id, KIND)
+        job = organization.state.jobs.find(organization.id, job_id, KIND)
     except NotFound:
         return False
-    return job.finished is None or stores.now() < job.finished + KEPT
+    return job.finished is None or organization.now() < job.finished + KEPT

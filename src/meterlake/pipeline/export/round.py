@@ -7,10 +7,10 @@ from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.run import EXPORT_JOBS, Exported
 from meterlake.pipeline.export.schedules import submit_due
 from meterlake.pipeline.jobs.waiting import JobOutcome, run_all_waiting
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 
 
-def whole_round(stores: Stores, org_id: str) -> tuple[int, list[JobOutcome[Exported]]]:
+def whole_round(organization: Organization) -> tuple[int, list[JobOutcome[Exported]]]:
     """All that the worker does for exports, where there is no worker, one after the other.
 
     Returns:
@@ -19,8 +19,8 @@ def whole_round(stores: Stores, org_id: str) -> tuple[int, list[JobOutcome[Expor
     Raises:
         Unavailable: State cannot be reached.
     """
-    due = submit_due(stores, org_id)
-    ran = list(run_all_waiting(stores, EXPORT_JOBS, org_id))
+    due = submit_due(organization)
+    ran = list(run_all_waiting(organization, EXPORT_JOBS))
     with suppress(Unavailable):  # The next look removes them.
-        forget_downloads(stores, org_id)
+        forget_downloads(organization)
     return len(due), ran

@@ -52,7 +52,7 @@ from meterlake.pipeline.jobs.attempt import Attempt, Cancelled
 from meterlake.pipeline.jobs.job_spec import JobPins, JobSpec, WhenUnavailable
 from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_job, run_taken_here
 from meterlake.stages.export.exported_columns import exports_of
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.fan_out import runner_of
 from meterlake.stores.files.durable import make_folder, write_durably
 from meterlake.stores.files.locks import hold_lock
@@ -97,7 +97,7 @@ class Exported:
         return self.places[0].manifest_url if self.places else ""
 
 
-def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AUTHOR) -> Exported:
+def export(organization: Organization, request: ExportRequest, author: str = AUTHOR) -> Exported:
     """Export an organization's data as files, and a manifest that is written last.
 
     No worker takes the job meanwhile, which may have other credentials and other folders.
@@ -109,12 +109,12 @@ def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AU
             after `Jobs.retry`.
         Conflict: It was cancelled.
     """
-    request = _whole(stores, _place_request(stores, org_id, request))
-    snapshot = stores.lake(org_id).snapshot()
-    with stores.state.transaction(org_id, author) as transaction:
+    request = _whole(organization.stores, _place_request(organization, request))
+    snapshot = organization.lake.snapshot()
+    with organization.transaction(author) as transaction:
         job = _job_of(transaction, request)
         submit(transaction.connection, job.begin(snapshot))
-    return run_here(stores, EXPORT_JOBS, job.id, _mark_begun)
+    return run_here(organization.stores, EXPORT_JOBS, job.id, _mark_begun)
 
 
 def _mark_begun() -> None:
@@ -136,7 +136,7 @@ def run_to_end_here(stores: Stores, job_id: str) -> Exported:
         raise
     except BaseException:
         with suppress(MeterlakeError):  # Usually it has ended.
-            cancel_export(stores, stores.state.jobs.get(job_id).org_id, job_id)
+            cancel_export(stores.organization(stores.state.jobs.get(job_id).org_id), job_id)
         raise
 
 
@@ -170,8 +170,7 @@ def run_to_end(
 
 
 def submit_export(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     request: ExportRequest,
     author: str = AUTHOR,
     id: str | None = None,
@@ -180,8 +179,7 @@ def submit_export(
     """Make the job of an export; whoever takes it runs it.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         request: What is exported.
         author: Who asks for it.
         id: The job's id, so that asking again makes no other job; a new one if None.
@@ -194,8 +192,8 @@ def submit_export(
         Invalid: A type or a target is not right.
         NotFound: There is no such destination.
     """
-    request = _place_request(stores, org_id, request)
-    with stores.state.transaction(org_id, author) as transaction:
+    request = _place_request(organization, request)
+    with organization.transaction(author) as transaction:
         if id is not None and is_known(transaction.connection, id):
             return id
         job = _job_of(transaction, request, id, snapshot)
@@ -221,7 +219,7 @@ def _job_of(
     )
 
 
-def _place_request(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
+def _place_request(organization: Organization, request: ExportRequest) -> ExportRequest:
     """A request that does not depend on where it is run; what goes nowhere goes into the home.
 
     Raises:
@@ -229,15 +227,15 @@ def _place_request(stores: Stores, org_id: str, request: ExportRequest) -> Expor
         NotFound: There is no such destination.
     """
     exports_of(request.source, request.types)
-    request = _somewhere(stores, org_id, request)
-    targets_of(stores, org_id, request)
+    request = _somewhere(organization, request)
+    targets_of(organization, request)
     return request
 
 
-def _somewhere(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
+def _somewhere(organization: Organization, request: ExportRequest) -> ExportRequest:
     if request.to is None and not request.destination_ids and not request.keep:
-        code = stores.state.organization(org_id).code
-        return replace(request, to=str((stores.home / "exports" / code).absolute()))
+        code = organization.code
+        return replace(request, to=str((organization.stores.home / "exports" / code).absolute()))
     if request.to is not None and "://" not in request.to:
         return replace(request, to=str(Path(request.to).absolute()))
     return request
@@ -248,28 +246,28 @@ def _whole(stores: Stores, request: ExportRequest) -> ExportRequest:
     return replace(request, file_bytes=request.file_bytes or stores.settings.export_file_bytes)
 
 
-def cancel_export(stores: Stores, org_id: str, id: str) -> Job:
+def cancel_export(organization: Organization, id: str) -> Job:
     """End a job that waits or whose executor is dead, or have the one who works on it stop.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(stores, org_id, id, EXPORT_JOBS)
-    return stores.state.jobs.find(org_id, id, KIND)
+    cancel_job(organization, id, EXPORT_JOBS)
+    return organization.state.jobs.find(organization.id, id, KIND)
 
 
-def retry_export(stores: Stores, org_id: str, id: str) -> Job:
+def retry_export(organization: Organization, id: str) -> Job:
     """Have a job that failed, or was cancelled, run once more.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has not failed, or what it is to read has gone since.
     """
-    job = stores.state.jobs.find(org_id, id, KIND)
-    if job.status in AGAIN and not _is_staged(_folder(stores, job)):
-        _expect_snapshot(stores, job)
-    return stores.state.jobs.retry(org_id, id, KIND)
+    job = organization.state.jobs.find(organization.id, id, KIND)
+    if job.status in AGAIN and not _is_staged(_folder(organization.stores, job)):
+        _expect_snapshot(organization.stores, job)
+    return organization.state.jobs.retry(organization.id, id, KIND)
 
 
 def run_export(stores: Stores, job_id: str) -> Exported:
@@ -317,7 +315,7 @@ def _export(run: JobRun[Exported]) -> Exported:
     manifest: dict[str, Any] = wire.loads((folder / _MANIFEST).read_bytes())
     attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
     attempt.go_on()
-    openers = openers_of(stores, job.org_id, request, job.created)
+    openers = openers_of(stores.organization(job.org_id), request, job.created)
     targets, places = _deliver_everywhere(stores, attempt, openers, manifest, folder)
     download = keep_for_download(stores, job, manifest, folder) if request.keep else None
     mark_step("export.kept")
@@ -354,7 +352,7 @@ def _clear(stores: Stores, attempt: Attempt, folder: Path) -> None:
     """Throw away the parts of objects wherever the job may have put some."""
     request = ExportRequest.from_wire(attempt.job.parameters)
     manifest = wire.loads((folder / _MANIFEST).read_bytes())
-    for opened in openers_of(stores, attempt.job.org_id, request, attempt.job.created):
+    for opened in openers_of(stores.organization(attempt.job.org_id), request, attempt.job.created):
         with suppress(MeterlakeError):  # A destination may be gone.
             target = opened()
             if may_be_delivered(attempt, target):
@@ -456,7 +454,7 @@ def _complete(stores: Stores, job: Job) -> Exported:
     places = tuple(Delivered.from_wire(each) for each in job.result.get("places", ()))
     download = job.result.get("download")
     manifest: dict[str, Any] = {**job.result, "files": []}
-    targets = targets_of(stores, job.org_id, request, job.created)
+    targets = targets_of(stores.organization(job.org_id), request, job.created)
     for target, place in zip(targets, places, strict=False):
         manifest = wire.loads(target.objects.get(place.manifest_url.removeprefix(f"{place.url}/")))
         return Exported(job.id, manifest, places, download)

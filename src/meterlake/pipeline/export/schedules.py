@@ -16,7 +16,7 @@ from meterlake.model.values.entity import Entity, Record
 from meterlake.model.work.export_request import next_run, runs
 from meterlake.pipeline.config.schedule_jobs import exports_enabled, submit_run
 from meterlake.settings import Settings
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.jobs import newest_due
 
@@ -25,7 +25,7 @@ AUTHOR: Final = "export schedules"
 _AT_ONCE: Final = 100
 
 
-def submit_due(stores: Stores, org_id: str) -> list[str]:
+def submit_due(organization: Organization) -> list[str]:
     """Make the jobs of the runs that are due and have none; see the setting `export_missed`.
 
     While the organization has exports switched off, there are none: what falls due is missed.
@@ -36,17 +36,21 @@ def submit_due(stores: Stores, org_id: str) -> list[str]:
     Raises:
         Unavailable: State cannot be reached.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         all_ = reader.all(ExportSchedule) if exports_enabled(reader) else []
-        late = [each.id for each in all_ if _missing(reader, each, stores.now(), stores.settings)]
+        late = [
+            each.id
+            for each in all_
+            if _missing(reader, each, organization.now(), organization.settings)
+        ]
     made: list[str] = []
     for id_ in late:
-        with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
+        with suppress(NotFound), organization.transaction(AUTHOR) as transaction:
             # Read again: somebody may have been faster, or have changed or deleted it.
             if not exports_enabled(transaction):
                 break
             schedule = transaction.get(ExportSchedule, id_)
-            due = _missing(transaction, schedule, transaction.now, stores.settings)
+            due = _missing(transaction, schedule, transaction.now, organization.settings)
             made += [submit_run(transaction, schedule, each) for each in due]
     return made
 
@@ -66,7 +70,7 @@ def next_due(
     return next_run(schedule.entity, schedule.created, now)
 
 
-def submit_now(stores: Stores, org_id: str, id: str, author: str) -> str:
+def submit_now(organization: Organization, id: str, author: str) -> str:
     """Run a schedule once more, now, also a disabled one; its regular runs stay what they are.
 
     Returns:
@@ -75,7 +79,7 @@ def submit_now(stores: Stores, org_id: str, id: str, author: str) -> str:
     Raises:
         NotFound: There is no such schedule.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         schedule = transaction.get(ExportSchedule, id)
         return submit_run(transaction, schedule, None)
 

@@ -34,7 +34,7 @@ from meterlake.pipeline.usage.late import BILLS, Late, late
 from meterlake.stages.bill import BillSelection, selections_of
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.publish.meters import measured_meters
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.folders import file_name
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
@@ -62,7 +62,7 @@ class RunOutcome:
     missing: list[Bill] = field(default_factory=list)
 
 
-def review_bills(stores: Stores, org_id: str, month: Month) -> list[ReviewFinding]:
+def review_bills(organization: Organization, month: Month) -> list[ReviewFinding]:
     """What is open before the bills of a month are approved, as the organization's settings say.
 
     The month is billed once more without storing anything: accounts that cannot be billed and
@@ -72,20 +72,20 @@ def review_bills(stores: Stores, org_id: str, month: Month) -> list[ReviewFindin
         NotFound: There is no such organization.
         Unavailable: A store failed.
     """
-    review = _BillReview.open(stores, org_id, month)
+    review = _BillReview.open(organization, month)
     return review.findings(review.calculate())
 
 
 def review_result(
-    stores: Stores, org_id: str, month: Month, result: BillResult
+    organization: Organization, month: Month, result: BillResult
 ) -> list[ReviewFinding]:
     """What is open after the bills of a month were made; see `review_bills`."""
     found = RunOutcome(result.unpriced, result.failures)
-    return _BillReview.open(stores, org_id, month).findings(found)
+    return _BillReview.open(organization, month).findings(found)
 
 
 def review_approval(
-    stores: Stores, org_id: str, month: Month, approval: Approval
+    organization: Organization, month: Month, approval: Approval
 ) -> list[ReviewFinding]:
     """What is open about bills that were approved; nothing is billed for it.
 
@@ -93,7 +93,7 @@ def review_approval(
     """
     known = {} if approval.job is None else approval.job.result
     failures = [Failure("", code, reason) for code, reason in known.get("failed", ())]
-    found = _BillReview.open(stores, org_id, month).findings(RunOutcome(failures=failures))
+    found = _BillReview.open(organization, month).findings(RunOutcome(failures=failures))
     if count := known.get("unpriced"):
         detail = f"{count:,} of usage had no price when the bills were shown"
         command = f"meterlake bill review --month {month}"
@@ -111,18 +111,17 @@ class _BillReview:
         currencies: Amounts have their decimals.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     month: Month
     settings: OrganizationConfig
     currencies: Currencies
 
     @classmethod
-    def open(cls, stores: Stores, org_id: str, month: Month) -> Self:
+    def open(cls, organization: Organization, month: Month) -> Self:
         """A review with the organization's settings of now."""
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             [record] = reader.all(OrganizationConfig)
-        return cls(stores, org_id, month, record.entity, read_currencies(stores, org_id))
+        return cls(organization, month, record.entity, read_currencies(organization))
 
     def findings(self, found: RunOutcome) -> list[ReviewFinding]:
         """What is open, with what billing the month came to."""
@@ -154,7 +153,7 @@ class _BillReview:
         open_ = [each for each in found if each.reason not in _INTENDED]
         if not open_:
             return
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             views = {each.meter.id: each.name for each in measured_meters(reader.all(Meter))}
         for each in open_:
             yield _describe_unpriced(each, views.get(each.meter_id, each.meter_code))
@@ -167,14 +166,14 @@ class _BillReview:
         Accounts of which State has a damaged row fail, as they do in a run.
         """
         [selection] = selections_of(BillOrder(days=self.month), self.settings)
-        damaged = DamagedAccounts(self.stores, self.org_id)
+        damaged = DamagedAccounts(self.organization)
         _, found = damaged.work_without(selection, self._calculate)
         found.failures.extend(damaged.failures.values())
         return found
 
     def _calculate(self, selection: BillSelection) -> RunOutcome:
-        snapshot = self.stores.lake(self.org_id).snapshot()
-        reading = read_bills(self.stores, self.org_id, selection, snapshot)
+        snapshot = self.organization.lake.snapshot()
+        reading = read_bills(self.organization, selection, snapshot)
         found = RunOutcome()
         for calculation in reading.calculations():
             found.unpriced.extend(calculation.unpriced())
@@ -189,7 +188,7 @@ class _BillReview:
 
     def _missing_files(self) -> Iterator[ReviewFinding]:
         patterns = [each.replace(_MONTH, str(self.month)) for each in self.settings.review_files]
-        for each in missing_files(self.stores, self.org_id, patterns):
+        for each in missing_files(self.organization, patterns):
             yield ReviewFinding(
                 kind=ReviewKind.MISSING_FILE,
                 subject=each,
@@ -200,7 +199,7 @@ class _BillReview:
     def _rejected_rows(self) -> Iterator[ReviewFinding]:
         month = self.month
         began = month.period(zone(self.settings.timezone)).start
-        with self.stores.lake(self.org_id).reader() as connection:
+        with self.organization.lake.reader() as connection:
             counts = count_open(connection, month.first, month.after - _ONE_DAY, began)
         if sum(counts.values()) <= self.settings.review_rejected_rows:
             return
@@ -216,7 +215,7 @@ class _BillReview:
     def _late_usage(self) -> Iterator[ReviewFinding]:
         period = str(self.month)
         command = f"meterlake late --month {period}"
-        noted = list_late(self.stores, self.org_id, period=period)
+        noted = list_late(self.organization, period=period)
         for usage in noted:
             if usage.status in UNDECIDED:
                 yield ReviewFinding(
@@ -226,7 +225,7 @@ class _BillReview:
                     command=command,
                     bill_id=usage.bill_id,
                 )
-        for each in late(self.stores, self.org_id):
+        for each in late(self.organization):
             accounts = _unseen(each, noted)
             if each.closed_by == BILLS and each.period == period and accounts:
                 yield ReviewFinding(
@@ -241,7 +240,7 @@ class _BillReview:
 
         What came by files is found above; what went is in no table of measurements any more.
         """
-        for usage in read_unnoted(self.stores, self.org_id):
+        for usage in read_unnoted(self.organization):
             backfills = [each for each in usage.sources if each.kind is LateSourceKind.BACKFILL]
             if usage.period == str(self.month) and backfills:
                 done = ", and ".join(each.name for each in backfills)
@@ -258,7 +257,7 @@ class _BillReview:
         if not percent:
             return []
         days = self.month.first + _ONE_DAY, self.month.after + _ONE_DAY
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             totals = read_bill_totals(reader, *days, self.settings.review_total_periods)
             jumped = [each for each in totals if has_jumped(each, percent)]
             names = by_id(reader, {each.account_id for each in jumped})
@@ -347,17 +346,16 @@ def _describe_change(total: Decimal, usual: Decimal) -> str:
     return way if usual == ZERO else f"{abs(change / usual):,.0f} % {way}"
 
 
-def missing_files(stores: Stores, org_id: str, patterns: Sequence[str]) -> list[str]:
+def missing_files(organization: Organization, patterns: Sequence[str]) -> list[str]:
     """The patterns that no file has: none that is ingested, uploaded, or lies in the drop folder.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         patterns: Of names, such as `usage-*.csv`; a case matters.
     """
     if not patterns:
         return []
-    names = set(_known_names(stores, org_id))
+    names = set(_known_names(organization))
     return [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]
 
 
@@ -369,10 +367,10 @@ def late_files_error(missing: Sequence[str]) -> Conflict:
     )
 
 
-def _known_names(stores: Stores, org_id: str) -> Iterable[str]:
-    with stores.lake(org_id).reader() as connection:
+def _known_names(organization: Organization) -> Iterable[str]:
+    with organization.lake.reader() as connection:
         yield from (name for (name,) in connection.execute(_NAMES).fetchall())
-    folder = drop_folder(stores, stores.state.organization(org_id).code)
+    folder = drop_folder(organization.stores, organization.code)
     if folder.inbox.is_dir():
         yield from map(file_name, folder.inbox.iterdir())
-    yield from (each.name for each in waiting(stores, org_id))
+    yield from (each.name for each in waiting(organization))

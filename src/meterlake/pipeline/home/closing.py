@@ -21,7 +21,7 @@ from meterlake.model.values.period import Month, Period, format_instant, zone
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.pipeline.jobs.run_job import hold_job
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.jobs import AGAIN, LEASES, finish_job, submit, unfinished_jobs
 
@@ -114,27 +114,20 @@ class Closing:
     """The closing of a month of an organization.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         month: In its time zone.
         author: Who does it.
         words: What errors call the ways to go on.
     """
 
     def __init__(
-        self,
-        stores: Stores,
-        org_id: str,
-        month: Month,
-        author: str,
-        words: ClosingWords = COMMANDS,
+        self, organization: Organization, month: Month, author: str, words: ClosingWords = COMMANDS
     ) -> None:
-        self.stores = stores
-        self.org_id = org_id
+        self.organization = organization
         self.month = month
         self.author = author
         self.words = words
-        self.id = str(uuid5(NAMESPACE_OID, f"closing {org_id} {month}"))
+        self.id = str(uuid5(NAMESPACE_OID, f"closing {organization.id} {month}"))
 
     def open(self) -> None:
         """Make the job, or have one that was rejected begin anew."""
@@ -142,7 +135,7 @@ class Closing:
         if job is None:
             self._submit()
         elif job.status in AGAIN:
-            self.stores.state.jobs.retry(self.org_id, self.id, KIND)
+            self.organization.state.jobs.retry(self.organization.id, self.id, KIND)
 
     @property
     def is_closed(self) -> bool:
@@ -184,7 +177,7 @@ class Closing:
     @property
     def how_to_review(self) -> str:
         """What makes the bills ready and shows them; a month that is not over needs more."""
-        early = self.words.also_early if self.stores.now() < self._period().end else ""
+        early = self.words.also_early if self.organization.now() < self._period().end else ""
         return self.words.review.format(self.month, early)
 
     @property
@@ -208,7 +201,7 @@ class Closing:
             NotOver: Its last day is not over in the organization's time zone.
             NotBegun: Its first day has not begun.
         """
-        period, now = self._period(), self.stores.now()
+        period, now = self._period(), self.organization.now()
         if now < period.start:
             raise NotBegun(str(self.month), format_instant(period.start))
         if now < period.end and not early:
@@ -258,10 +251,10 @@ class Closing:
         Raises:
             Conflict: It is not closed.
         """
-        now = format_instant(self.stores.now())
+        now = format_instant(self.organization.now())
         noted = {"reason": reason, "author": self.author, "at": now}
         parameters = {"month": str(self.month), _REOPENED: [*self.reopenings, noted]}
-        if not self.stores.state.jobs.reopen(self.org_id, self.id, KIND, parameters):
+        if not self.organization.state.jobs.reopen(self.organization.id, self.id, KIND, parameters):
             raise Conflict(
                 f"{self.month} is not closed: there is nothing to reopen;"
                 f" {self.how_to_review} goes on with it"
@@ -276,15 +269,17 @@ class Closing:
         self._check_waits(self.outcomes())
         self.check_nothing_pending()
         mark_step("closing.rejecting")
-        state, job = self.stores.state, self._take_to_reject()
+        state, job = self.organization.state, self._take_to_reject()
         try:
             mark_step("closing.rejection_taken")
             job.result = {_DONE: job.progress.get(_DONE, {})}
             # Somebody else may have approved them while the job was waited for.
             self._check_waits(job.result[_DONE])
-            with state.transaction(self.org_id, self.author) as transaction:
+            with state.transaction(self.organization.id, self.author) as transaction:
                 # Who asks for a step writes it down in such a transaction, too: one of both is first.
-                refuse_pending(unfinished_steps(transaction.connection, self.org_id, self.month))
+                refuse_pending(
+                    unfinished_steps(transaction.connection, self.organization.id, self.month)
+                )
                 status, error = JobStatus.FAILED, f"rejected: {reason}"
                 finish_job(transaction.connection, job, transaction.now, error=error, status=status)
         except BaseException:
@@ -299,8 +294,8 @@ class Closing:
         Raises:
             Conflict: It has one.
         """
-        with self.stores.state.reading(self.org_id) as reader:
-            refuse_pending(unfinished_steps(reader.connection, self.org_id, self.month))
+        with self.organization.reading() as reader:
+            refuse_pending(unfinished_steps(reader.connection, self.organization.id, self.month))
 
     def complete(self) -> dict[str, Any]:
         """End it: everything is done.
@@ -313,21 +308,21 @@ class Closing:
         return self.outcomes()
 
     def _period(self) -> Period:
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             [record] = reader.all(OrganizationConfig)
         return self.month.period(zone(record.entity.timezone))
 
     def _find(self) -> Job | None:
         try:
-            return self.stores.state.jobs.find(self.org_id, self.id, KIND)
+            return self.organization.state.jobs.find(self.organization.id, self.id, KIND)
         except NotFound:
             return None
 
     def _submit(self) -> None:
-        with self.stores.state.transaction(self.org_id, self.author) as transaction:
+        with self.organization.transaction(self.author) as transaction:
             job = Job(
                 id=self.id,
-                org_id=self.org_id,
+                org_id=self.organization.id,
                 kind=KIND,
                 created=transaction.now,
                 parameters={"month": str(self.month)},
@@ -337,7 +332,7 @@ class Closing:
 
     def _attempt(self) -> AbstractContextManager[Attempt]:
         """The job for as long as the body runs; its progress is written down afterwards."""
-        return hold_job(self.stores, self._take())
+        return hold_job(self.organization.stores, self._take())
 
     def _take(self) -> Job:
         """Take the job; the lease of one who died is waited for.
@@ -348,9 +343,9 @@ class Closing:
         give_up = time.monotonic() + LEASES[KIND].total_seconds() + 2 * _LOOK_S
         while True:
             try:
-                return self.stores.state.jobs.take(self.id, None)
+                return self.organization.state.jobs.take(self.id, None)
             except Busy:
-                ended = self.stores.state.jobs.get(self.id).finished is not None
+                ended = self.organization.state.jobs.get(self.id).finished is not None
                 if ended or time.monotonic() > give_up:
                     raise
             time.sleep(_LOOK_S)
@@ -381,7 +376,7 @@ class Closing:
     def _finish(self) -> None:
         job = self._take()
         job.result = {_DONE: job.progress.get(_DONE, {})}
-        self.stores.state.jobs.finish(job)
+        self.organization.state.jobs.finish(job)
 
 
 def unfinished_steps(connection: Connection, org_id: str, month: Month) -> list[Job]:

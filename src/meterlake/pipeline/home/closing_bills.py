@@ -23,7 +23,7 @@ from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
 from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.pricing.remainders import decimals
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake import quantities
 from meterlake.stores.state.billing.bills.batch import BillOutcome
 from meterlake.stores.state.billing.bills.month import MonthBill, read_month_bills
@@ -114,7 +114,7 @@ class ReviewedBill:
 
 def bills_of_month(closing: Closing) -> list[ReviewedBill]:
     """The bills whose last day is in the month, the largest first."""
-    with closing.stores.state.reading(closing.org_id) as reader:
+    with closing.organization.reading() as reader:
         stored = read_month_bills(reader, str(closing.month))
         accounts = by_id(reader, {each.account_id for each in stored})
     found = [
@@ -142,14 +142,14 @@ def check_shown(closing: Closing) -> None:
         raise NotShown(str(closing.month), closing.how_to_review)
 
 
-def make_bills(stores: Stores, org_id: str, month: Month, author: str) -> dict[str, Any]:
+def make_bills(organization: Organization, month: Month, author: str) -> dict[str, Any]:
     """Make the bills of the month, and the quantities of the measurements that they were made from.
 
     Raises:
         Conflict: An account cannot be billed.
     """
-    made = _MonthBills.make(stores, org_id, month, author)
-    return made.describe() | {"open": len(review_result(stores, org_id, month, made.result))}
+    made = _MonthBills.make(organization, month, author)
+    return made.describe() | {"open": len(review_result(organization, month, made.result))}
 
 
 def approve_bills_of(closing: Closing) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
         NotReviewed: They, or the quantities, are others now; whoever goes on begins with what has
             come in, makes both, and looks at them, again.
     """
-    stores, org_id, month = closing.stores, closing.org_id, closing.month
-    made = _MonthBills.make(stores, org_id, month, closing.author)
+    organization, month = closing.organization, closing.month
+    made = _MonthBills.make(organization, month, closing.author)
     reviewed = closing.outcomes()[ClosingStep.BILL]
     if made.digest != reviewed["digest"]:
         # A closing that an earlier version began does not say which quantities it had.
@@ -168,11 +168,11 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
         if run is not None and made.digest_with(run) == reviewed["digest"]:
             raise QuantitiesNotReviewed.of(closing, _changed_accounts(closing, run, made))
         raise NotReviewed.of(closing, made.changed)
-    found = review_result(stores, org_id, month, made.result)
+    found = review_result(organization, month, made.result)
     approved = 0
     for start in range(0, len(made.waiting), _BATCH):
         batch = made.waiting[start : start + _BATCH]
-        approved += approve_bills(stores, org_id, closing.author, batch)
+        approved += approve_bills(organization, closing.author, batch)
     # What is exported afterwards has what the bills have, whatever comes in meanwhile.
     pinned = {"snapshot": made.result.snapshot}
     return {"decision": "approve", "approved": approved, "open": len(found)} | pinned
@@ -180,9 +180,9 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
 
 def _changed_accounts(closing: Closing, run: str, made: "_MonthBills") -> list[str]:
     """The codes of the accounts that have other quantities than a run; none if it is gone."""
-    with closing.stores.lake(closing.org_id).reader() as connection:
+    with closing.organization.lake.reader() as connection:
         ids = quantities.changed_accounts(connection, run, str(made.quantities.run_id))
-    with closing.stores.state.reading(closing.org_id) as reader:
+    with closing.organization.reading() as reader:
         known = by_id(reader, ids)
     return sorted(known[each].code if each in known else each for each in ids)
 
@@ -242,7 +242,7 @@ class _MonthBills:
     currencies: Currencies
 
     @classmethod
-    def make(cls, stores: Stores, org_id: str, month: Month, author: str) -> Self:
+    def make(cls, organization: Organization, month: Month, author: str) -> Self:
         """Make the bills, unless they are there and nothing has changed; so with the quantities.
 
         Bills that are approved or locked are left as they are, also if they would be others.
@@ -251,20 +251,20 @@ class _MonthBills:
             Conflict: An account cannot be billed.
         """
         order = BillOrder(days=month, keep_approved=True)
-        result = bill_order(stores, org_id, order, author)
+        result = bill_order(organization, order, author)
         if result.failures:
             reasons = [f"{each.account_code}: {each.reason}" for each in result.failures]
             raise Conflict(
                 f"{counted(len(reasons), 'account')} could not be billed:"
                 f" {first_of(reasons, _NAMED)}. Mend that, and close the month again"
             )
-        quantities = aggregate(stores, org_id, month, result.snapshot)
+        quantities = aggregate(organization, month, result.snapshot)
         made = {each.bill_id for each in result.bills}
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             stored = [each for each in read_month_bills(reader, str(month)) if each.id in made]
             configuration = StoredConfiguration(reader)
-            organization = configuration.single(OrganizationConfig).entity
-            currencies = Currencies.of(configuration, organization)
+            config = configuration.single(OrganizationConfig).entity
+            currencies = Currencies.of(configuration, config)
         return cls(result, quantities, stored, currencies)
 
     @property

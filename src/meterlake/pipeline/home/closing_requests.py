@@ -28,7 +28,7 @@ from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import AGAIN, JobFilters, read_job, submit
@@ -97,10 +97,10 @@ class ClosingRequest:
         )
 
 
-def describe_closing(stores: Stores, org_id: str, month: Month) -> Document:
+def describe_closing(organization: Organization, month: Month) -> Document:
     """Where the closing of a month stands, its bills, and what is open about them."""
-    closing = Closing(stores, org_id, month, SYSTEM)
-    job, done, status = _newest(stores, org_id, month), closing.outcomes(), _status(closing)
+    closing = Closing(organization, month, SYSTEM)
+    job, done, status = _newest(organization, month), closing.outcomes(), _status(closing)
     bills, made = bills_of_month(closing), done.get(ClosingStep.BILL, {})
     found = {
         "month": str(month),
@@ -114,7 +114,7 @@ def describe_closing(stores: Stores, org_id: str, month: Month) -> Document:
         ],
         "billCount": len(bills),
         "bills": [each.to_wire() for each in bills[:_BILLS_MAX]],
-        "open": [each.to_wire() for each in review_bills(stores, org_id, month)],
+        "open": [each.to_wire() for each in review_bills(organization, month)],
         "left": list(made.get("left", ())),
         "reopenings": closing.reopenings,
     }
@@ -138,7 +138,7 @@ def _status(closing: Closing) -> ClosingStatus:
 
 
 def submit_closing(
-    stores: Stores, org_id: str, month: Month, request: ClosingRequest, author: str
+    organization: Organization, month: Month, request: ClosingRequest, author: str
 ) -> None:
     """Have the worker go on with a month, up to its review, or from the approval to its end.
 
@@ -149,15 +149,15 @@ def submit_closing(
         Conflict: It is closed, or something else is pending, or there is nothing to approve.
         OtherReview: Other bills would be approved than those that were shown.
     """
-    closing = Closing(stores, org_id, month, author, OPERATIONS)
+    closing = Closing(organization, month, author, OPERATIONS)
     if closing.is_closed:
         raise Conflict(f"{month} is closed: open it again with {closing.how_to_reopen}")
     closing.check_over(early=request.early)
     check_backfills(closing, request.backfills)
     if request.action is ClosingAction.APPROVE:
         _check_review(closing, request.review)
-    with stores.state.transaction(org_id, author) as transaction:
-        pending = unfinished_steps(transaction.connection, org_id, month)
+    with organization.transaction(author) as transaction:
+        pending = unfinished_steps(transaction.connection, organization.id, month)
         if any(ClosingRequest.from_wire(each.parameters) == request for each in pending):
             return
         refuse_pending(pending)
@@ -165,7 +165,7 @@ def submit_closing(
             _refuse_rejected(transaction.connection, closing)
         made = Job(
             id=transaction.new_id(),
-            org_id=org_id,
+            org_id=organization.id,
             kind=KIND,
             parameters={"month": str(month), **request.to_wire()},
             created=transaction.now,
@@ -197,28 +197,29 @@ def _check_review(closing: Closing, review: str | None) -> None:
         raise OtherReview(str(closing.month))
 
 
-def _newest(stores: Stores, org_id: str, month: Month) -> Job | None:
+def _newest(organization: Organization, month: Month) -> Job | None:
     """The newest job of a month."""
-    with stores.state.reading(org_id) as reader:
-        pending = unfinished_steps(reader.connection, org_id, month)
+    with organization.reading() as reader:
+        pending = unfinished_steps(reader.connection, organization.id, month)
     if pending:
         return pending[0]
-    ended, _ = stores.state.jobs.page(org_id, KIND, JobFilters(), Page(_JOBS_MAX))
+    ended, _ = organization.state.jobs.page(organization.id, KIND, JobFilters(), Page(_JOBS_MAX))
     return next((each for each in ended if each.parameters["month"] == str(month)), None)
 
 
 def _carry_out(run: JobRun[None]) -> None:
     """Do what was asked for, also if who did it before died."""
     stores, job = run.stores, run.job
+    organization = stores.organization(job.org_id)
     month, request = Month.parse(job.parameters["month"]), ClosingRequest.from_wire(job.parameters)
-    closing = Closing(stores, job.org_id, month, job.author or SYSTEM, OPERATIONS)
+    closing = Closing(organization, month, job.author or SYSTEM, OPERATIONS)
     approve = request.action is ClosingAction.APPROVE
     if approve and ClosingStep.REVIEW not in closing.outcomes() and not closing.is_closed:
         _check_review(closing, request.review)
         closing.note_shown()
     if not approve:
         closing.open()
-        if missing := missing_files(stores, job.org_id, request.files):
+        if missing := missing_files(organization, request.files):
             raise late_files_error(missing)
         expected = {"expected": len(request.files)}
         closing.carry_out(ClosingStep.FILES, lambda: expected)

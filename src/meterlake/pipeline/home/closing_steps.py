@@ -23,24 +23,24 @@ from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.pipeline.integrations.sender import prepare_runs, send_due_runs
 from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.tables import has_snapshot
 
 # Files, or differences, that an error shows.
 _LISTED: Final = 3
 
 
-def ingest_all(stores: Stores, org_id: str) -> dict[str, Any]:
+def ingest_all(organization: Organization) -> dict[str, Any]:
     """Ingest what lies in the drop folder and the inboxes, and what was uploaded.
 
     Raises:
         Conflict: A file cannot be read; all the others are ingested.
     """
-    folder = drop_folder(stores, stores.state.organization(org_id).code)
+    folder = drop_folder(organization.stores, organization.code)
     receipts: list[Receipt] = [
-        *ingest_inbox(stores, org_id, folder),
-        *poll_inboxes(stores, org_id),
-        *ingest_uploads(stores, org_id),
+        *ingest_inbox(organization, folder),
+        *poll_inboxes(organization),
+        *ingest_uploads(organization),
     ]
     failed = [each for each in receipts if each.status == "failed"]
     if failed:
@@ -54,23 +54,23 @@ def ingest_all(stores: Stores, org_id: str) -> dict[str, Any]:
     return {"files": len(receipts), **counts}
 
 
-def apply_backfills(stores: Stores, org_id: str, ids: Sequence[str], author: str) -> dict[str, Any]:
+def apply_backfills(organization: Organization, ids: Sequence[str], author: str) -> dict[str, Any]:
     """Apply the backfills that belong to the month; those that are applied stay so.
 
     Raises:
         NotFound: There is no such backfill.
         Conflict: One is not staged, or what it is about has changed since.
     """
-    return {"applied": [apply(stores, org_id, id_, author).id for id_ in ids]}
+    return {"applied": [apply(organization, id_, author).id for id_ in ids]}
 
 
-def reconcile(stores: Stores, org_id: str) -> dict[str, Any]:
+def reconcile(organization: Organization) -> dict[str, Any]:
     """Compare the ledger with what is in the lake: a month with a difference is not billed.
 
     Raises:
         Conflict: They differ.
     """
-    books = check_reconciliation(stores, org_id)
+    books = check_reconciliation(organization)
     if books.differences:
         listed = first_of(list(map(str, books.differences)), _LISTED)
         raise Conflict(
@@ -80,22 +80,22 @@ def reconcile(stores: Stores, org_id: str) -> dict[str, Any]:
     return {**books.totals, "measurements": books.measurements}
 
 
-def deliver(stores: Stores, org_id: str) -> dict[str, Any]:
+def deliver(organization: Organization) -> dict[str, Any]:
     """Hand over what is due to other systems: what fails has tries of its own."""
-    events = prepare_runs(stores, org_id)
-    send_due_runs(stores)
+    events = prepare_runs(organization)
+    send_due_runs(organization.stores)
     return {"events": events}
 
 
-def maintain_closed(stores: Stores, org_id: str) -> dict[str, Any]:
+def maintain_closed(organization: Organization) -> dict[str, Any]:
     """Merge the small files that the month has left."""
-    done = maintain(stores, org_id)
+    done = maintain(organization)
     return {"compacted": done.compacted_files, "snapshot": done.snapshot}
 
 
-def aggregate_quantities(stores: Stores, org_id: str, month: Month) -> dict[str, Any]:
+def aggregate_quantities(organization: Organization, month: Month) -> dict[str, Any]:
     """Aggregate the month."""
-    found = aggregate(stores, org_id, month)
+    found = aggregate(organization, month)
     return {"quantities": len(found.rows), "snapshot": found.snapshot}
 
 
@@ -104,24 +104,24 @@ def submit_closing_export(closing: Closing, step: ClosingStep, request: ExportRe
 
     It reads what the approved bills were made from: what comes in later is late usage.
     """
-    stores, org_id = closing.stores, closing.org_id
+    organization = closing.organization
     snapshot = closing.outcomes()[ClosingStep.REVIEW].get("snapshot")
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         if snapshot is not None and not has_snapshot(connection, snapshot):
             snapshot = None  # The closing was left for weeks, and bills made again pin others.
-    return submit_export(stores, org_id, request, closing.author, closing.export_id(step), snapshot)
+    return submit_export(organization, request, closing.author, closing.export_id(step), snapshot)
 
 
 def export_closed(closing: Closing, step: ClosingStep, request: ExportRequest) -> dict[str, Any]:
     """Export usage or operational data of the month, once."""
     job = submit_closing_export(closing, step, request)
-    done = run_to_end(closing.stores, job)
+    done = run_to_end(closing.organization.stores, job)
     return {"job": job, "rows": done.rows, "manifest": done.manifest_url}
 
 
-def publish_closed(stores: Stores, org_id: str) -> dict[str, Any]:
+def publish_closed(organization: Organization) -> dict[str, Any]:
     """Publish the analysts' file."""
-    done = publish(stores, org_id)
+    done = publish(organization)
     return {
         "rows": sum(done.rows.values()),
         "snapshot": done.snapshot,
@@ -166,24 +166,24 @@ def close_month(
 
 def _make_quantities_and_bills(closing: Closing, backfills: Sequence[str]) -> None:
     """Ingest, apply backfills, compare, aggregate and bill."""
-    stores, org_id, month, author = closing.stores, closing.org_id, closing.month, closing.author
-    closing.carry_out(ClosingStep.INGEST, lambda: ingest_all(stores, org_id))
+    organization, month, author = closing.organization, closing.month, closing.author
+    closing.carry_out(ClosingStep.INGEST, lambda: ingest_all(organization))
     closing.carry_out(
-        ClosingStep.BACKFILL, lambda: apply_backfills(stores, org_id, backfills, author)
+        ClosingStep.BACKFILL, lambda: apply_backfills(organization, backfills, author)
     )
-    closing.carry_out(ClosingStep.RECONCILE, lambda: reconcile(stores, org_id))
-    closing.carry_out(ClosingStep.AGGREGATE, lambda: aggregate_quantities(stores, org_id, month))
-    closing.carry_out(ClosingStep.BILL, lambda: make_bills(stores, org_id, month, author))
+    closing.carry_out(ClosingStep.RECONCILE, lambda: reconcile(organization))
+    closing.carry_out(ClosingStep.AGGREGATE, lambda: aggregate_quantities(organization, month))
+    closing.carry_out(ClosingStep.BILL, lambda: make_bills(organization, month, author))
 
 
 def _hand_over(closing: Closing, exports: Mapping[ClosingStep, ExportRequest]) -> None:
     """Export, publish, hand over to other systems, and tidy the lake up."""
-    stores, org_id = closing.stores, closing.org_id
+    organization = closing.organization
     for step, request in exports.items():
         closing.carry_out(step, partial(export_closed, closing, step, request))
-    closing.carry_out(ClosingStep.PUBLISH, lambda: publish_closed(stores, org_id))
-    closing.carry_out(ClosingStep.DELIVER, lambda: deliver(stores, org_id))
-    closing.carry_out(ClosingStep.MAINTAIN, lambda: maintain_closed(stores, org_id))
+    closing.carry_out(ClosingStep.PUBLISH, lambda: publish_closed(organization))
+    closing.carry_out(ClosingStep.DELIVER, lambda: deliver(organization))
+    closing.carry_out(ClosingStep.MAINTAIN, lambda: maintain_closed(organization))
 
 
 def check_duration(name: str, value: float) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from meterlake.pipeline.backfill.job import FOLDER, LOCKS
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.maintenance import (
     compact,
     expire_snapshots,
@@ -29,16 +29,16 @@ _STAGING_KEPT: Final = timedelta(hours=24)
 _EXPORTS_KEPT: Final = timedelta(days=7)
 
 
-def forget_events(stores: Stores, org_id: str) -> int:
+def forget_events(organization: Organization) -> int:
     """Remove the events that are older than the setting says; how many that were.
 
     Raises:
         Unavailable: State cannot be reached.
     """
-    before = stores.now() - timedelta(days=stores.settings.event_days)
+    before = organization.now() - timedelta(days=organization.settings.event_days)
     count, removed = 0, _BATCH
     while removed == _BATCH:
-        with stores.state.transaction(org_id, AUTHOR) as transaction:
+        with organization.transaction(AUTHOR) as transaction:
             removed = remove_events(transaction, before, _BATCH)
         count += removed
     return count
@@ -70,8 +70,7 @@ class Maintained:
 
 
 def maintain(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     *,
     kept_for: timedelta = _REPLACED_KEPT,
     snapshots_for: timedelta | None = None,
@@ -81,29 +80,28 @@ def maintain(
     Events that are older than the setting says go, too.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         kept_for: How long replaced files stay for queries that began before.
         snapshots_for: How long snapshots stay that nothing pins; the setting when None.
 
     Raises:
         Unavailable: The disk or the lake failed.
     """
-    lake = stores.lake(org_id)
+    lake = organization.lake
     age = snapshots_for
     if age is None:
-        age = timedelta(days=stores.settings.snapshot_days)
+        age = timedelta(days=organization.settings.snapshot_days)
     with lake.lock():
-        expired = expire_snapshots(lake, age, pinned_snapshots(stores.state, org_id))
+        expired = expire_snapshots(lake, age, pinned_snapshots(organization.state, organization.id))
         orphans = remove_orphans(lake)
         compacted = compact(lake)
         replaced = remove_replaced(lake, kept_for)
         staging = remove_stale(lake.staging, _STAGING_KEPT)
         empty_former(lake.cache, lake.shards)
-    staging += remove_stale(stores.home / "staging" / "exports", _EXPORTS_KEPT)
-    staging += remove_stale(stores.lake_folder(org_id) / "inbox", _STAGING_KEPT)
+    staging += remove_stale(organization.stores.home / "staging" / "exports", _EXPORTS_KEPT)
+    staging += remove_stale(organization.lake_folder / "inbox", _STAGING_KEPT)
     # The row of a backfill comes before its folder, and stays.
-    known = {LOCKS, *Backfills(stores.state, org_id).ids()}
+    known = {LOCKS, *Backfills(organization.state, organization.id).ids()}
     staging += remove_stale(lake.folder / FOLDER, _STAGING_KEPT, known)
-    events = forget_events(stores, org_id)
+    events = forget_events(organization)
     return Maintained(expired, compacted, replaced, orphans, staging, events, lake.snapshot())

@@ -13,7 +13,7 @@ from typing import Any, Final
 from meterlake.model.errors import Busy, CannotMove, NotFound
 from meterlake.model.values.failpoint import mark_step
 from meterlake.settings import Settings
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.home_settings import change_together, shared_settings
 from meterlake.stores.lake.backends.location import lake_folder, open_lake
@@ -27,7 +27,7 @@ from meterlake.stores.lake.moves.lake_move import (
     write_record,
 )
 from meterlake.stores.lake.uid_shards import change_shards, check_shards
-from meterlake.stores.state import Organization
+from meterlake.stores.state import OrganizationRecord
 from meterlake.stores.state.billing.calculations.pins import pinned_snapshots
 
 _LOCK: Final = ".move-lake.lock"
@@ -137,7 +137,7 @@ def _opened_moves(stores: Stores, target: Settings) -> Iterator[dict[str, LakeMo
             move.close()
 
 
-def _sorted_organizations(stores: Stores) -> list[Organization]:
+def _sorted_organizations(stores: Stores) -> list[OrganizationRecord]:
     return sorted(stores.state.organizations(), key=lambda each: each.id)
 
 
@@ -272,7 +272,7 @@ class ShardedLake:
         }
 
 
-def shard_lake(stores: Stores, org_id: str, shards: int) -> ShardedLake:
+def shard_lake(organization: Organization, shards: int) -> ShardedLake:
     """Have an organization's lake compare uids in so many shards; 1 makes it whole again.
 
     Safe to repeat, and beside everything else; what was killed goes on.
@@ -283,8 +283,8 @@ def shard_lake(stores: Stores, org_id: str, shards: int) -> ShardedLake:
         Unavailable: The disk or the lake failed.
     """
     check_shards(shards)
-    lake = stores.lake(org_id)
+    lake = organization.lake
     if not lake.catalog.exists():
-        raise NotFound("lake", org_id)
+        raise NotFound("lake", organization.id)
     rows = change_shards(lake, shards)
     return ShardedLake(shards, sum(rows), min(rows), max(rows), lake.snapshot())

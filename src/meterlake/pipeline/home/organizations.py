@@ -52,7 +52,7 @@ def _each(stores: Stores, work: Callable[..., dict[str, Any]], *arguments: Any) 
 
 def aggregate_organization(stores: Stores, org_id: str, period: PeriodSpec) -> dict[str, Any]:
     """Aggregate a period of one organization, as a task: what it came to, in short."""
-    found = aggregate(stores, org_id, period)
+    found = aggregate(stores.organization(org_id), period)
     return {
         "period": found.run.name,
         "quantities": len(found.rows),
@@ -63,9 +63,10 @@ def aggregate_organization(stores: Stores, org_id: str, period: PeriodSpec) -> d
 
 def bill_organization(stores: Stores, org_id: str, order: BillOrder, author: str) -> dict[str, Any]:
     """Make the bills of one organization, as a task: what they came to, in short."""
-    refuse_future_month(stores, org_id, order.days)
-    found = bill_order(stores, org_id, order, author, shown=True)
-    currencies = read_currencies(stores, org_id)
+    organization = stores.organization(org_id)
+    refuse_future_month(organization, order.days)
+    found = bill_order(organization, order, author, shown=True)
+    currencies = read_currencies(organization)
     return {
         "bills": len(found.bills),
         "left": sum(each.would_be is not None for each in found.bills),
@@ -78,8 +79,9 @@ def approve_organization(
     stores: Stores, org_id: str, order: BillOrder, author: str
 ) -> dict[str, Any]:
     """Approve the bills of one organization that were shown, as a task: how many, in short."""
-    found = approve_shown_bills(stores, org_id, order, author)
-    totals, currencies = found.result(days_of(order)).totals, read_currencies(stores, org_id)
+    organization = stores.organization(org_id)
+    found = approve_shown_bills(organization, order, author)
+    totals, currencies = found.result(days_of(order)).totals, read_currencies(organization)
     return {
         "approved": len(found.approved),
         "failed": len(found.not_shown),

@@ -12,7 +12,7 @@ from meterlake.model.measurements.measurement import Category, Field, MeterField
 from meterlake.model.resources.events import BOOKS_ALERT
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stages.ingest.validate.columns import content_hashes, uid_hashes
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.reconciliation import (
     Reconciliation,
     ReconciliationDifference,
@@ -25,7 +25,7 @@ from meterlake.stores.state.core.versions import versions
 _TOLD_MAX: Final = 10
 
 
-def check_reconciliation(stores: Stores, org_id: str) -> Reconciliation:
+def check_reconciliation(organization: Organization) -> Reconciliation:
     """Compare the ledger of an organization's lake with what is in the lake.
 
     For every source: received = accepted + repeats + rejected, as many rejected rows as it says,
@@ -37,24 +37,24 @@ def check_reconciliation(stores: Stores, org_id: str) -> Reconciliation:
         NotFound: The organization has no lake.
         Unavailable: The disk, the lake or State failed.
     """
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         result = compare(connection)
         samples = list(sample_uids(connection))
-    wrong = _find_changed(samples, _meters(stores, org_id))
+    wrong = _find_changed(samples, _meters(organization))
     result = replace(result, differences=result.differences + wrong)
     found = {}
     if not result.balanced:
         shown = [str(each) for each in result.differences[:_TOLD_MAX]]
         message = f"the books do not balance: {shown[0]}"
-        found[BOOKS_ALERT, org_id] = {"message": message, "differences": shown}
-    resolve(stores, org_id, (BOOKS_ALERT,), found)
+        found[BOOKS_ALERT, organization.id] = {"message": message, "differences": shown}
+    resolve(organization, (BOOKS_ALERT,), found)
     return result
 
 
-def _meters(stores: Stores, org_id: str) -> dict[str, set[MeterFields]]:
+def _meters(organization: Organization) -> dict[str, set[MeterFields]]:
     """By id, each meter with the fields that it ever had at once: they are part of the hash."""
     found: dict[str, set[MeterFields]] = {}
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         for each in versions(reader, Meter):
             fields, derived = (
                 tuple(Field(Category(field["category"]), field["code"]) for field in each[name])

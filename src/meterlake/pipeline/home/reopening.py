@@ -75,7 +75,7 @@ def reopen_month(closing: Closing, reason: str) -> Reopened:
     done = closing.outcomes()
     _take_approvals_back(closing)
     mark_step("closing.approvals_taken_back")
-    with closing.stores.state.reading(closing.org_id) as reader:
+    with closing.organization.reading() as reader:
         left = read_month_bills(reader, str(closing.month))
     closing.reopen(reason)
     approved = [each for each in left if each.status is BillStatus.APPROVED]
@@ -93,7 +93,7 @@ def reopen_month(closing: Closing, reason: str) -> Reopened:
 
 def _take_approvals_back(closing: Closing) -> None:
     """Have the approved bills of the month wait again, but for those that nobody can take back."""
-    state, org_id = closing.stores.state, closing.org_id
+    state, org_id = closing.organization.state, closing.organization.id
     with state.reading(org_id) as reader:
         stored = read_month_bills(reader, str(closing.month))
         open_ = [each.id for each in stored if not each.is_locked]

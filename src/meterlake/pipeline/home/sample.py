@@ -9,8 +9,7 @@ from meterlake.pipeline.config import configure
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.settings import Settings
-from meterlake.stores import Stores, open_stores
-from meterlake.stores.state import Organization
+from meterlake.stores import Organization, open_stores
 
 NAME: Final = "Halvorsen Cloud"
 MONTH: Final = sample_data.MONTH
@@ -47,13 +46,13 @@ def create_sample(settings: Settings) -> str:
     with open_stores(settings) as stores:
         documents = configure.read_documents([sample_data.CONFIGURATION])
         configure.apply(stores.state, made.org_id, documents, "demo")
-        drop_sample(stores, stores.state.organization(made.org_id))
+        drop_sample(stores.find_organization(made.org_id))
     return made.org_code
 
 
-def drop_sample(stores: Stores, organization: Organization) -> None:
+def drop_sample(organization: Organization) -> None:
     """Put the sample's files into the drop folder, at rest and in the order of their names."""
-    folder = drop_folder(stores, organization.code)
+    folder = drop_folder(organization.stores, organization.code)
     folder.create()
     for path in sample_data.MAPPINGS.iterdir():
         shutil.copy(path, folder.mappings)
@@ -62,6 +61,6 @@ def drop_sample(stores: Stores, organization: Organization) -> None:
         # Under a hidden name until its age says that it came before the next one.
         hidden = folder.inbox / f".{path.name}"
         shutil.copy(path, hidden)
-        dropped = stores.now().timestamp() - 60 + number / 100
+        dropped = organization.now().timestamp() - 60 + number / 100
         os.utime(hidden, (dropped, dropped))
         hidden.rename(folder.inbox / path.name)

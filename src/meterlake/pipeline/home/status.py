@@ -14,10 +14,9 @@ from meterlake.model.values.period import aware
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
 from meterlake.pipeline.usage.late import Late, late
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.rejected import ANY, ITEMS
 from meterlake.stores.lake.tables import table_names
-from meterlake.stores.state import Organization
 from meterlake.stores.state.events.incidents import open_incidents
 
 _REJECTED: Final = f"""{ITEMS}
@@ -100,11 +99,10 @@ class StatusReport:
         }
 
 
-def status(stores: Stores, organization: Organization, limit: int = 10) -> StatusReport:
+def status(organization: Organization, limit: int = 10) -> StatusReport:
     """Look at an organization.
 
     Args:
-        stores: The home's stores.
         organization: The organization.
         limit: How many of the last sources and jobs.
 
@@ -112,15 +110,15 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
         NotFound: It has no lake.
         Unavailable: The disk or the lake failed.
     """
-    lake = stores.lake(organization.id)
-    with stores.state.reading(organization.id) as reader:
+    lake = organization.lake
+    with organization.reading() as reader:
         settings = [record.entity for record in reader.all(OrganizationConfig)]
         codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
         alerts = [
             {"alert": each.name, "subject": each.subject, "since": each.since}
             for each in open_incidents(reader)
         ]
-    late_usage = late(stores, organization.id)
+    late_usage = late(organization)
     with lake.reader() as connection:
         return StatusReport(
             organization,
@@ -129,8 +127,8 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
             _totals(connection),
             _count_rejected(connection),
             _sources(connection, limit),
-            _jobs(stores, organization.id, limit),
-            left_alone(drop_folder(stores, organization.code).inbox),
+            _jobs(organization, limit),
+            left_alone(drop_folder(organization.stores, organization.code).inbox),
             late_usage,
             [sentence for each in settings for sentence in without_effect(each)],
             alerts,
@@ -173,7 +171,7 @@ def _sources(connection: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str
     return [row | {"finished": row["finished"] and aware(row["finished"])} for row in found]
 
 
-def _jobs(stores: Stores, org_id: str, limit: int) -> list[dict[str, Any]]:
+def _jobs(organization: Organization, limit: int) -> list[dict[str, Any]]:
     return [
         {
             "id": job.id,
@@ -184,5 +182,5 @@ def _jobs(stores: Stores, org_id: str, limit: int) -> list[dict[str, Any]]:
             "finished": job.finished,
             "error": job.error,
         }
-        for job in stores.state.jobs.recent(org_id, limit=limit)
+        for job in organization.state.jobs.recent(organization.id, limit=limit)
     ]

@@ -12,7 +12,7 @@ from meterlake.model.errors import Invalid, MeterlakeError, NotFound
 from meterlake.model.resources import RESOURCES
 from meterlake.pipeline.events.events import list_event_types
 from meterlake.pipeline.ingest.rejected_rows import named_meters
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.ingest.backfills import Backfills
 from meterlake.stores.state.ingest.inboxes import Inboxes
 
@@ -32,23 +32,23 @@ class _Meant(str):
     __slots__ = ()
 
 
-def with_suggestion(stores: Stores, org_id: str, error: MeterlakeError) -> MeterlakeError:
+def with_suggestion(organization: Organization, error: MeterlakeError) -> MeterlakeError:
     """An error that names the nearest of what there is, if it is about a name that is unknown."""
     with suppress(MeterlakeError):  # What cannot be looked up is not what went wrong.
-        return _suggest(stores, org_id, error)
+        return _suggest(organization, error)
     return error
 
 
-def _suggest(stores: Stores, org_id: str, error: MeterlakeError) -> MeterlakeError:
+def _suggest(organization: Organization, error: MeterlakeError) -> MeterlakeError:
     if "did you mean" in str(error):  # Who raised it knew what is near.
         return error
     if isinstance(error, NotFound):
         kind, name, hint = error.args
-        found = _near(str(name), _names(stores, org_id, str(kind), str(name)))
+        found = _near(str(name), _names(organization, str(kind), str(name)))
         return NotFound(kind, name, f"{hint}{_question(found)}") if found else error
     if type(error) is Invalid:
         field, value, rule = error.args
-        found = _near(str(value), _allowed_names(stores, org_id, str(rule)))
+        found = _near(str(value), _allowed_names(organization, str(rule)))
         return Invalid(field, value, f"{rule}{_question(found)}") if found else error
     return error
 
@@ -67,18 +67,18 @@ def _near(name: str, known: Iterable[str]) -> str | None:
     return begins[0] if len(begins) == 1 else nearest(name, names)
 
 
-def _names(stores: Stores, org_id: str, kind: str, name: str) -> Iterable[str]:
+def _names(organization: Organization, kind: str, name: str) -> Iterable[str]:
     entity = _KINDS.get(kind.replace(" ", "").casefold())
     if entity is not None:
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             return reader.codes(entity)
     found = _OTHERS.get(kind)
-    return found(stores, org_id, name) if found else ()
+    return found(organization, name) if found else ()
 
 
-def _sources(stores: Stores, org_id: str, name: str) -> Iterable[str]:
+def _sources(organization: Organization, name: str) -> Iterable[str]:
     """The identities of the newest sources; a file's name stands for its newest one."""
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         rows = connection.execute(
             "SELECT left(identity, 12), name, delivery FROM lake.source"
             f" ORDER BY finished_at DESC LIMIT {_RECENT}"
@@ -89,38 +89,38 @@ def _sources(stores: Stores, org_id: str, name: str) -> Iterable[str]:
     return [text for row in rows for text in row]
 
 
-def _suggest_rejected(stores: Stores, org_id: str, name: str) -> Iterable[str]:
+def _suggest_rejected(organization: Organization, name: str) -> Iterable[str]:
     identity, colon, row = name.partition(":")
-    return [f"{each}{colon}{row}" for each in _sources(stores, org_id, identity)]
+    return [f"{each}{colon}{row}" for each in _sources(organization, identity)]
 
 
-def _meters(stores: Stores, org_id: str, _: str) -> Iterable[str]:
-    return sorted(named_meters(stores, org_id))
+def _meters(organization: Organization, _: str) -> Iterable[str]:
+    return sorted(named_meters(organization))
 
 
-def _aggregations(stores: Stores, org_id: str, _: str) -> Iterable[str]:
-    with stores.state.reading(org_id) as reader:
+def _aggregations(organization: Organization, _: str) -> Iterable[str]:
+    with organization.reading() as reader:
         return [*reader.codes(Aggregation), *reader.codes(CompoundAggregation)]
 
 
-def _events(stores: Stores, org_id: str, _: str) -> Iterable[str]:
-    known: list[str] = list_event_types(stores, org_id)["events"]
+def _events(organization: Organization, _: str) -> Iterable[str]:
+    known: list[str] = list_event_types(organization)["events"]
     return known
 
 
-def _jobs(stores: Stores, org_id: str, _: str) -> Iterable[str]:
-    return [job.id for job in stores.state.jobs.recent(org_id, limit=_RECENT)]
+def _jobs(organization: Organization, _: str) -> Iterable[str]:
+    return [job.id for job in organization.state.jobs.recent(organization.id, limit=_RECENT)]
 
 
-def _backfills(stores: Stores, org_id: str, _: str) -> Iterable[str]:
-    return Backfills(stores.state, org_id).ids()
+def _backfills(organization: Organization, _: str) -> Iterable[str]:
+    return Backfills(organization.state, organization.id).ids()
 
 
-def _inboxes(stores: Stores, org_id: str, _: str) -> Iterable[str]:
-    return [each.url for each in Inboxes(stores.state).all(org_id)]
+def _inboxes(organization: Organization, _: str) -> Iterable[str]:
+    return [each.url for each in Inboxes(organization.state).all(organization.id)]
 
 
-def _files(_: Stores, __: str, name: str) -> Iterable[str]:
+def _files(_: Organization, name: str) -> Iterable[str]:
     path = Path(name)
     try:
         return [str(path.with_name(each.name)) for each in path.parent.iterdir()]
@@ -128,7 +128,7 @@ def _files(_: Stores, __: str, name: str) -> Iterable[str]:
         return ()
 
 
-_OTHERS: Final[dict[str, Callable[[Stores, str, str], Iterable[str]]]] = {
+_OTHERS: Final[dict[str, Callable[[Organization, str], Iterable[str]]]] = {
     "source": _sources,
     "source or job": _sources,
     "rejected row": _suggest_rejected,
@@ -144,10 +144,10 @@ _OTHERS: Final[dict[str, Callable[[Stores, str, str], Iterable[str]]]] = {
 }
 
 
-def _allowed_names(stores: Stores, org_id: str, rule: str) -> Iterable[str]:
+def _allowed_names(organization: Organization, rule: str) -> Iterable[str]:
     """What a rule names as allowed."""
     if _A_FIELD in rule:
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             return [
                 f"{meter.entity.code}.{field.code}"
                 for meter in reader.all(Meter)

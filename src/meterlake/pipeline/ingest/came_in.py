@@ -13,7 +13,7 @@ from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.values import wire
 from meterlake.model.values.period import Period, aware, format_instant, local_date, naive, zone
 from meterlake.model.values.sql import identifier
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.tables import table_names
 
 # So many hours are told one by one, so that a summary that was missed is no loss.
@@ -79,12 +79,11 @@ def last_hours(now: datetime, hours: int) -> Period:
     return Period(end - hours * _HOUR, end)
 
 
-def came_in(stores: Stores, org_id: str, period: Period) -> CameIn:
+def came_in(organization: Organization, period: Period) -> CameIn:
     """Count what came in.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         period: Some whole hours.
 
     Raises:
@@ -92,7 +91,7 @@ def came_in(stores: Stores, org_id: str, period: Period) -> CameIn:
     """
     start, end = naive(period.start), naive(period.end)
     shown = min(start, end - (HOURS_SHOWN - 1) * _HOUR)
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         [totals] = _rows(connection, _TOTALS, start=start, end=end)
         hours = _rows(connection, _BY_HOUR, start=shown)
         files = _rows(connection, _FILES, start=start)
@@ -120,12 +119,11 @@ def _file(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def count_by_month(stores: Stores, org_id: str, identities: Collection[str]) -> dict[str, int]:
+def count_by_month(organization: Organization, identities: Collection[str]) -> dict[str, int]:
     """Count the stored measurements of some sources by the organization's months.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         identities: Those of the sources.
 
     Raises:
@@ -133,11 +131,11 @@ def count_by_month(stores: Stores, org_id: str, identities: Collection[str]) -> 
     """
     if not identities:
         return {}
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = reader.configuration()
     timezone = zone(configuration.single(OrganizationConfig).entity.timezone)
     counts: Counter[str] = Counter()
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         for name in table_names(connection):
             if not name.startswith(meter_table("")):
                 continue
@@ -147,12 +145,12 @@ def count_by_month(stores: Stores, org_id: str, identities: Collection[str]) -> 
     return dict(sorted(counts.items()))
 
 
-def list_months(stores: Stores, org_id: str) -> list[str]:
+def list_months(organization: Organization) -> list[str]:
     """The months that have quantities, the oldest first.
 
     Raises:
         Unavailable: The lake failed.
     """
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         rows = connection.execute(_MONTHS).fetchall()
     return sorted(str(month) for (month,) in rows if month)

@@ -22,7 +22,7 @@ from meterlake.pipeline.ingest.files import claiming, folder_mappings
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.pipeline.jobs.turns import rest
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import disk, make_folder, move, write_durably
 from meterlake.stores.files.folders import file_name, is_own_file
 from meterlake.stores.files.locks import hold_lock
@@ -33,8 +33,7 @@ _NAME_MAX: Final = 200
 
 
 def ingest_inbox(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     folder: DropFolder,
     settle_seconds: int | None = None,
     progress: Progress = untold,
@@ -43,8 +42,7 @@ def ingest_inbox(
     """Ingest what a drop folder holds, file by file; first what a dead process left claimed.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         folder: Its drop folder.
         settle_seconds: How long a file must have rested; the setting when None.
         progress: Told how far the file is read, block by block.
@@ -55,17 +53,16 @@ def ingest_inbox(
         Unavailable: The disk or the lake failed.
     """
     folder.create()
-    seconds = stores.settings.settle_seconds if settle_seconds is None else settle_seconds
+    seconds = organization.settings.settle_seconds if settle_seconds is None else settle_seconds
     busy = Busy("drop folder", f"another process works {folder.root}; try again later")
     with disk(), hold_lock(folder.root / "drop.lock", busy):
         mappings = folder_mappings(folder.mappings)
-        for claim in _claims(stores, folder, seconds, stop):
-            yield from _finish_claim(stores, org_id, folder, claim, mappings, progress)
+        for claim in _claims(organization.stores, folder, seconds, stop):
+            yield from _finish_claim(organization, folder, claim, mappings, progress)
 
 
 def watch(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     folder: DropFolder,
     stop: Callable[[], bool],
     poll_seconds: float = 1.0,
@@ -77,7 +74,7 @@ def watch(
     """
     while not stop():
         with suppress(Busy):  # Another process does the work.
-            yield from ingest_inbox(stores, org_id, folder, stop=stop)
+            yield from ingest_inbox(organization, folder, stop=stop)
         rest(poll_seconds, stop)
 
 
@@ -117,8 +114,7 @@ def _is_claim(path: Path) -> bool:
 
 
 def _finish_claim(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     folder: DropFolder,
     claim: Path,
     mappings: list[Mapping],
@@ -130,7 +126,7 @@ def _finish_claim(
         return
     delivery = Delivery(claim.name, path.name, _received_at(claim.name))
     mapping = claiming(mappings, path.name)
-    receipt = ingest_file(stores, org_id, path, delivery, mapping, progress)
+    receipt = ingest_file(organization, path, delivery, mapping, progress)
     mark_step("drop.ingested")
     _report(path, receipt)
     mark_step("drop.reported")

@@ -14,9 +14,8 @@ from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.run import ingest_file, preview_file
 from meterlake.pipeline.jobs.progress import OfFiles, Progress, untold
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.folders import file_name
-from meterlake.stores.state import Organization
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -61,9 +60,9 @@ def folder_mappings(folder: Path) -> list[Mapping]:
     return found
 
 
-def mapping_problems(stores: Stores, org_id: str, mapping: Mapping) -> list[str]:
+def mapping_problems(organization: Organization, mapping: Mapping) -> list[str]:
     """What of a mapping does not fit the meters: each rule's meter, and its fields."""
-    meters, _ = read_meters(stores.state, org_id)
+    meters, _ = read_meters(organization.state, organization.id)
     found: list[str] = []
     for number, rule in enumerate(mapping.measurements):
         place = f"measurements[{number}]"
@@ -121,7 +120,6 @@ def _hidden(path: Path) -> bool:
 
 
 def ingest_files(
-    stores: Stores,
     organization: Organization,
     files: Sequence[Path],
     mapping: Path | None = None,
@@ -131,7 +129,6 @@ def ingest_files(
     """Ingest files where they lie, one after the other; they are left as they are.
 
     Args:
-        stores: The home's stores.
         organization: The organization.
         files: The files.
         mapping: How to read all of them; when None, the drop folder's mapping that claims a name.
@@ -144,15 +141,14 @@ def ingest_files(
         Unavailable: The disk or the lake failed.
     """
     told = OfFiles(files, progress)
-    for path, delivery, claimed in _deliveries(stores, organization, files, mapping):
+    for path, delivery, claimed in _deliveries(organization, files, mapping):
         if stop():
             return
-        yield ingest_file(stores, organization.id, path, delivery, claimed, told)
+        yield ingest_file(organization, path, delivery, claimed, told)
         told.finish(path)
 
 
 def preview_files(
-    stores: Stores,
     organization: Organization,
     files: Sequence[Path],
     mapping: Path | None = None,
@@ -166,19 +162,19 @@ def preview_files(
         Unavailable: The disk or the lake failed.
     """
     told = OfFiles(files, progress)
-    for path, delivery, claimed in _deliveries(stores, organization, files, mapping):
-        yield preview_file(stores, organization.id, path, delivery, claimed, told)
+    for path, delivery, claimed in _deliveries(organization, files, mapping):
+        yield preview_file(organization, path, delivery, claimed, told)
         told.finish(path)
 
 
 def _deliveries(
-    stores: Stores, organization: Organization, files: Iterable[Path], mapping: Path | None
+    organization: Organization, files: Iterable[Path], mapping: Path | None
 ) -> Iterator[tuple[Path, Delivery, Mapping | None]]:
     given = load_mapping(mapping) if mapping else None
-    folder = drop_folder(stores, organization.code)
+    folder = drop_folder(organization.stores, organization.code)
     known = [] if given else folder_mappings(folder.mappings)
     for path in files:
         if path.name != file_name(path):
             raise Invalid("file name", path.name, "it must be UTF-8 text")
-        delivery = Delivery(str(uuid4()), path.name, stores.now())
+        delivery = Delivery(str(uuid4()), path.name, organization.now())
         yield path, delivery, given or claiming(known, delivery.name)

@@ -34,7 +34,7 @@ from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.pipeline.jobs.waiting import Runner
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import make_folder
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.objects import ObjectInfo
@@ -58,13 +58,12 @@ _NAME_BYTES_MAX: Final = 200
 
 
 def add_inbox(
-    stores: Stores, org_id: str, url: str, afterwards: Afterwards, author: str | None = None
+    organization: Organization, url: str, afterwards: Afterwards, author: str | None = None
 ) -> Inbox:
     """Let an organization ingest what is put below a prefix.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         url: `s3://bucket/prefix`, `gs://bucket/prefix`, or a folder.
         afterwards: What becomes of objects that were ingested.
         author: Who does it.
@@ -74,7 +73,7 @@ def add_inbox(
             treated like that.
     """
     place = inbox_name(url)
-    opened = InboxPlace.at(place, stores)
+    opened = InboxPlace.at(place, organization.stores)
     if opened.gone:
         raise Invalid("inbox", url, "it must be a folder that exists, or the URL of a bucket")
     if afterwards is Afterwards.MOVE and not opened.prefix:
@@ -83,21 +82,21 @@ def add_inbox(
         )
     if afterwards is Afterwards.TAG and not place.startswith(("s3://", "gs://")):
         raise Invalid("inbox", url, "it must be a bucket: files have no tags")
-    inboxes = Inboxes(stores.state)
+    inboxes = Inboxes(organization.state)
     for other in inboxes.all():
-        same = (other.org_id, other.url) == (org_id, place)
+        same = (other.org_id, other.url) == (organization.id, place)
         if not same and (f"{other.url}/".startswith(f"{place}/") or _within(place, other)):
             raise Invalid("inbox", url, f"it must be no part of another inbox ({other.url})")
-    return inboxes.add(org_id, place, afterwards, author)
+    return inboxes.add(organization.id, place, afterwards, author)
 
 
-def remove_inbox(stores: Stores, org_id: str, url: str) -> None:
+def remove_inbox(organization: Organization, url: str) -> None:
     """Do not look into an inbox any more; its objects and claims stay.
 
     Raises:
         NotFound: There is none.
     """
-    Inboxes(stores.state).remove(org_id, inbox_name(url))
+    Inboxes(organization.state).remove(organization.id, inbox_name(url))
 
 
 def inbox_name(url: str) -> str:
@@ -246,7 +245,7 @@ class Poll:
         delivery = Delivery(claim.id, name, claim.received, deaths=claim.job.deaths)
         mapping = claiming(self._mappings, name)
         receipt = ingest_file(
-            self.stores, self.inbox.org_id, path, delivery, mapping, self.progress
+            self.stores.organization(self.inbox.org_id), path, delivery, mapping, self.progress
         )
         mark_step("inbox.ingested")
         return receipt
@@ -309,16 +308,14 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
 
 
 def poll_inboxes(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     stop: Callable[[], bool] = lambda: False,
     progress: Progress = untold,
 ) -> Iterator[Receipt]:
     """Ingest what all inboxes of an organization hold; what fails in one stops no other.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         stop: Asked between two objects.
         progress: Told how far the file is read, block by block.
 
@@ -326,9 +323,9 @@ def poll_inboxes(
         Unavailable: Something could not be done; it is done at a later poll.
     """
     problems: list[str] = []
-    for inbox in Inboxes(stores.state).all(org_id):
+    for inbox in Inboxes(organization.state).all(organization.id):
         try:
-            poll = Poll(stores, inbox, progress=progress)
+            poll = Poll(organization.stores, inbox, progress=progress)
             for receipt in poll.receipts():
                 yield receipt
                 if stop():
@@ -340,16 +337,16 @@ def poll_inboxes(
         raise Unavailable("inboxes", "; ".join(problems), "the next poll tries it again")
 
 
-def inboxes_wait(stores: Stores, org_id: str) -> bool:
+def inboxes_wait(organization: Organization) -> bool:
     """Whether the inboxes of an organization hold something to ingest or to move.
 
     Raises:
         Unavailable: A store failed, and nothing waits in the others.
     """
     failed: MeterlakeError | None = None
-    for inbox in Inboxes(stores.state).all(org_id):
+    for inbox in Inboxes(organization.state).all(organization.id):
         try:
-            if Poll(stores, inbox).waits():
+            if Poll(organization.stores, inbox).waits():
                 return True
         except MeterlakeError as error:
             failed = error
@@ -359,15 +356,15 @@ def inboxes_wait(stores: Stores, org_id: str) -> bool:
 
 
 def inbox_round(
-    runner: Runner, stores: Stores, org_id: str, stop: Callable[[], bool]
+    runner: Runner, organization: Organization, stop: Callable[[], bool]
 ) -> Iterable[Receipt]:
     """Ingest what lies in the inboxes of an organization, as the worker does: as one run.
 
     Raises:
         Unavailable: Something could not be done; it is done at a later poll.
     """
-    if not inboxes_wait(stores, org_id):
+    if not inboxes_wait(organization):
         return ()
-    parameters = {"org": [stores.state.organization(org_id).code]}
-    verb = partial(poll_inboxes, stores, org_id, stop)
+    parameters = {"org": [organization.code]}
+    verb = partial(poll_inboxes, organization, stop)
     return runner.run(INBOX_FLOW, parameters, verb, stop)

@@ -29,7 +29,7 @@ from meterlake.pipeline.ingest.uploads import note_arrival, run_upload
 from meterlake.pipeline.jobs.file_jobs import expect_file, key
 from meterlake.pipeline.lookups.jobs import delete_job
 from meterlake.pipeline.lookups.lookups import At, delete_revision, set_status
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state import lookups as stored
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -76,7 +76,7 @@ class LookupLoad:
     publish: bool = False
 
 
-def load_lookup(stores: Stores, org_id: str, author: str, wanted: LookupLoad) -> dict[str, Any]:
+def load_lookup(organization: Organization, author: str, wanted: LookupLoad) -> dict[str, Any]:
     """Replace what a draft of a lookup table holds with the rows of a file: all of them or none.
 
     Raises:
@@ -94,24 +94,24 @@ def load_lookup(stores: Stores, org_id: str, author: str, wanted: LookupLoad) ->
         "contentLength": _check_size(wanted.file, kind),
     }
     upload = expect_file(
-        stores, org_id, author, read(LookupTableDataUploadRequest, document), JobKind.LOOKUP
+        organization, author, read(LookupTableDataUploadRequest, document), JobKind.LOOKUP
     )
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         table = find_table(transaction, wanted.table)
         known = _draft(transaction, table, wanted.revision)
         draft = known or entities.create_in(
-            transaction, stores, _next(transaction, table, wanted.file)
+            transaction, organization.stores, _next(transaction, table, wanted.file)
         )
         stored.add_job(transaction, draft.id, LookupTableDataJobType.UPLOAD, file=upload)
     at = At(table.id, draft.id)
-    with _undone_if_stopped(stores, author, upload, at, is_new=known is None):
-        stores.objects.put_file(key(upload), wanted.file)
-        note_arrival(stores, upload, upload.content_length)
-        _run(stores, org_id, draft.id, upload.id)
+    with _undone_if_stopped(organization.stores, author, upload, at, is_new=known is None):
+        organization.stores.objects.put_file(key(upload), wanted.file)
+        note_arrival(organization.stores, upload, upload.content_length)
+        _run(organization, draft.id, upload.id)
     if wanted.publish:
         publish = {"status": LookupTableRevisionStatus.PUBLISHED.value}
-        set_status(stores, org_id, author, at, publish)
-    return _describe(stores, org_id, at)
+        set_status(organization, author, at, publish)
+    return _describe(organization, at)
 
 
 @contextmanager
@@ -122,19 +122,20 @@ def _undone_if_stopped(
 
     Nobody is to load the file after a command that a signal ended.
     """
+    organization = stores.organization(upload.org_id)
     try:
         yield
     except LoadFailed:
         if is_new:
-            delete_revision(stores, upload.org_id, author, at)
+            delete_revision(organization, author, at)
         raise
     except Exception:
         raise
     except BaseException:
         with suppress(MeterlakeError):
-            delete_job(stores, upload.org_id, author, at, upload.id)
+            delete_job(organization, author, at, upload.id)
             if is_new:
-                delete_revision(stores, upload.org_id, author, at)
+                delete_revision(organization, author, at)
         raise
 
 
@@ -195,7 +196,7 @@ def _next(reader: Any, table: Record[LookupTable], file: Path) -> LookupTableRev
     return active.entity.model_copy(update={"name": name})
 
 
-def _run(stores: Stores, org_id: str, revision_id: str, job_id: str) -> None:
+def _run(organization: Organization, revision_id: str, job_id: str) -> None:
     """Run the job of the file here, or see how another process ends it.
 
     Raises:
@@ -205,11 +206,11 @@ def _run(stores: Stores, org_id: str, revision_id: str, job_id: str) -> None:
     until = time.monotonic() + _WAIT_S
     while True:
         try:
-            run_upload(stores, org_id, job_id)
+            run_upload(organization, job_id)
         except Busy:
             if time.monotonic() > until:
                 raise
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             job = stored.job(reader, revision_id, job_id)
         if job.status is LookupTableDataJobStatus.SUCCEEDED:
             return
@@ -225,8 +226,8 @@ def _run(stores: Stores, org_id: str, revision_id: str, job_id: str) -> None:
         time.sleep(_LOOK_S)
 
 
-def _describe(stores: Stores, org_id: str, at: At) -> dict[str, Any]:
-    with stores.state.reading(org_id) as reader:
+def _describe(organization: Organization, at: At) -> dict[str, Any]:
+    with organization.reading() as reader:
         configuration = StoredConfiguration(reader)
         table = configuration.get(LookupTable, at.table_id)
         revision = configuration.get(LookupTableRevision, at.revision_id)
@@ -239,18 +240,18 @@ def _describe(stores: Stores, org_id: str, at: At) -> dict[str, Any]:
         }
 
 
-def list_lookups(stores: Stores, org_id: str) -> list[dict[str, Any]]:
+def list_lookups(organization: Organization) -> list[dict[str, Any]]:
     """Every revision of every lookup table: where it stands, how many items it has, who reads it."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = [
             At(each.entity.lookup_table_id, each.id) for each in reader.all(LookupTableRevision)
         ]
-    lines = [_describe(stores, org_id, at) for at in found]
+    lines = [_describe(organization, at) for at in found]
     return sorted(lines, key=lambda line: (line["table"], line["revision"]))
 
 
 def publish_lookup(
-    stores: Stores, org_id: str, author: str, code: str, revision: str | None = None
+    organization: Organization, author: str, code: str, revision: str | None = None
 ) -> dict[str, Any]:
     """Publish a draft of a lookup table; the revision published before is archived.
 
@@ -259,11 +260,11 @@ def publish_lookup(
         Conflict: It has several drafts, or none.
         Invalid: A meter reads what the draft has not.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         table = find_table(reader, code)
         draft = _draft(reader, table, revision)
     if draft is None:
         raise Conflict(f"table {code!r} has no draft to publish; load a file into it first")
     at = At(table.id, draft.id)
-    set_status(stores, org_id, author, at, {"status": LookupTableRevisionStatus.PUBLISHED.value})
-    return _describe(stores, org_id, at)
+    set_status(organization, author, at, {"status": LookupTableRevisionStatus.PUBLISHED.value})
+    return _describe(organization, at)

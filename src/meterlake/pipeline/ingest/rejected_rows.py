@@ -12,7 +12,7 @@ import duckdb
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurements.rejection import Reason
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake import receipts as sources
 from meterlake.stores.lake import rejected
 from meterlake.stores.lake.dismissals import decisions
@@ -27,13 +27,12 @@ _ID: Final = re.compile(
 
 
 def list_rejected(
-    stores: Stores, org_id: str, filters: RejectedFilter, limit: int, after: str | None = None
+    organization: Organization, filters: RejectedFilter, limit: int, after: str | None = None
 ) -> list[RejectedRow]:
     """Rejected rows, in the order of their sources and rows.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         filters: Which ones.
         limit: How many at most.
         after: The id of the row behind which to go on.
@@ -43,16 +42,16 @@ def list_rejected(
         NotFound: There is no such row, or no lake.
         Unavailable: The lake failed.
     """
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         start = None if after is None else place_of(connection, after)
         return rejected.page(connection, filters, limit, start)
 
 
-def every_rejected(stores: Stores, org_id: str, filters: RejectedFilter) -> Iterator[RejectedRow]:
+def every_rejected(organization: Organization, filters: RejectedFilter) -> Iterator[RejectedRow]:
     """All rejected rows that are meant, page by page."""
     after: RowRef | None = None
     while True:
-        with stores.lake(org_id).reader() as connection:
+        with organization.lake.reader() as connection:
             rows = rejected.page(connection, filters, BATCH_ROWS, after)
         yield from rows
         if len(rows) < BATCH_ROWS:
@@ -60,7 +59,7 @@ def every_rejected(stores: Stores, org_id: str, filters: RejectedFilter) -> Iter
         after = rows[-1].place
 
 
-def check_named(stores: Stores, org_id: str, filters: RejectedFilter) -> None:
+def check_named(organization: Organization, filters: RejectedFilter) -> None:
     """Refuse filters that name what is nowhere; who found no rows learns whether he mistyped one.
 
     Rows keep what they came with: a meter that was never configured is one, if a row has it.
@@ -72,33 +71,33 @@ def check_named(stores: Stores, org_id: str, filters: RejectedFilter) -> None:
     """
     if filters.reason is not None and filters.reason not in set(Reason):
         raise Invalid("reason", filters.reason, f"it must be one of {', '.join(Reason)}")
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         if filters.source is not None and not sources.is_named(connection, filters.source):
             raise NotFound("source", filters.source)
-    if filters.meter is not None and filters.meter not in named_meters(stores, org_id):
+    if filters.meter is not None and filters.meter not in named_meters(organization):
         raise NotFound("configured or rejected meter", filters.meter)
 
 
-def named_meters(stores: Stores, org_id: str) -> set[str]:
+def named_meters(organization: Organization) -> set[str]:
     """The codes of meters: of those that are configured, and as rejected rows have them."""
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         found = rejected.meters(connection)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return found.union(reader.codes(Meter))
 
 
-def count_set_aside(stores: Stores, org_id: str, filters: RejectedFilter) -> dict[str, int]:
+def count_set_aside(organization: Organization, filters: RejectedFilter) -> dict[str, int]:
     """How many of the rows that are meant, whatever their state, are withdrawn or dismissed.
 
     Raises:
         NotFound: There is no lake.
         Unavailable: The lake failed.
     """
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         return rejected.count_set_aside(connection, filters)
 
 
-def show_rejected(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+def show_rejected(organization: Organization, id: str) -> dict[str, Any]:
     """One rejected row with everything that is known of it.
 
     Raises:
@@ -106,7 +105,7 @@ def show_rejected(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         NotFound: There is no such row.
         Unavailable: The lake failed.
     """
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         place = place_of(connection, id)
         found = rejected.at(connection, [place])
         history = rejected.tries(connection, place)

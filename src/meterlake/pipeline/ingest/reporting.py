@@ -23,7 +23,7 @@ from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import format_instant
 from meterlake.pipeline.events.incidents import AUTHOR, raise_alert
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import disk
 from meterlake.stores.files.locks import hold_lock
@@ -49,7 +49,7 @@ _encoder: Final = msgspec.json.Encoder()
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def report_source(stores: Stores, org_id: str, receipt: Receipt) -> None:
+def report_source(organization: Organization, receipt: Receipt) -> None:
     """Report a source that was just ingested; one with which nothing went wrong costs nothing.
 
     What it holds is safe in the lake: when the world fails here, ingest goes on, and the next
@@ -58,12 +58,12 @@ def report_source(stores: Stores, org_id: str, receipt: Receipt) -> None:
     if receipt.status == "done" and not receipt.rejected and not receipt.incomplete:
         return
     try:
-        report(stores, org_id)
+        report(organization)
     except MeterlakeError as error:
         _log.warning("%s is not reported yet: %s", receipt.delivery.name, error)
 
 
-def report(stores: Stores, org_id: str) -> int:
+def report(organization: Organization) -> int:
     """Tell what went wrong with sources since the last report; safe to repeat, and side by side.
 
     Returns:
@@ -73,30 +73,30 @@ def report(stores: Stores, org_id: str) -> int:
         Unavailable: The disk, the lake, the object store or State failed.
     """
     # One at a time: what each of them prepares has the same name, for whoever follows a crash.
-    with hold_lock(stores.lake(org_id).folder / "report.lock"):
-        return _report(stores, org_id)
+    with hold_lock(organization.lake.folder / "report.lock"):
+        return _report(organization)
 
 
-def _report(stores: Stores, org_id: str) -> int:
-    with stores.state.reading(org_id) as reader:
+def _report(organization: Organization) -> int:
+    with organization.reading() as reader:
         place = incidents.reported_until(reader)
     told = 0
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         last = last_position(connection)
         while found := find_failed_sources(connection, place, last, _AT_ONCE):
             for source in found:
-                rows = _write_file(stores, org_id, source, wrong_rows(connection, source))
+                rows = _write_file(organization, source, wrong_rows(connection, source))
                 mark_step("reporting.file_written")
-                _tell(stores, org_id, source, rows)
+                _tell(organization, source, rows)
                 mark_step("reporting.told")
             told, place = told + len(found), found[-1].place
     if place < last:
-        with stores.state.transaction(org_id, AUTHOR) as transaction:
+        with organization.transaction(AUTHOR) as transaction:
             incidents.note_reported(transaction, last)
     return told
 
 
-def failed_ingest_file(stores: Stores, org_id: str, file: str) -> Download:
+def failed_ingest_file(organization: Organization, file: str) -> Download:
     """A file of rows that went wrong, by the `file` or the `getDownloadUrl` of its event.
 
     Raises:
@@ -105,10 +105,10 @@ def failed_ingest_file(stores: Stores, org_id: str, file: str) -> Download:
     query = parse_qs(urlsplit(file).query) if _ENDPOINT in file else {}
     key = query.get("file", [file])[0]
     folder, _, name = key.rpartition("/")
-    if folder != f"{_FOLDER}/{org_id}" or not _NAME.fullmatch(name):
+    if folder != f"{_FOLDER}/{organization.id}" or not _NAME.fullmatch(name):
         raise NotFound("file", file)
     try:
-        stores.objects.head(key)
+        organization.stores.objects.head(key)
     except NotFound:  # It names the store's own path.
         raise NotFound("file", file) from None
     return Download(key, f"failed-ingest-{name}")
@@ -124,14 +124,14 @@ def _key(org_id: str, source: FailedSource) -> str:
 
 
 def _write_file(
-    stores: Stores, org_id: str, source: FailedSource, rows: Iterator[RejectedRowDetail]
+    organization: Organization, source: FailedSource, rows: Iterator[RejectedRowDetail]
 ) -> int:
     """Write the file of a source; it lists the first rows, up to the number of the settings."""
-    lake, name = stores.lake(org_id), f"report-{source.identity[:32]}-{source.attempt}"
+    lake, name = organization.lake, f"report-{source.identity[:32]}-{source.attempt}"
     path = lake.new_staging(name) / "rows.json"
     try:
-        listed = _write_rows(path, source, islice(rows, stores.settings.failed_rows))
-        stores.objects.put_file(_key(org_id, source), path)
+        listed = _write_rows(path, source, islice(rows, organization.settings.failed_rows))
+        organization.stores.objects.put_file(_key(organization.id, source), path)
     finally:
         lake.drop_staging(name)
     return listed
@@ -171,13 +171,13 @@ def _measurement(row: RejectedRowDetail) -> Any:
     return msgspec.Raw(text.encode())
 
 
-def _tell(stores: Stores, org_id: str, source: FailedSource, rows: int) -> None:
+def _tell(organization: Organization, source: FailedSource, rows: int) -> None:
     """Write the events of a source, unless they are there, and that it is reported."""
-    id_ = derived_id(org_id, source.identity, source.attempt)
-    with stores.state.transaction(org_id, AUTHOR) as transaction:
+    id_ = derived_id(organization.id, source.identity, source.attempt)
+    with organization.transaction(AUTHOR) as transaction:
         if not events.exists(transaction, id_):
             job = _job(transaction, source.delivery)
-            told = _alert_details(stores, org_id, source, rows) | {"jobId": job and job.id}
+            told = _alert_details(organization, source, rows) | {"jobId": job and job.id}
             event = Event(VALIDATION_FAILURE, "Source", source.delivery, data(told, None))
             events.write(
                 transaction.connection, transaction.org_id, transaction.now, lambda: id_, event
@@ -196,14 +196,14 @@ def _job(transaction: Transaction, delivery: str) -> Upload | None:
         return None
 
 
-def _alert_details(stores: Stores, org_id: str, source: FailedSource, rows: int) -> dict[str, Any]:
-    key = _key(org_id, source)
-    base = stores.settings.public_url or ""
+def _alert_details(organization: Organization, source: FailedSource, rows: int) -> dict[str, Any]:
+    key = _key(organization.id, source)
+    base = organization.settings.public_url or ""
     return {
-        "date": format_instant(stores.now()),
+        "date": format_instant(organization.now()),
         "message": _message(source),
         "failures": source.failures,
-        "getDownloadUrl": f"{base}/organizations/{org_id}/{_ENDPOINT}?file={quote(key, safe='/')}",
+        "getDownloadUrl": f"{base}/organizations/{organization.id}/{_ENDPOINT}?file={quote(key, safe='/')}",
         "file": key,
         "fileRows": rows,
         "name": source.name,

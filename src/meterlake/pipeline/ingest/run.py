@@ -29,7 +29,7 @@ from meterlake.pipeline.ingest.reporting import report_source
 from meterlake.pipeline.ingest.sent_files import SentFiles, tell_unbalanced
 from meterlake.pipeline.ingest.staging import SourceStaging, stage
 from meterlake.pipeline.jobs.progress import Progress, untold
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files import source_file
 from meterlake.stores.lake import ledger
 
@@ -62,8 +62,7 @@ class _Source:
 
 
 def ingest_file(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     path: Path,
     delivery: Delivery,
     mapping: Mapping | None = None,
@@ -75,8 +74,7 @@ def ingest_file(
     answers with the receipt of that one commit.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         path: The file; it must not change meanwhile.
         delivery: The arrival; repeat it with the same id to recover from a crash.
         mapping: How to read a file that is not in our own format.
@@ -89,29 +87,28 @@ def ingest_file(
         UnbalancedBooks: What was counted is not what would be stored; nothing is.
         Unavailable: The disk or the lake failed; worth another try.
     """
-    stores.lake(org_id).open_to_write()
+    organization.lake.open_to_write()
     source, refusal = _identify(path, delivery, mapping)
     try:
         for _ in range(_TRIES):
             # Another process may commit this source, or its accounts, meanwhile: then look again.
             with suppress(Conflicting):
-                receipt = _try_source(stores, org_id, source, refusal, progress)
-                report_source(stores, org_id, receipt)
+                receipt = _try_source(organization, source, refusal, progress)
+                report_source(organization, receipt)
                 return receipt
     except NotReconciled as error:
-        tell_unbalanced(stores, org_id, error)
+        tell_unbalanced(organization, error)
         raise
     finally:
         # Also what an earlier process left that died after its commit.
-        stores.lake(org_id).drop_staging(delivery.id)
+        organization.lake.drop_staging(delivery.id)
     raise Busy(
         "source", f"{_TRIES} others ingested {delivery.name} at the same time; try again later"
     )
 
 
 def preview_file(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     path: Path,
     delivery: Delivery,
     mapping: Mapping | None = None,
@@ -120,8 +117,7 @@ def preview_file(
     """Tell what would become of a file's rows if it were ingested now; nothing is stored.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         path: The file.
         delivery: An arrival that nobody else has the id of.
         mapping: How to read a file that is not in our own format.
@@ -130,15 +126,15 @@ def preview_file(
     Raises:
         Unavailable: The disk or the lake failed.
     """
-    lake = stores.lake(org_id)
+    lake = organization.lake
     source, refusal = _identify(path, delivery, mapping)
     receipt = source.receipt(lake.history(source.identity, delivery.id).attempts + 1)
     try:
         if refusal is not None:
             raise refusal
-        reading = _reading(stores, org_id, source, None)
+        reading = _reading(organization, source, None)
         staged = stage(reading, receipt, lake, progress)
-        found = preview(lake, _prepare_commit(stores, org_id, reading, receipt, staged))
+        found = preview(lake, _prepare_commit(organization, reading, receipt, staged))
         return replace(found, new_accounts=len(staged.accounts.codes))
     except UnreadableSource as error:
         return replace(receipt, status="failed", reason=Reason(error.reason), detail=error.detail)
@@ -147,8 +143,7 @@ def preview_file(
 
 
 def prepare(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     path: Path,
     delivery: Delivery,
     mapping: Mapping | None,
@@ -162,7 +157,7 @@ def prepare(
         UnreadableSource: It cannot be read at all.
         Unavailable: The disk or the lake failed.
     """
-    lake = stores.lake(org_id)
+    lake = organization.lake
     lake.open_to_write()
     source, refusal = _identify(path, delivery, mapping)
     if refusal is not None:
@@ -170,24 +165,23 @@ def prepare(
     with lake.reader() as connection:
         past = ledger.history(connection, source.identity, delivery.id)
     receipt = source.receipt(past.attempts + 1)
-    reading = _reading(stores, org_id, source, None)
+    reading = _reading(organization, source, None)
     staged = stage(reading, receipt, lake, progress)
-    return _prepare_commit(stores, org_id, reading, receipt, staged)
+    return _prepare_commit(organization, reading, receipt, staged)
 
 
 def _try_source(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     source: _Source,
     refusal: UnreadableSource | None,
     progress: Progress,
 ) -> Receipt:
     if refusal is not None:
-        return _report_failure(stores, org_id, source, refusal)
+        return _report_failure(organization, source, refusal)
     try:
-        return _attempt(stores, org_id, source, progress)
+        return _attempt(organization, source, progress)
     except UnreadableSource as error:
-        return _report_failure(stores, org_id, source, error)
+        return _report_failure(organization, source, error)
 
 
 def _identify(
@@ -218,8 +212,8 @@ def _identity(sha256: str, outside: dict[str, str]) -> str:
     return hashlib.sha256(f"{sha256}\n{wire.dumps_sorted(outside)}".encode()).hexdigest()
 
 
-def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -> Receipt:
-    lake = stores.lake(org_id)
+def _attempt(organization: Organization, source: _Source, progress: Progress) -> Receipt:
+    lake = organization.lake
     past = lake.history(source.identity, source.delivery.id)
     if past.same_delivery is not None:
         with lake.reader() as connection:
@@ -233,13 +227,13 @@ def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -
                 only = None
         if only is not None and only.is_empty():
             receipt = replace(receipt, received=past.done.received, repeats=past.done.received)
-            return commit(lake, Commit(receipt, stores.now))
-    reading = _reading(stores, org_id, source, only)
+            return commit(lake, Commit(receipt, organization.now))
+    reading = _reading(organization, source, only)
     with lake.sending() as send:
         sent = None if send is None else SentFiles(send)
-        with counting_deaths(stores.home, org_id, source.delivery):
+        with counting_deaths(organization.stores.home, organization.id, source.delivery):
             staged = stage(reading, receipt, lake, progress, sent.send if sent else None)
-        what = _prepare_commit(stores, org_id, reading, receipt, staged)
+        what = _prepare_commit(organization, reading, receipt, staged)
         return commit(lake, replace(what, names=sent.names if sent else {}))
 
 
@@ -248,31 +242,26 @@ def _read_alike(past: Receipt, receipt: Receipt) -> bool:
     return (past.mapping, past.format) == (receipt.mapping, receipt.format)
 
 
-def _reading(
-    stores: Stores,
-    org_id: str,
-    source: _Source,
-    only: pl.DataFrame | None,
-) -> Reading:
+def _reading(organization: Organization, source: _Source, only: pl.DataFrame | None) -> Reading:
     assert source.format is not None
-    meters, derivations = read_meters(stores.state, org_id)
+    meters, derivations = read_meters(organization.state, organization.id)
     return Reading(
         path=source.path,
         name=source.delivery.name,
         format=source.format,
         mapping=source.mapping,
         meters=meters,
-        accounts=account_codes(stores.state, org_id),
+        accounts=account_codes(organization.state, organization.id),
         origin=Origin(source.identity, source.delivery.received_at),
-        settings=stores.settings,
-        scratch=stores.lake(org_id).new_staging(source.delivery.id),
+        settings=organization.settings,
+        scratch=organization.lake.new_staging(source.delivery.id),
         only=only,
         derivations=derivations,
     )
 
 
 def _prepare_commit(
-    stores: Stores, org_id: str, reading: Reading, receipt: Receipt, staged: SourceStaging
+    organization: Organization, reading: Reading, receipt: Receipt, staged: SourceStaging
 ) -> Commit:
     counted = replace(
         receipt,
@@ -290,7 +279,7 @@ def _prepare_commit(
     )
     return Commit(
         counted,
-        stores.now,
+        organization.now,
         meters={
             meter.table: replace(meter, former=tuple(sorted(staged.former.get(meter.table, ()))))
             for meter in reading.meters.values()
@@ -301,17 +290,17 @@ def _prepare_commit(
         folder=staged.folder,
         complete=lambda rows: completed_again(reading, rows),
         new_accounts=AccountsToCreate(
-            stores.state,
-            org_id,
+            organization.state,
+            organization.id,
             {code: reading.accounts.new_id(code) for code in staged.accounts.codes},
         ),
     )
 
 
 def _report_failure(
-    stores: Stores, org_id: str, source: _Source, error: UnreadableSource
+    organization: Organization, source: _Source, error: UnreadableSource
 ) -> Receipt:
-    lake = stores.lake(org_id)
+    lake = organization.lake
     past = lake.history(source.identity, source.delivery.id)
     if past.same_delivery is not None:
         return past.same_delivery
@@ -321,4 +310,4 @@ def _report_failure(
         reason=Reason(error.reason),
         detail=error.detail,
     )
-    return commit(lake, Commit(receipt, stores.now))
+    return commit(lake, Commit(receipt, organization.now))

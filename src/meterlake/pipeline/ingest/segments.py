@@ -10,7 +10,7 @@ from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.measurements.receipt import Delivery, Receipt
 from meterlake.model.values.failpoint import mark_step
 from meterlake.pipeline.ingest.run import ingest_file
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import disk, move
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.files.segment_copies import CopiedSegment, SegmentCopies
@@ -20,36 +20,35 @@ _log: Final = logging.getLogger("meterlake.worker")
 
 
 def ingest_segments(
-    stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False
+    organization: Organization, stop: Callable[[], bool] = lambda: False
 ) -> list[Receipt]:
     """Ingest the closed segments of an organization; first close what dead processes left open.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         stop: Asked between two segments.
 
     Raises:
         Busy: Another process does so at the moment.
         Unavailable: The disk or the lake failed.
     """
-    folder = stores.segment_folder(org_id)
+    folder = organization.segment_folder
     if not folder.open.exists():
         with disk():
             folder.clear_mark()
         return []  # Nothing was ever submitted.
     receipts: list[Receipt] = []
-    busy = Busy("segments", f"another process ingests those of {org_id}; try again later")
+    busy = Busy("segments", f"another process ingests those of {organization.id}; try again later")
     with hold_lock(folder.lock, busy):
         recover(folder)
         for path in folder.waiting():
             if stop():
                 break
-            receipts.append(_ingest_segment(stores, org_id, path))
+            receipts.append(_ingest_segment(organization, path))
             move(path, folder.kept_path(path))
             mark_step("segments.kept")
-            if stores.segment_copies is not None:
-                stores.segment_copies.drop(org_id, original_name(path))
+            if organization.stores.segment_copies is not None:
+                organization.stores.segment_copies.drop(organization.id, original_name(path))
         with disk():
             folder.clear_mark()
     return receipts
@@ -117,8 +116,8 @@ class LostSegments:
         return True
 
 
-def _ingest_segment(stores: Stores, org_id: str, path: Path) -> Receipt:
+def _ingest_segment(organization: Organization, path: Path) -> Receipt:
     delivery = Delivery(path.stem, path.name, received_at(path), own=True)
-    receipt = ingest_file(stores, org_id, path, delivery)
+    receipt = ingest_file(organization, path, delivery)
     mark_step("segments.ingested")
     return receipt

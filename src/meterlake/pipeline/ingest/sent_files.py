@@ -14,7 +14,7 @@ from meterlake.model.measurements.measurement import CALCULATION_ERROR
 from meterlake.model.measurements.receipt import Receipt
 from meterlake.model.resources.events import BOOKS_ALERT
 from meterlake.pipeline.events.incidents import resolve
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.connection import INLINED_ROWS_MAX
 from meterlake.stores.lake.staged import StagedFile
 
@@ -75,11 +75,11 @@ def check_staged(receipt: Receipt, files: Iterable[StagedFile], meters: Containe
             raise NotReconciled(receipt.delivery.name, table, told, rows[table])
 
 
-def tell_unbalanced(stores: Stores, org_id: str, error: NotReconciled) -> None:
+def tell_unbalanced(organization: Organization, error: NotReconciled) -> None:
     """Raise the alert; it is over when the books were compared and balance.
 
     Raises:
         Unavailable: State failed.
     """
-    found = {(BOOKS_ALERT, org_id): {"message": str(error), "differences": [str(error)]}}
-    resolve(stores, org_id, (BOOKS_ALERT,), found)
+    found = {(BOOKS_ALERT, organization.id): {"message": str(error), "differences": [str(error)]}}
+    resolve(organization, (BOOKS_ALERT,), found)

@@ -38,7 +38,7 @@ from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import JobRun, run_job
 from meterlake.pipeline.jobs.waiting import JobOutcome, run_all_waiting, run_waiting
 from meterlake.pipeline.lookups.files import run_lookup_job
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import PRIVATE, make_folder
 from meterlake.stores.files.locks import hold_lock
@@ -52,13 +52,12 @@ T = TypeVar("T")
 
 
 def announce(
-    stores: Stores, org_id: str, author: str, document: Mapping[str, Any], base_url: str
+    organization: Organization, author: str, document: Mapping[str, Any], base_url: str
 ) -> Document:
     """Make a job for a file that will come, and the URL for it.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         author: Who announces it.
         document: The file's name, content type and length.
         base_url: Where whoever asks reaches this server.
@@ -69,40 +68,40 @@ def announce(
         Unavailable: State or the home's key cannot be reached.
     """
     request = read(UploadRequest, document)
-    most = stores.settings.upload_bytes
+    most = organization.settings.upload_bytes
     if request.content_length > most:
         raise Invalid("contentLength", request.content_length, f"it must be at most {most} bytes")
-    upload = expect_file(stores, org_id, author, request)
-    signed = signed_url(stores, upload, base_url)
-    with stores.state.transaction(org_id, author) as transaction:
-        refuse_too_much(transaction, stores, upload.content_length)
+    upload = expect_file(organization, author, request)
+    signed = signed_url(organization.stores, upload, base_url)
+    with organization.transaction(author) as transaction:
+        refuse_too_much(transaction, organization.stores, upload.content_length)
         jobs.add(transaction.connection, upload)
     return {"jobId": upload.id, "url": signed.url, "headers": signed.headers}
 
 
-def list_jobs(stores: Stores, org_id: str, created: Created, page: Page) -> Document:
+def list_jobs(organization: Organization, created: Created, page: Page) -> Document:
     """One page of jobs, the newest first."""
-    with stores.state.reading_home() as connection:
-        found, token = jobs.page(connection, org_id, created, page)
+    with organization.state.reading_home() as connection:
+        found, token = jobs.page(connection, organization.id, created, page)
     return envelope([upload_document(each) for each in found], token)
 
 
-def get_job(stores: Stores, org_id: str, id: str) -> Document:
+def get_job(organization: Organization, id: str) -> Document:
     """One job.
 
     Raises:
         NotFound: There is none.
     """
-    return upload_document(_find_upload(stores, org_id, id))
+    return upload_document(_find_upload(organization, id))
 
 
-def original(stores: Stores, org_id: str, id: str) -> Download:
+def original(organization: Organization, id: str) -> Download:
     """The file of a job, for a link to it.
 
     Raises:
         NotFound: There is no such job, or its file never came.
     """
-    upload = _find_upload(stores, org_id, id)
+    upload = _find_upload(organization, id)
     if upload.arrived is None:
         raise NotFound(
             "file of upload job",
@@ -131,29 +130,29 @@ def upload_document(upload: Upload) -> Document:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _find_upload(stores: Stores, org_id: str, id: str) -> Upload:
-    with stores.state.reading_home() as connection:
-        upload = jobs.find(connection, org_id, id)
+def _find_upload(organization: Organization, id: str) -> Upload:
+    with organization.state.reading_home() as connection:
+        upload = jobs.find(connection, organization.id, id)
     if upload.job.kind != JobKind.UPLOAD:
         raise NotFound("upload job", id)
     return upload
 
 
-def settle(stores: Stores, org_id: str) -> None:
+def settle(organization: Organization) -> None:
     """Notice the files that are there, and give up the jobs whose files can come no more.
 
     Raises:
         Unavailable: State or the object store cannot be reached.
     """
-    with stores.state.reading_home() as connection:
-        awaiting = jobs.awaiting(connection, org_id)
+    with organization.state.reading_home() as connection:
+        awaiting = jobs.awaiting(connection, organization.id)
     for upload in awaiting:
         try:
-            size = stores.objects.head(key(upload)).size_bytes
+            size = organization.stores.objects.head(key(upload)).size_bytes
         except NotFound:
-            _give_up_if_late(stores, upload)
+            _give_up_if_late(organization.stores, upload)
         else:
-            note_arrival(stores, upload, size)
+            note_arrival(organization.stores, upload, size)
 
 
 def note_arrival(
@@ -202,7 +201,7 @@ def _fail(stores: Stores, upload: Upload, reason: str, detail: str) -> None:
             report_no_file(transaction, upload, detail)
 
 
-def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:
+def run_upload(organization: Organization, job_id: str) -> Receipt | None:
     """Run the job of a file, if the file is there and nobody else does.
 
     Safe to repeat after a crash: the file is committed once, and whoever runs the job again ends
@@ -218,8 +217,8 @@ def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:
         StaleVersion: Another attempt took it over meanwhile; the end of this one does not count.
         Unavailable: The disk, State, the lake or the object store failed; worth another try.
     """
-    as_it_stands(stores, org_id, job_id)
-    return run_job(stores, ARRIVALS, job_id)
+    as_it_stands(organization, job_id)
+    return run_job(organization.stores, ARRIVALS, job_id)
 
 
 @contextmanager
@@ -248,21 +247,21 @@ def _alone_if_it_kills(stores: Stores, job: Job) -> AbstractContextManager[None]
 
 
 def _workplace(stores: Stores, job: Job) -> Path:
-    return _workplaces(stores, job.org_id) / job.id
+    return _workplaces(stores.organization(job.org_id)) / job.id
 
 
-def _workplaces(stores: Stores, org_id: str) -> Path:
-    return stores.home / "uploads" / org_id
+def _workplaces(organization: Organization) -> Path:
+    return organization.stores.home / "uploads" / organization.id
 
 
-def _sweep(stores: Stores, org_id: str) -> None:
+def _sweep(organization: Organization) -> None:
     """Remove what processes left that died after they had ended their jobs."""
     # Folders first: whoever makes one now works at a job that is still running below.
-    left = {path.name: path for path in _workplaces(stores, org_id).glob("*")}
+    left = {path.name: path for path in _workplaces(organization).glob("*")}
     if not left:
         return
-    with stores.state.reading_home() as connection:
-        unfinished = jobs.unfinished_uploads(connection, org_id)
+    with organization.state.reading_home() as connection:
+        unfinished = jobs.unfinished_uploads(connection, organization.id)
     for name in left.keys() - {each.id for each in unfinished}:
         shutil.rmtree(left[name], ignore_errors=True)
 
@@ -270,7 +269,7 @@ def _sweep(stores: Stores, org_id: str) -> None:
 def _take_in(run: JobRun[Receipt | None]) -> Receipt | None:
     """Do with a file that came what it is for."""
     stores, job = run.stores, run.job
-    upload = replace(as_it_stands(stores, job.org_id, job.id), job=job)
+    upload = replace(as_it_stands(stores.organization(job.org_id), job.id), job=job)
     work = Work(stores, upload, _workplace(stores, job), run.attempt)
     if job.kind == JobKind.UPLOAD:
         return _ingest(work)
@@ -293,7 +292,9 @@ def _ingest(work: Work) -> Receipt | None:
     assert upload.arrived is not None
     deaths = upload.job.deaths
     delivery = Delivery(upload.id, upload.name, upload.arrived, deaths=deaths)
-    receipt = ingest_file(work.stores, upload.org_id, path, delivery, progress=work.go_on)
+    receipt = ingest_file(
+        work.stores.organization(upload.org_id), path, delivery, progress=work.go_on
+    )
     mark_step("uploads.ingested")
     if receipt.status != "done":
         why = failure(str(receipt.reason), receipt.detail or "")
@@ -325,20 +326,19 @@ def _counts(receipt: Receipt) -> dict[str, Any]:
 
 
 def ingest_uploads(
-    stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False
+    organization: Organization, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[Receipt]:
     """Run the jobs of an organization whose files are there, the oldest first.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         stop: Asked between two jobs.
 
     Raises:
         Unavailable: The disk, State, the lake or the object store failed.
     """
     failed: Exception | None = None
-    for each in run_all_waiting(stores, ARRIVALS, org_id, stop):
+    for each in run_all_waiting(organization, ARRIVALS, stop):
         failed = failed or each.error  # The others do not wait for this one.
         if each.result is not None:
             yield each.result
@@ -347,54 +347,52 @@ def ingest_uploads(
 
 
 def run_each_upload(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     run: Callable[[str, str], T],
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[JobOutcome[T]]:
     """Run the jobs whose files are there in a way of your own, each once, the oldest first.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         run: Gets the id of a job and the name of its file.
         stop: Asked between two jobs.
     """
 
     def run_one(job: Job) -> T:
-        return run(job.id, _describe(stores, job))
+        return run(job.id, _describe(organization.stores, job))
 
-    return run_waiting(stores, partial(_find, stores, org_id), run_one, stop)
+    return run_waiting(organization.stores, partial(_find, organization), run_one, stop)
 
 
-def waiting(stores: Stores, org_id: str) -> list[Upload]:
+def waiting(organization: Organization) -> list[Upload]:
     """The jobs of an organization whose files are there and that nobody works on, oldest first.
 
     Raises:
         Unavailable: State or the object store cannot be reached.
     """
-    settle(stores, org_id)
-    _sweep(stores, org_id)
-    with stores.state.reading_home() as connection:
-        return jobs.due(connection, org_id, stores.now())
+    settle(organization)
+    _sweep(organization)
+    with organization.state.reading_home() as connection:
+        return jobs.due(connection, organization.id, organization.now())
 
 
-def as_it_stands(stores: Stores, org_id: str, id: str) -> Upload:
+def as_it_stands(organization: Organization, id: str) -> Upload:
     """A job as State has it now.
 
     Raises:
         NotFound: It is forgotten.
     """
-    with stores.state.reading_home() as connection:
-        return jobs.find(connection, org_id, id)
+    with organization.state.reading_home() as connection:
+        return jobs.find(connection, organization.id, id)
 
 
-def _find(stores: Stores, org_id: str) -> list[Job]:
-    return [each.job for each in waiting(stores, org_id)]
+def _find(organization: Organization) -> list[Job]:
+    return [each.job for each in waiting(organization)]
 
 
 def _describe(stores: Stores, job: Job) -> str:
-    return as_it_stands(stores, job.org_id, job.id).name
+    return as_it_stands(stores.organization(job.org_id), job.id).name
 
 
 # A file that came, for measurements or for a lookup table: one turn takes all in the order in

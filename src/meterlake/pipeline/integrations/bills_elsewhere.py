@@ -19,7 +19,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import format_instant
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.versions import keys_of, which_are_there
 from meterlake.stores.state.billing.stored_bills import BillKey
@@ -59,22 +59,22 @@ class BillLeftBehind:
     is_waiting: bool = False
 
 
-def bills_left_behind(stores: Stores, org_id: str) -> list[BillLeftBehind]:
+def bills_left_behind(organization: Organization) -> list[BillLeftBehind]:
     """The deleted bills that have a mapping: deleted before that was handed over, or refused there.
 
     Whether the other system still counts what it has, only that system knows.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return list(_read(reader))
 
 
-def take_back(stores: Stores, org_id: str, author: str) -> list[str]:
+def take_back(organization: Organization, author: str) -> list[str]:
     """Have all of them taken back, but those that are being taken back, or that nobody can.
 
     Returns:
         The ids of the new runs.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         configs = {each.id: each for each in transaction.all(IntegrationConfig)}
         contents = [
             _deletion(each, each.key, configs[each.config_id])
@@ -82,7 +82,7 @@ def take_back(stores: Stores, org_id: str, author: str) -> list[str]:
             if each.key is not None and each.config_id is not None and not each.is_waiting
         ]
         asked = (transaction.now, transaction.new_id, author)
-        return NewRuns(transaction.connection, org_id, *asked).add(contents)
+        return NewRuns(transaction.connection, organization.id, *asked).add(contents)
 
 
 def _read(reader: Reader) -> Iterator[BillLeftBehind]:
@@ -142,14 +142,14 @@ def _deletion(left: BillLeftBehind, key: BillKey, config: Record[IntegrationConf
 
 
 def usage_reports(
-    stores: Stores, org_id: str, filters: dict[str, str], since: date | None, page: Page
+    organization: Organization, filters: dict[str, str], since: date | None, page: Page
 ) -> Document:
     """One page of bills with what the marketplace took of each, by dimension and hour.
 
     Raises:
         Invalid: The token is none that a list gave.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found, token = list_reports(reader, filters, since, page.size, page.token)
     return envelope([_report(bill_id, records) for bill_id, records in found], token)
 

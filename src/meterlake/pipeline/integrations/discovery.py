@@ -21,7 +21,7 @@ from meterlake.model.values.secrets import with_secrets
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.integrations.connectors.stripe_calls import list_stripe_values
 from meterlake.settings import Settings
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
@@ -42,7 +42,7 @@ _TABLES: Final = {Account.__name__: "Customer", "Product": "Product"}
 
 
 def available_config(
-    stores: Stores, org_id: str, name: str | None = None, entity_type: str | None = None
+    organization: Organization, name: str | None = None, entity_type: str | None = None
 ) -> Document:
     """What can be configured, by the type of entities, and which systems are in use.
 
@@ -51,7 +51,7 @@ def available_config(
     """
     found = [find_system(name)] if name is not None else list(_systems(None))
     types = [each for each in _types(found) if entity_type is None or _is(each, entity_type)]
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configs = [record.entity for record in reader.all(IntegrationConfig)]
     used = {each.destination.upper() for each in configs}
     return {
@@ -222,8 +222,7 @@ def _is(entity_type: str, name: str) -> bool:
 
 
 def mapping_values(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     destination: str,
     entity_type: str,
     credentials: str | None = None,
@@ -232,8 +231,7 @@ def mapping_values(
     """What an entity can be mapped to in a system; nothing if nobody is signed in to it.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         destination: The system; `M3TER` is this one.
         entity_type: What is mapped: `Account`.
         credentials: The id of the credentials to sign in with; those of any integration if None.
@@ -247,19 +245,19 @@ def mapping_values(
     """
     name = destination.upper()
     if name == _HERE:
-        return [_shown(each) for each in _list_here(stores, org_id, table or entity_type)]
+        return [_shown(each) for each in _list_here(organization, table or entity_type)]
     listing = _LISTS.get(name)
     if listing is None:
         return []
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = _find_credentials(reader, name, credentials)
     if found is None:
         return []
-    opened = with_secrets(found, stores.secrets.decrypt)
+    opened = with_secrets(found, organization.stores.secrets.decrypt)
     known = (
         table or systems()[name].tables.get(entity_type) or _TABLES.get(entity_type, entity_type)
     )
-    values = listing(stores.settings, opened, known)
+    values = listing(organization.settings, opened, known)
     return [_shown(each) for each in islice(values, VALUES_MAX)]
 
 
@@ -267,11 +265,11 @@ def _shown(value: NamedId) -> Document:
     return {"externalId": value[0], "externalName": value[1]}
 
 
-def _list_here(stores: Stores, org_id: str, kind: str) -> Iterator[NamedId]:
+def _list_here(organization: Organization, kind: str) -> Iterator[NamedId]:
     resource = next((each for name, each in BY_KIND.items() if name.lower() == kind.lower()), None)
     if resource is None or "name" not in resource.entity.model_fields:
         return
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         records: list[Record[Entity]] = reader.all(resource.entity)
     for each in records[:VALUES_MAX]:
         yield each.id, str(getattr(each.entity, "name", None) or each.id)

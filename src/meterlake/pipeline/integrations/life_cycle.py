@@ -15,7 +15,7 @@ from meterlake.model.values.entity import Record
 from meterlake.pipeline.config.entities import Document, delete_in, entity_document
 from meterlake.pipeline.config.webhook_addresses import PEOPLE
 from meterlake.pipeline.integrations.runs import repeat_deletions
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.mail import Outbox, without_links
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.access.people import users
@@ -49,7 +49,7 @@ class MappingChoice(StrEnum):
     DELETE = "delete"
 
 
-def enable_integration(stores: Stores, org_id: str, author: str, id: str) -> Document:
+def enable_integration(organization: Organization, author: str, id: str) -> Document:
     """Let an integration run again, as if nothing had failed; runs that ended meanwhile stay ended.
 
     Bills that were deleted meanwhile are taken back now.
@@ -59,12 +59,12 @@ def enable_integration(stores: Stores, org_id: str, author: str, id: str) -> Doc
     Raises:
         NotFound: There is no such integration.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         record = transaction.get(IntegrationConfig, id)
         webhook_id = record.entity.destination_id
         if webhook_id is not None:
             _restore_webhook(transaction, webhook_id)
-        forget_health(transaction.connection, org_id, id)
+        forget_health(transaction.connection, organization.id, id)
         repeat_deletions(transaction, id)
         return entity_document(record, transaction)
 
@@ -78,31 +78,26 @@ def _restore_webhook(transaction: Transaction, id: str) -> None:
         transaction.update(id, webhook.version, on)
 
 
-def disable_integration(stores: Stores, org_id: str, author: str, id: str) -> Document:
+def disable_integration(organization: Organization, author: str, id: str) -> Document:
     """Send nothing more for an integration until it is enabled; runs whose turn comes are DISABLED.
 
     Raises:
         NotFound: There is no such integration.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         record = transaction.get(IntegrationConfig, id)
         off = Health(disabled=transaction.now, reason=f"it was disabled by {author}")
-        write_health(transaction.connection, org_id, id, off)
+        write_health(transaction.connection, organization.id, id, off)
         return entity_document(record, transaction)
 
 
 def delete_integration(
-    stores: Stores,
-    org_id: str,
-    author: str,
-    id: str,
-    mappings: MappingChoice = MappingChoice.KEEP,
+    organization: Organization, author: str, id: str, mappings: MappingChoice = MappingChoice.KEEP
 ) -> Document:
     """Delete an integration; answers with what it was.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         author: Who does it.
         id: The integration.
         mappings: Whether what bills became there stays written down, for all integrations of the
@@ -113,18 +108,18 @@ def delete_integration(
         Conflict: A run is being sent at this moment, or a mapping that stays would say something
             else than one of the whole system.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         record = transaction.get(IntegrationConfig, id)
         gone = entity_document(record, transaction)
         sending = RunFilters(config_id=id, statuses=(RunStatus.STARTED,))
-        under_way, _ = page_of_runs(transaction.connection, org_id, sending, Page(1, None))
+        under_way, _ = page_of_runs(transaction.connection, organization.id, sending, Page(1, None))
         if under_way:
             raise Conflict(f"the run {under_way[0].id} is being sent; try again when it has ended")
         if mappings is MappingChoice.DELETE:
             for mapping in transaction.referring(ExternalMapping, IntegrationConfig, id):
                 delete_in(transaction, mapping)
         delete_in(transaction, record)
-        forget_health(transaction.connection, org_id, id)
+        forget_health(transaction.connection, organization.id, id)
         return gone
 
 

@@ -16,7 +16,7 @@ from meterlake.model.errors import Conflict, NotFound
 from meterlake.model.values import wire
 from meterlake.model.values.period import format_instant
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills.versions import which_are_there
 from meterlake.stores.state.core.pages import Page
@@ -45,35 +45,35 @@ PING: Final = "webhook.ping"
 _CHUNK: Final = 1_000
 
 
-def list_runs(stores: Stores, org_id: str, filters: RunFilters, page: Page) -> Document:
+def list_runs(organization: Organization, filters: RunFilters, page: Page) -> Document:
     """One page of runs.
 
     Raises:
         Invalid: The token is none that a list gave.
     """
-    with stores.state.reading(org_id) as reader:
-        found, token = page_of_runs(reader.connection, org_id, filters, page)
+    with organization.reading() as reader:
+        found, token = page_of_runs(reader.connection, organization.id, filters, page)
     return envelope([run_document(each) for each in found], token)
 
 
-def get_run(stores: Stores, org_id: str, id: str) -> Document:
+def get_run(organization: Organization, id: str) -> Document:
     """One run.
 
     Raises:
         NotFound: There is none of that id.
     """
-    with stores.state.reading(org_id) as reader:
-        return run_document(find_run(reader.connection, org_id, id))
+    with organization.reading() as reader:
+        return run_document(find_run(reader.connection, organization.id, id))
 
 
-def latest_run(stores: Stores, org_id: str, entity_type: str, entity_id: str) -> Document:
+def latest_run(organization: Organization, entity_type: str, entity_id: str) -> Document:
     """The newest run of an entity.
 
     Raises:
         NotFound: There is none.
     """
     filters = RunFilters(entity_type=entity_type, entity_ids=(entity_id,))
-    found = list_runs(stores, org_id, filters, Page(1))["data"]
+    found = list_runs(organization, filters, Page(1))["data"]
     if not found:
         raise NotFound(f"integration run of {entity_type}", entity_id)
     first: Document = found[0]
@@ -81,7 +81,7 @@ def latest_run(stores: Stores, org_id: str, entity_type: str, entity_id: str) ->
 
 
 def latest_runs(
-    stores: Stores, org_id: str, entity_type: str, entity_ids: tuple[str, ...], page: Page
+    organization: Organization, entity_type: str, entity_ids: tuple[str, ...], page: Page
 ) -> Document:
     """The newest run of each of some entities, or of all; the first one's members stand beside them.
 
@@ -91,30 +91,30 @@ def latest_runs(
         NotFound: There is none: a page without entries is no run.
     """
     filters = RunFilters(entity_type=entity_type, entity_ids=entity_ids, latest=True)
-    found = list_runs(stores, org_id, filters, page)
+    found = list_runs(organization, filters, page)
     if not found["data"]:
         raise NotFound("integration run of entity type", entity_type)
     return {**found["data"][0], **found}
 
 
-def run_log(stores: Stores, org_id: str, id: str) -> Document:
+def run_log(organization: Organization, id: str) -> Document:
     """What a run sent and got, try by try, without secrets: JSON in Base64, as the contract has it.
 
     Raises:
         NotFound: There is none of that id.
     """
-    data = wire.dumps(run_history(stores, org_id, id))
+    data = wire.dumps(run_history(organization, id))
     return {"Payload": base64.b64encode(data).decode()}
 
 
-def run_history(stores: Stores, org_id: str, id: str) -> Document:
+def run_history(organization: Organization, id: str) -> Document:
     """A run, its body, and its tries.
 
     Raises:
         NotFound: There is none of that id.
     """
-    with stores.state.reading(org_id) as reader:
-        run = find_run(reader.connection, org_id, id)
+    with organization.reading() as reader:
+        run = find_run(reader.connection, organization.id, id)
         tries = tries_of(reader.connection, id)
     tried = [_try_document(each) for each in tries]
     shown = {**run_document(run), "body": run.content.body, "tries": tried}
@@ -165,14 +165,14 @@ def _try_document(tried: RunTry) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if value is not None}
 
 
-def ping_webhook(stores: Stores, org_id: str, author: str, id: str) -> Document:
+def ping_webhook(organization: Organization, author: str, id: str) -> Document:
     """Have a test delivery sent to a webhook, signed as all others; the run.
 
     Raises:
         NotFound: There is no such webhook.
         Conflict: It is not active.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         webhook = transaction.get(WebhookDestination, id)
         if not webhook.entity.active:
             raise Conflict(f"the webhook {id} is not active; set its `active` to true first")
@@ -189,7 +189,7 @@ def ping_webhook(stores: Stores, org_id: str, author: str, id: str) -> Document:
         return _add(transaction, content)
 
 
-def replay_run(stores: Stores, org_id: str, author: str, id: str) -> Document:
+def replay_run(organization: Organization, author: str, id: str) -> Document:
     """Send a run once more, as a new one; what is sent is what was sent.
 
     The run of a bill that is deleted takes it back.
@@ -198,8 +198,8 @@ def replay_run(stores: Stores, org_id: str, author: str, id: str) -> Document:
         NotFound: There is no such run.
         Conflict: It has not ended.
     """
-    with stores.state.transaction(org_id, author) as transaction:
-        run = find_run(transaction.connection, org_id, id)
+    with organization.transaction(author) as transaction:
+        run = find_run(transaction.connection, organization.id, id)
         if run.job.status in {JobStatus.PENDING, JobStatus.RUNNING}:
             raise Conflict(
                 f"the run {id} has not ended: it is {run.status.value}; try again when it has"
@@ -223,8 +223,7 @@ def repeat_deletions(transaction: Transaction, config_id: str) -> None:
 
 
 def replay_webhook(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     author: str,
     id: str,
     since: datetime,
@@ -235,8 +234,7 @@ def replay_webhook(
     Replays and tests are left out.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         author: Who wants it.
         id: The webhook.
         since: Runs that were made at this instant or later.
@@ -248,11 +246,11 @@ def replay_webhook(
     Raises:
         NotFound: There is no such webhook.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         reader.get(WebhookDestination, id)
-    until, last, count = stores.now(), (since, ""), 0
+    until, last, count = organization.now(), (since, ""), 0
     while True:
-        with stores.state.transaction(org_id, author) as transaction:
+        with organization.transaction(author) as transaction:
             found = _ended_runs(transaction, id, last, until, statuses)
             known = [(each.id, _content_of(each)) for each in found]
             contents = [_repeat(*each) for each in known if _is_original(each[1])]

@@ -45,7 +45,7 @@ from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.pipeline.integrations.outcomes import FAILURES_MAX, clean_outcome
 from meterlake.pipeline.integrations.shares import Shares, order_by_turns
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state.integrations.health import Health
 from meterlake.stores.state.integrations.queues import ClaimedRun, DueQueue
 
@@ -339,8 +339,7 @@ class Sender:
 
     def _outgoing(self, each: SendableRun, started: datetime) -> Outgoing:
         return Outgoing(
-            stores=self._stores,
-            org_id=each.run.org_id,
+            organization=self._stores.organization(each.run.org_id),
             run_id=each.run.id,
             number=each.run.tries + 1,
             time=started,
@@ -427,12 +426,11 @@ def connectors() -> Mapping[str, Connector]:
     return MappingProxyType(found)
 
 
-def prepare_runs(stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False) -> int:
+def prepare_runs(organization: Organization, stop: Callable[[], bool] = lambda: False) -> int:
     """Have what happened in an organization make notifications and runs of integrations.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         stop: Whether to begin no further batch.
 
     Returns:
@@ -442,4 +440,4 @@ def prepare_runs(stores: Stores, org_id: str, stop: Callable[[], bool] = lambda:
         Unavailable: State cannot be reached.
     """
     taken = {name: each.entity_types for name, each in systems().items()}
-    return read_log(stores, org_id, stop, taken)
+    return read_log(organization, stop, taken)

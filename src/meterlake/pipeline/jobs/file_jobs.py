@@ -14,7 +14,7 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.events.incidents import AUTHOR, report_no_file
 from meterlake.pipeline.jobs.attempt import Attempt
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.files.durable import disk
 from meterlake.stores.files.incoming import Ticket, ticket_path
 from meterlake.stores.objects import SignedPut
@@ -38,21 +38,20 @@ def key(upload: Upload) -> str:
 
 
 def expect_file(
-    stores: Stores, org_id: str, author: str, request: Any, kind: JobKind = JobKind.UPLOAD
+    organization: Organization, author: str, request: Any, kind: JobKind = JobKind.UPLOAD
 ) -> Upload:
     """The job of a file that will come.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         author: Who announces the file.
         request: Its name, content type and length.
         kind: What the file is for.
     """
-    now = stores.now()
+    now = organization.now()
     job = Job(
         id=str(uuid4()),
-        org_id=org_id,
+        org_id=organization.id,
         kind=kind,
         created=now,
         status=JobStatus.AWAITING_FILE,
@@ -63,7 +62,7 @@ def expect_file(
         name=request.file_name,
         content_type=str(request.content_type),
         content_length=request.content_length,
-        start_until=now + timedelta(seconds=stores.settings.upload_seconds),
+        start_until=now + timedelta(seconds=organization.settings.upload_seconds),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from meterlake.model.work.jobs import JobKind
 from meterlake.settings import Settings
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, Transaction
 
 if TYPE_CHECKING:
@@ -89,9 +89,11 @@ def _always(_stores: Stores, _job: Job) -> bool:
     return True
 
 
-def _waiting(kinds: Sequence[JobKind]) -> Callable[[Stores, str], list[Job]]:
-    def find(stores: Stores, org_id: str) -> list[Job]:
-        return [job for kind in kinds for job in stores.state.jobs.waiting(org_id, kind)]
+def _waiting(kinds: Sequence[JobKind]) -> Callable[[Organization], list[Job]]:
+    def find(organization: Organization) -> list[Job]:
+        return [
+            job for kind in kinds for job in organization.state.jobs.waiting(organization.id, kind)
+        ]
 
     return find
 
@@ -142,7 +144,7 @@ class JobSpec(Generic[T]):
     when_unavailable: WhenUnavailable = _OUR_STORES
     waits_after_errors: bool = False
     after_failure: Callable[[Stores, Job], None] = _nothing
-    find: Callable[[Stores, str], Sequence[Job]] | None = None
+    find: Callable[[Organization], Sequence[Job]] | None = None
     is_due: Callable[[Stores, Job], bool] = _always
     describe: Callable[[Stores, Job], str]
     warnings: Callable[[Job], Sequence[str]] | None = None
@@ -154,6 +156,6 @@ class JobSpec(Generic[T]):
         """The kind that its flow runs go by."""
         return self.kinds[0]
 
-    def waiting(self, stores: Stores, org_id: str) -> Sequence[Job]:
+    def waiting(self, organization: Organization) -> Sequence[Job]:
         """The jobs of an organization that wait, the oldest first."""
-        return (self.find or _waiting(self.kinds))(stores, org_id)
+        return (self.find or _waiting(self.kinds))(organization)

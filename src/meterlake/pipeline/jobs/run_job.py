@@ -16,7 +16,7 @@ from meterlake.model.errors import Busy, Invalid, MeterlakeError, StaleVersion, 
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, GivenUp, Patience, running
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.turns import Stop, never_stop
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, JobStatus, Transaction
 from meterlake.stores.state.jobs import finish_job, read_job
 
@@ -270,12 +270,11 @@ def _work_on(
             raise
 
 
-def cancel_job(stores: Stores, org_id: str, id: str, spec: JobSpec[Any]) -> None:
+def cancel_job(organization: Organization, id: str, spec: JobSpec[Any]) -> None:
     """End a job that waits or whose executor is dead, or have the one who works on it stop.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         id: The job.
         spec: What kind of job it has to be.
 
@@ -283,12 +282,12 @@ def cancel_job(stores: Stores, org_id: str, id: str, spec: JobSpec[Any]) -> None
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    before = stores.state.jobs.find(org_id, id, spec.kind)
-    job = stores.state.jobs.cancel(org_id, id, spec.kind)
+    before = organization.state.jobs.find(organization.id, id, spec.kind)
+    job = organization.state.jobs.cancel(organization.id, id, spec.kind)
     if job.status is JobStatus.CANCELLED:
-        with stores.state.transaction(org_id, job.author or SYSTEM) as transaction:
+        with organization.transaction(job.author or SYSTEM) as transaction:
             spec.note_event(transaction, job, before)
-    elif job.lease_until is None or job.lease_until <= stores.now():
+    elif job.lease_until is None or job.lease_until <= organization.now():
         # Nobody else hears of it. If this fails, whoever takes the job ends it.
         with suppress(MeterlakeError):
-            run_job(stores, spec, id)
+            run_job(organization.stores, spec, id)

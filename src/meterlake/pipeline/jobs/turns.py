@@ -20,10 +20,10 @@ from typing import Final
 from meterlake.model.errors import Busy, MeterlakeError
 from meterlake.model.measurements.receipt import Receipt
 from meterlake.model.values import wire
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 
 Stop = Callable[[], bool]
-Verb = Callable[[Stores, str, Stop], Iterable[Receipt]]
+Verb = Callable[[Organization, Stop], Iterable[Receipt]]
 Ask = Callable[[], Collection[str]]
 
 # How long an organization begins one file after the other while others wait.
@@ -261,8 +261,9 @@ class _Turns:
 
     def _take(self, org_id: str, turn: "_Turn") -> float:
         """Have the turn; how long the pause after it is."""
+        organization = self._stores.organization(org_id)
         try:
-            for receipt in self._verb(self._stores, org_id, turn.over):
+            for receipt in self._verb(organization, turn.over):
                 # A file that cannot be read is somebody's to mend.
                 level = logging.WARNING if receipt.status == "failed" else logging.INFO
                 _log.log(level, "%s", wire.dumps(receipt.to_wire()).decode())
@@ -275,7 +276,7 @@ class _Turns:
             # A mistake of ours that one organization meets ends nobody else's work.
             _log.exception("the turn of organization %s", org_id)
             # What broke may be the connection: the next turn has a new one.
-            self._stores.lake(org_id).close()
+            organization.lake.close()
             return PAUSE_S
         return 0 if turn.cut else self._poll_s
 

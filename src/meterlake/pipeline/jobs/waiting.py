@@ -11,7 +11,7 @@ from meterlake.model.measurements.receipt import Receipt
 from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import run_job
 from meterlake.pipeline.jobs.turns import Stop, never_stop
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job
 
 T = TypeVar("T")
@@ -109,14 +109,13 @@ def _waits(stores: Stores, job: Job) -> bool:
 
 
 def run_all_waiting(
-    stores: Stores, spec: JobSpec[T], org_id: str, stop: Stop = never_stop, leave: Stop = never_stop
+    organization: Organization, spec: JobSpec[T], stop: Stop = never_stop, leave: Stop = never_stop
 ) -> Iterator[JobOutcome[T]]:
     """Run the jobs of a kind that wait, here.
 
     Args:
-        stores: The home's stores.
         spec: The kind.
-        org_id: The organization.
+        organization: The organization.
         stop: Whether to begin no other job.
         leave: Whether to leave the one at hand as well.
 
@@ -125,45 +124,46 @@ def run_all_waiting(
     """
 
     def run(job: Job) -> T:
-        _expect_due(stores, spec, job)
-        return run_job(stores, spec, job.id, leave)
+        _expect_due(organization.stores, spec, job)
+        return run_job(organization.stores, spec, job.id, leave)
 
-    return run_waiting(stores, partial(spec.waiting, stores, org_id), run, stop)
+    return run_waiting(organization.stores, partial(spec.waiting, organization), run, stop)
 
 
 def run_round(
-    spec: JobSpec[Any], runner: Runner, stores: Stores, org_id: str, stop: Stop
+    spec: JobSpec[Any], runner: Runner, organization: Organization, stop: Stop
 ) -> Iterable[Receipt]:
     """Run what waits of a kind, as the worker does; one that failed is logged.
 
     Args:
         spec: The kind.
         runner: Runs each, as a flow run where it can; when it ends, a job is left in order.
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         stop: Whether to begin no other job.
 
     Raises:
         Exception: Why the first one waits to be run again that does; all of them were tried.
     """
     if spec.batch is not None and spec.flow is not None:
-        return _run_batch(spec, spec.flow, runner, stores, org_id, stop)
+        return _run_batch(spec, spec.flow, runner, organization, stop)
 
     def run(job: Job) -> None:
-        _expect_due(stores, spec, job)
-        if missing := spec.lacks(stores, job):
+        _expect_due(organization.stores, spec, job)
+        if missing := spec.lacks(organization.stores, job):
             runner.warn_once(f"{spec.name} {job.id} waits, or another worker runs it: {missing}")
             raise Busy(f"{spec.name} {job.id}", f"{missing}; a worker that has it goes on")
-        verb = partial(_run_directly, stores, spec, job, runner.ends)
+        verb = partial(_run_directly, organization.stores, spec, job, runner.ends)
         if spec.flow is None:
             verb()
             return
-        code = stores.state.organization(org_id).code
-        name = spec.describe(stores, job)
+        code = organization.code
+        name = spec.describe(organization.stores, job)
         runner.run(spec.flow, {"org": code, "job": job.id, "name": name}, verb)
 
-    find = partial(spec.waiting, stores, org_id)
-    for _ in _log_each(stores, spec, run_waiting(stores, find, run, stop)):
+    find = partial(spec.waiting, organization)
+    for _ in _log_each(
+        organization.stores, spec, run_waiting(organization.stores, find, run, stop)
+    ):
         pass
     return ()
 
@@ -182,25 +182,25 @@ def _expect_due(stores: Stores, spec: JobSpec[Any], job: Job) -> None:
 
 
 def _run_batch(
-    spec: JobSpec[Any], flow: str, runner: Runner, stores: Stores, org_id: str, stop: Stop
+    spec: JobSpec[Any], flow: str, runner: Runner, organization: Organization, stop: Stop
 ) -> Iterable[Receipt]:
     """Have one run take all that wait."""
-    found = spec.waiting(stores, org_id)
+    found = spec.waiting(organization)
     if not found or stop():
         return ()
-    name = spec.describe(stores, found[0])
+    name = spec.describe(organization.stores, found[0])
     if len(found) > 1:
         name = f"{len(found):,} {spec.batch}"
-    parameters = {"org": stores.state.organization(org_id).code, "name": name}
-    verb = partial(_run_all_directly, spec, stores, org_id, stop, runner.ends)
+    parameters = {"org": organization.code, "name": name}
+    verb = partial(_run_all_directly, spec, organization, stop, runner.ends)
     return runner.run(flow, parameters, verb, stop)
 
 
 def _run_all_directly(
-    spec: JobSpec[Any], stores: Stores, org_id: str, stop: Stop, leave: Stop
+    spec: JobSpec[Any], organization: Organization, stop: Stop, leave: Stop
 ) -> Iterator[Receipt]:
-    ran = run_all_waiting(stores, spec, org_id, stop, leave)
-    for each in _log_each(stores, spec, ran):
+    ran = run_all_waiting(organization, spec, stop, leave)
+    for each in _log_each(organization.stores, spec, ran):
         if isinstance(each.result, Receipt):
             yield each.result
 

@@ -24,7 +24,7 @@ from meterlake.model.values.money import plain
 from meterlake.pipeline.jobs.file_jobs import Work, failure, key
 from meterlake.pipeline.lookups.lookups import At, archive_key, count_again, draft_at
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.durable import disk
 from meterlake.stores.state import JobStatus, Reader
 from meterlake.stores.state import lookups as stored
@@ -189,7 +189,9 @@ def _write_out(work: Work, job: LookupJob, revision: _Revision) -> None:
 
 def _archive(work: Work, job: LookupJob, revision: _Revision) -> None:
     for kind in LookupTableFileType:
-        archive(work.stores, work.upload.org_id, revision, kind, work.folder, work.go_on)
+        archive(
+            work.stores.organization(work.upload.org_id), revision, kind, work.folder, work.go_on
+        )
     mark_step("lookups.archived")
     work.finish(JobStatus.COMPLETE, {})
     del job
@@ -203,8 +205,7 @@ _RUNS: Final = {
 
 
 def archive(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     revision: _Revision,
     kind: LookupTableFileType,
     folder: Path,
@@ -213,8 +214,7 @@ def archive(
     """Write the data of a revision that is no draft to a file, unless it is there.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         revision: The revision.
         kind: How the items are written.
         folder: Where the file may lie on its way.
@@ -223,14 +223,14 @@ def archive(
     Returns:
         The key of the file in the object store.
     """
-    name = archive_key(org_id, revision.id, kind)
+    name = archive_key(organization.id, revision.id, kind)
     try:
-        stores.objects.head(name)
+        organization.stores.objects.head(name)
     except NotFound:
         path = folder / f"archived{kind.suffix}"
-        with stores.state.reading(org_id) as reader:
+        with organization.reading() as reader:
             write_items(reader, revision, kind, path, alive)
-        stores.objects.put_file(name, path)
+        organization.stores.objects.put_file(name, path)
     return name
 
 

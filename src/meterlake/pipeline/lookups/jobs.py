@@ -31,7 +31,7 @@ from meterlake.pipeline.jobs.file_jobs import (
 )
 from meterlake.pipeline.lookups.files import ITEMS, archive
 from meterlake.pipeline.lookups.lookups import At, draft_at, revision_at
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import lookups as stored
 from meterlake.stores.state.core.pages import Page
@@ -48,7 +48,7 @@ class Link(NamedTuple):
 
 
 def announce(
-    stores: Stores, org_id: str, author: str, at: At, document: Mapping[str, Any], base_url: str
+    organization: Organization, author: str, at: At, document: Mapping[str, Any], base_url: str
 ) -> Document:
     """Make a job for a file of items that will come for a draft, and the URL for it.
 
@@ -59,11 +59,11 @@ def announce(
         Unavailable: State or the home's key cannot be reached.
     """
     request = read(LookupTableDataUploadRequest, document)
-    upload = expect_file(stores, org_id, author, request, JobKind.LOOKUP)
-    signed = signed_url(stores, upload, base_url)
-    with stores.state.transaction(org_id, author) as transaction:
+    upload = expect_file(organization, author, request, JobKind.LOOKUP)
+    signed = signed_url(organization.stores, upload, base_url)
+    with organization.transaction(author) as transaction:
         revision = draft_at(transaction, at, document)
-        refuse_too_much(transaction, stores, upload.content_length)
+        refuse_too_much(transaction, organization.stores, upload.content_length)
         stored.add_job(
             transaction,
             revision.id,
@@ -75,7 +75,7 @@ def announce(
 
 
 def write_file(
-    stores: Stores, org_id: str, author: str, at: At, document: Mapping[str, Any]
+    organization: Organization, author: str, at: At, document: Mapping[str, Any]
 ) -> Document:
     """Make a job that writes the items of a revision to a file.
 
@@ -85,16 +85,16 @@ def write_file(
         TooManyJobs: As many files as may be are announced or wait.
     """
     kind = read(LookupTableDataDownloadJobRequest, document).content_type
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         revision = revision_at(transaction, at)
-        refuse_too_much(transaction, stores, 0)
+        refuse_too_much(transaction, organization.stores, 0)
         file = file_to_make(transaction, f"lookup-{revision.id}{kind.suffix}", kind.value)
         stored.add_job(transaction, revision.id, LookupTableDataJobType.DOWNLOAD, file=file)
     return {"jobId": file.id}
 
 
 def archive_link(
-    stores: Stores, org_id: str, at: At, document: Mapping[str, Any], base_url: str
+    organization: Organization, at: At, document: Mapping[str, Any], base_url: str
 ) -> Document:
     """A link to the archived data of a revision.
 
@@ -104,7 +104,7 @@ def archive_link(
         Unavailable: State, the disk or the object store failed.
     """
     kind = read(LookupTableDataArchivedRequest, document).content_type
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         revision = revision_at(reader, at)
         state = state_of(revision.id, StoredConfiguration(reader))
     if state is None or state.status is LookupTableRevisionStatus.DRAFT:
@@ -112,41 +112,43 @@ def archive_link(
         raise Invalid("status", LookupTableRevisionStatus.DRAFT.value, rule)
     # Usually its job was here before.
     with tempfile.TemporaryDirectory(prefix="meterlake-") as folder:
-        made = archive(stores, org_id, revision, kind, Path(folder))
+        made = archive(organization, revision, kind, Path(folder))
     download = Download(made, f"lookup-{revision.id}{kind.suffix}", kind.value)
-    return _link(stores, download, base_url)._asdict()
+    return _link(organization.stores, download, base_url)._asdict()
 
 
-def list_jobs(stores: Stores, org_id: str, at: At, page: Page, base_url: str = "") -> Document:
+def list_jobs(organization: Organization, at: At, page: Page, base_url: str = "") -> Document:
     """One page of a revision's jobs, the newest first."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         revision = revision_at(reader, at)
         found, token = stored.jobs(reader, revision.id, page)
-    return entities.envelope([_job_document(stores, job, at, base_url) for job in found], token)
+    return entities.envelope(
+        [_job_document(organization.stores, job, at, base_url) for job in found], token
+    )
 
 
-def read_job(stores: Stores, org_id: str, at: At, id: str, base_url: str = "") -> Document:
+def read_job(organization: Organization, at: At, id: str, base_url: str = "") -> Document:
     """One job of a revision.
 
     Raises:
         NotFound: There is none.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         job = stored.job(reader, revision_at(reader, at).id, id)
-    return _job_document(stores, job, at, base_url)
+    return _job_document(organization.stores, job, at, base_url)
 
 
 def delete_job(
-    stores: Stores, org_id: str, author: str, at: At, id: str, base_url: str = ""
+    organization: Organization, author: str, at: At, id: str, base_url: str = ""
 ) -> Document:
     """Forget a job and its file; answers with what it was. One that waits will never run."""
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         revision = revision_at(transaction, at)
         job = stored.delete_job(transaction, revision.id, id)
     if job.file is not None:
-        remove_files(stores, [job.file])
+        remove_files(organization.stores, [job.file])
         job = replace(job, file=replace(job.file, arrived=None))
-    return _job_document(stores, job, at, base_url)
+    return _job_document(organization.stores, job, at, base_url)
 
 
 def _job_document(stores: Stores, job: stored.LookupJob, at: At, base_url: str) -> Document:

@@ -28,7 +28,7 @@ from meterlake.model.values.ids import is_id
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, entity_document, version_of
 from meterlake.pipeline.jobs.file_jobs import file_to_make, remove_files
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state import lookups as stored
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -51,9 +51,9 @@ class At:
     key: str = ""
 
 
-def with_active(stores: Stores, org_id: str, tables: list[Document]) -> list[Document]:
+def with_active(organization: Organization, tables: list[Document]) -> list[Document]:
     """Tables with the revision that is published; without one, a table stays as it is."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = StoredConfiguration(reader)
         return [
             {**table, ACTIVE_REVISION: entity_document(active, reader)}
@@ -68,7 +68,7 @@ def with_active(stores: Stores, org_id: str, tables: list[Document]) -> list[Doc
 
 
 def set_status(
-    stores: Stores, org_id: str, author: str, at: At, document: Mapping[str, Any]
+    organization: Organization, author: str, at: At, document: Mapping[str, Any]
 ) -> Document:
     """Publish a draft, which archives the revision published before, or archive a published one.
 
@@ -77,7 +77,7 @@ def set_status(
         StaleVersion: The revision is not at the version that the document names.
     """
     status = _status(document)
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         revision = revision_at(transaction, at)
         version = revision.version if document.get("version") is None else version_of(document)
         before = _state(transaction, revision)
@@ -128,9 +128,9 @@ def _check_lookups(transaction: Transaction, at: At, status: str) -> None:
     lookups_still_hold(table, StoredConfiguration(transaction), status)
 
 
-def delete_revision(stores: Stores, org_id: str, author: str, at: At) -> Document:
+def delete_revision(organization: Organization, author: str, at: At) -> Document:
     """Delete a revision with its data; answers with what it was."""
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         revision = revision_at(transaction, at)
         gone = entity_document(revision, transaction)
         stored.clear(transaction, revision.id)
@@ -139,36 +139,35 @@ def delete_revision(stores: Stores, org_id: str, author: str, at: At) -> Documen
             transaction.delete(LookupTableRevisionState, state_id(revision.id))
         transaction.delete(LookupTableRevision, revision.id)
         _check_lookups(transaction, at, "deleted")
-    remove_files(stores, files)
+    remove_files(organization.stores, files)
     for each in LookupTableFileType:
-        stores.objects.delete(archive_key(org_id, revision.id, each))
+        organization.stores.objects.delete(archive_key(organization.id, revision.id, each))
     return gone
 
 
 def read_data(
-    stores: Stores, org_id: str, at: At, limit: int = ITEMS_MAX, *, keys: bool = False
+    organization: Organization, at: At, limit: int = ITEMS_MAX, *, keys: bool = False
 ) -> Document:
     """The items of a revision in the order of their keys, with `keys` each with its `lookupKey`."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         revision = revision_at(reader, at)
         return _data(reader, revision.id, stored.items(reader, revision.id, limit), keys=keys)
 
 
-def read_item(stores: Stores, org_id: str, at: At) -> Document:
+def read_item(organization: Organization, at: At) -> Document:
     """The item of a key.
 
     Raises:
         Invalid: It is no key of the revision.
         NotFound: No item has it.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         revision = revision_at(reader, at)
         return _one(reader, revision, key_in_path(revision.entity, at.key), keys=False)
 
 
 def write_data(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     author: str,
     at: At,
     document: Mapping[str, Any],
@@ -181,7 +180,7 @@ def write_data(
         Invalid: An item breaks a rule, two have the same key, or the revision is no draft.
         StaleVersion: The data is not at the version that the document names.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         revision = draft_at(transaction, at, document)
         found = _items(revision.entity, document.get("items"))
         stored.put(transaction, revision.id, found)
@@ -190,8 +189,7 @@ def write_data(
 
 
 def write_item(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     author: str,
     at: At,
     document: Mapping[str, Any],
@@ -203,7 +201,7 @@ def write_item(
     Raises:
         Invalid: The item breaks a rule, has another key, or the revision is no draft.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         revision = draft_at(transaction, at, document)
         wanted = key_in_path(revision.entity, at.key)
         if document.get("item") is None:
@@ -216,13 +214,13 @@ def write_item(
         return _one(transaction, revision, found, keys=keys)
 
 
-def delete_data(stores: Stores, org_id: str, author: str, at: At) -> Document:
+def delete_data(organization: Organization, author: str, at: At) -> Document:
     """Delete all items of a draft.
 
     Raises:
         Invalid: The revision is no draft.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         revision = draft_at(transaction, at, {})
         stored.clear(transaction, revision.id)
         count_again(transaction, revision)
@@ -230,14 +228,14 @@ def delete_data(stores: Stores, org_id: str, author: str, at: At) -> Document:
 
 
 def delete_item(
-    stores: Stores, org_id: str, author: str, at: At, document: Mapping[str, Any]
+    organization: Organization, author: str, at: At, document: Mapping[str, Any]
 ) -> Document:
     """Delete the item of a key from a draft; answers with what it was.
 
     Raises:
         NotFound: No item has the key.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         revision = draft_at(transaction, at, document)
         found = key_in_path(revision.entity, at.key)
         gone = _one(transaction, revision, found, keys=False)
@@ -247,7 +245,7 @@ def delete_item(
 
 
 def copy_data(
-    stores: Stores, org_id: str, author: str, at: At, document: Mapping[str, Any]
+    organization: Organization, author: str, at: At, document: Mapping[str, Any]
 ) -> Document:
     """Copy the data of a revision into a draft of the same schema, or into a new draft.
 
@@ -257,9 +255,9 @@ def copy_data(
         Invalid: The target's schema is another one, or it is no draft.
         NotFound: There is no such target in the table.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         source = revision_at(transaction, at)
-        target = _target(transaction, stores, source, document.get("revisionId"))
+        target = _target(transaction, organization.stores, source, document.get("revisionId"))
         stored.copy(transaction, source.id, target.id)
         count_again(transaction, target)
         job = stored.add_job(transaction, source.id, LookupTableDataJobType.COPY, target.id)

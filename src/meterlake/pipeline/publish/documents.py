@@ -28,7 +28,7 @@ from meterlake.stages.publish.tables import (
     UNBILLED_USAGE,
     Table,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.credits.balances import amounts
 from meterlake.stores.state.billing.credits.ledger import all_postings
@@ -53,9 +53,9 @@ class Findings(NamedTuple):
     unbilled: Callable[[], Sequence[Document]]
 
     @classmethod
-    def of(cls, stores: Stores, org_id: str) -> Self:
+    def of(cls, organization: Organization) -> Self:
         """Those of an organization, which are found out when they are read."""
-        return cls(partial(read_unnoted, stores, org_id), partial(_read_unbilled, stores, org_id))
+        return cls(partial(read_unnoted, organization), partial(_read_unbilled, organization))
 
     def read(self) -> "Findings":
         """The same, found out now."""
@@ -63,11 +63,11 @@ class Findings(NamedTuple):
         return Findings(lambda: late, lambda: unbilled)
 
 
-def _read_unbilled(stores: Stores, org_id: str) -> Sequence[Document]:
+def _read_unbilled(organization: Organization) -> Sequence[Document]:
     # It calculates bills, for which it loads Polars; most queries ask for none.
     from meterlake.pipeline.billing.unbilled_now import read_unbilled  # noqa: PLC0415
 
-    return read_unbilled(stores, org_id)
+    return read_unbilled(organization)
 
 
 def documents_of(
@@ -153,14 +153,13 @@ def _postings(reader: Reader) -> Iterator[Document]:
             }
 
 
-def about_document(stores: Stores, org_id: str, timezone: str, snapshot: int) -> Document:
+def about_document(organization: Organization, timezone: str, snapshot: int) -> Document:
     """What a file, or the live lake, is of whom and from when."""
-    organization = stores.state.organization(org_id)
     return {
         "organization": organization.name,
         "organizationCode": organization.code,
         "timezone": timezone,
-        "publishedAt": stores.now(),
+        "publishedAt": organization.now(),
         "snapshot": snapshot,
         "meterlake": code_version(),
     }

@@ -15,7 +15,7 @@ from meterlake.model.errors import BadQuery
 from meterlake.model.values import wire
 from meterlake.model.values.sql import identifier, quote
 from meterlake.pipeline.publish.views import ACCOUNT, COMMENT, create_views
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.lake import Lake
 
@@ -60,22 +60,21 @@ class QueryResult:
 
 
 @contextmanager
-def query(stores: Stores, org_id: str, statement: str) -> Iterator[QueryResult]:
+def query(organization: Organization, statement: str) -> Iterator[QueryResult]:
     """Run one reading statement on an organization's lake.
 
     The connection can do nothing else: the lake is attached read-only, and DuckDB may touch no
     file outside of it. Everything that the published file has is there under the same names.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         statement: One SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE or EXPLAIN of these.
 
     Raises:
         BadQuery: It is no such statement, or DuckDB cannot run it.
         Unavailable: The disk or the memory failed.
     """
-    with _open_for(stores, org_id, statement) as connection:
+    with _open_for(organization, statement) as connection:
         tree = _tree(connection, statement)
         tables = frozenset(each for kind in _READ for each in _names(tree, *kind))
         with _explain_errors(statement):
@@ -86,7 +85,7 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[QueryResult]:
 
 @contextmanager
 def query_batches(
-    stores: Stores, org_id: str, statement: str
+    organization: Organization, statement: str
 ) -> Iterator[tuple["pa.Schema", Iterator["pa.RecordBatch"]]]:
     """Run one reading statement as `query` does, with its columns as Arrow has them.
 
@@ -102,7 +101,7 @@ def query_batches(
             statement,
             "EXPLAIN gives a text, and no columns for a Parquet file; leave the file out",
         )
-    with _open_for(stores, org_id, statement) as connection:
+    with _open_for(organization, statement) as connection:
         # What whoever writes the rows meets is no error of the query.
         with _explain_errors(statement):
             reader = connection.execute(_cast_columns(connection, statement)).to_arrow_reader(
@@ -136,16 +135,16 @@ def _cast_columns(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
 
 
 @contextmanager
-def _open_for(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def _open_for(organization: Organization, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one statement that was checked."""
-    lake = stores.lake(org_id)
+    lake = organization.lake
     with closing(_locked_down(lake)) as connection, lake.catalog.reading():
         lake.complete(connection)
         if _reads(connection, statement):
             allowed = _allowed_tables(connection, statement)
             # In one transaction DuckLake looks into the catalog once, not for each statement.
             connection.begin()
-            create_views(connection, stores, org_id, allowed)
+            create_views(connection, organization, allowed)
             connection.commit()
         connection.execute("SET enable_external_access = false")
         connection.execute(f"SET threads = {lake.threads:d}")

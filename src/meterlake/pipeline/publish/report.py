@@ -45,7 +45,7 @@ from meterlake.stages.report.content import (
     step_of,
 )
 from meterlake.stages.report.rollups import LATEST, rollup_of
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.lake.tables import newest_snapshot
@@ -74,14 +74,11 @@ class Span:
         return {"start": self.start, "end": self.end}
 
 
-def report(
-    stores: Stores, org_id: str, month: Month | None = None, out: Path | None = None
-) -> Path:
+def report(organization: Organization, month: Month | None = None, out: Path | None = None) -> Path:
     """Write the usage report of an organization.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         month: Only a month of the organization's calendar; everything when None.
         out: The file; by default `report.html`, or `report-2026-10.html`, beside the published file.
 
@@ -92,34 +89,32 @@ def report(
         NotFound: There is no such organization.
         Unavailable: The disk or the memory failed.
     """
-    organization = stores.state.organization(org_id)
-    page = page_of(gather_report(stores, org_id, month))
+    page = page_of(gather_report(organization, month))
     name = "report.html" if month is None else f"report-{month}.html"
-    target = out or stores.home / "published" / organization.code / name
+    target = out or organization.stores.home / "published" / organization.code / name
     with write_durably(target.absolute()) as path:
         path.write_text(page, "utf-8")
     return target
 
 
-def gather_report(stores: Stores, org_id: str, month: Month | None = None) -> Report:
+def gather_report(organization: Organization, month: Month | None = None) -> Report:
     """Add up what the report says, from one snapshot of the lake.
 
     Raises:
         NotFound: There is no such organization.
         Unavailable: The disk or the memory failed.
     """
-    lake = stores.lake(org_id)
+    lake = organization.lake
     with lake.apart() as connection:
         connection.execute("BEGIN")  # one snapshot for all questions
-        create_views(connection, stores, org_id, lambda _: False)
-        return _gather(connection, stores, org_id, month)
+        create_views(connection, organization, lambda _: False)
+        return _gather(connection, organization, month)
 
 
 def _gather(
-    connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, month: Month | None
+    connection: duckdb.DuckDBPyConnection, organization: Organization, month: Month | None
 ) -> Report:
-    organization = stores.state.organization(org_id)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = StoredConfiguration(reader)
         config = configuration.single(OrganizationConfig).entity
         timezone = config.timezone
@@ -142,7 +137,7 @@ def _gather(
         last=_aware(span.end if month else max(ends, default=None)),
         month=None if month is None else str(month),
         snapshot=newest_snapshot(connection),
-        made=stores.now().astimezone(UTC),
+        made=organization.now().astimezone(UTC),
         step=span.step,
         accounts=_accounts(connection, meters, span),
         usage=[each for each in usage if each.steps],

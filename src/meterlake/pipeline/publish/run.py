@@ -31,13 +31,13 @@ from meterlake.stages.publish.document import dbt_sources, live_script
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.durable import disk, make_folder, move, sync, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.tables import newest_snapshot
-from meterlake.stores.state import Organization, new_id
+from meterlake.stores.state import new_id
 
 FILE_NAME: Final = "warehouse.duckdb"
 LIVE_NAME: Final = "live.sql"
@@ -93,14 +93,11 @@ class _Target(NamedTuple):
         return self.folder / FILE_NAME
 
 
-def publish(
-    stores: Stores, org_id: str, *, parquet: bool = False, whole: bool = False
-) -> Published:
+def publish(organization: Organization, *, parquet: bool = False, whole: bool = False) -> Published:
     """Publish an organization's data as one DuckDB file, in place of the last one.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         parquet: Also publish a folder of Parquet files.
         whole: Make everything anew, whatever the last file has.
 
@@ -108,12 +105,11 @@ def publish(
         NotFound: There is no such organization.
         Unavailable: The disk or the memory failed; the last file is untouched.
     """
-    organization = stores.state.organization(org_id)
-    folder = stores.home / "published" / organization.code
-    staging = stores.home / "staging" / "publish"
+    folder = organization.stores.home / "published" / organization.code
+    staging = organization.stores.home / "staging" / "publish"
     target = _Target(folder, staging / f"{organization.id}.last")
     with _building(staging / organization.id) as building:
-        built = _build(stores, organization, building, target, whole=whole)
+        built = _build(organization, building, target, whole=whole)
         sync(building / FILE_NAME)
         with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
             rows = _rows(connection, built)
@@ -123,7 +119,7 @@ def publish(
         mark_step("publish.built")
         _replace(building / FILE_NAME, target.file)
         _remember(target)
-        _write_beside(target, sources, live_script(target.file, attach_line(stores, org_id)))
+        _write_beside(target, sources, live_script(target.file, attach_line(organization)))
     new = sum(each.publication == built.publication for each in built.made)
     return Published(
         target.file,
@@ -134,13 +130,13 @@ def publish(
     )
 
 
-def attach_line(stores: Stores, org_id: str) -> str:
+def attach_line(organization: Organization) -> str:
     """The line of SQL that attaches the live lake read-only as `lake`, without a network.
 
     Raises:
         Unavailable: The extensions of the installed version of DuckDB are not installed.
     """
-    return "; ".join(stores.lake(org_id).public_statements()) + ";"
+    return "; ".join(organization.lake.public_statements()) + ";"
 
 
 @contextmanager
@@ -196,31 +192,22 @@ def _copy_last(target: _Target, path: Path) -> bool:
     return False
 
 
-def _build(
-    stores: Stores, organization: Organization, building: Path, target: _Target, *, whole: bool
-) -> _Built:
+def _build(organization: Organization, building: Path, target: _Target, *, whole: bool) -> _Built:
     path = building / FILE_NAME
-    findings = Findings.of(stores, organization.id).read()
+    findings = Findings.of(organization).read()
     if not whole and _copy_last(target, path):
         try:
-            return _fill(stores, organization, path, findings, again=True)
+            return _fill(organization, path, findings, again=True)
         except (duckdb.Error, Unavailable):
             # Damaged, or of another version of DuckDB: nothing of it is trusted. If it is the disk
             # that fails, it fails again.
             path.unlink()
             Path(f"{path}.wal").unlink(missing_ok=True)
-    return _fill(stores, organization, path, findings, again=False)
+    return _fill(organization, path, findings, again=False)
 
 
-def _fill(
-    stores: Stores,
-    organization: Organization,
-    path: Path,
-    findings: Findings,
-    *,
-    again: bool,
-) -> _Built:
-    lake = stores.lake(organization.id)
+def _fill(organization: Organization, path: Path, findings: Findings, *, again: bool) -> _Built:
+    lake = organization.lake
     with (
         closing(_open_file(lake, path)) as connection,
         translate_errors(),
@@ -230,9 +217,9 @@ def _fill(
         connection.execute("BEGIN")  # everything is of one snapshot
         # State is read after it: the lake never has an account that State does not have yet.
         snapshot = newest_snapshot(connection)
-        meters, timezone, state = _state(stores, organization.id, findings)
+        meters, timezone, state = _state(organization, findings)
         publication = new_id()
-        about = about_document(stores, organization.id, timezone, snapshot)
+        about = about_document(organization, timezone, snapshot)
         about |= {"publication": publication}
         state[ABOUT_TABLE] = published_schema.rows_of(ABOUT_TABLE, [about])
         content = PublishedContent(
@@ -253,15 +240,15 @@ def _open_file(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _state(
-    stores: Stores, org_id: str, findings: Findings
+    organization: Organization, findings: Findings
 ) -> tuple[tuple[PublishedMeter, ...], str, dict[Table, pa.Table]]:
     """The meters, the organization's time zone, and the rows of all tables of State."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = reader.configuration()
         timezone = configuration.single(OrganizationConfig).entity.timezone
         meters = tuple(measured_meters(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
-        documents = documents_of(reader, configuration, names, stores.now(), findings)
+        documents = documents_of(reader, configuration, names, organization.now(), findings)
         return (
             meters,
             timezone,

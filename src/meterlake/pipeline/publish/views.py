@@ -18,7 +18,7 @@ from meterlake.pipeline.publish.documents import (
 from meterlake.stages.publish import statements
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.tables import ABOUT_TABLE
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -31,21 +31,19 @@ COMMENT: Final = "comment"
 
 def create_views(
     connection: duckdb.DuckDBPyConnection,
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     needs: ColumnRequest = lambda _: True,
 ) -> None:
     """Create everything that the published file has, as views on a lake attached as `lake`.
 
     Args:
         connection: Where it is created; the lake is attached there.
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         needs: Whether something is needed, by its name: of State, nothing else is there. Views
             read ids and codes of accounts; the other columns of `account` are there if asked for.
     """
     published_schema.run(connection, statements.state_statements(needs))
-    meters, timezone = _fill(connection, stores, org_id, needs)
+    meters, timezone = _fill(connection, organization, needs)
     present = published_schema.lake_columns(connection)
     made = [statements.view_statement(name, query) for name, query in published_schema.lake_views()]
     made += [
@@ -63,10 +61,10 @@ def create_views(
 
 
 def _fill(
-    connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, needs: ColumnRequest
+    connection: duckdb.DuckDBPyConnection, organization: Organization, needs: ColumnRequest
 ) -> tuple[list[PublishedMeter], tzinfo]:
     """Fill what is of State; give the meters and the organization's time zone."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         configuration = StoredConfiguration(reader)
         timezone = configuration.single(OrganizationConfig).entity.timezone
         meters = list(measured_meters(configuration.all(Meter)))
@@ -76,14 +74,14 @@ def _fill(
             reader,
             configuration,
             names,
-            stores.now(),
-            Findings.of(stores, org_id),
+            organization.now(),
+            Findings.of(organization),
             lambda name: name in needed or needs(name),
         ):
             published_schema.fill_few(connection, table, documents)
         if not needs(ACCOUNT):
             _fill_accounts(connection, account_names.codes(reader))
-    about = about_document(stores, org_id, timezone, newest_snapshot(connection))
+    about = about_document(organization, timezone, newest_snapshot(connection))
     published_schema.fill_few(connection, ABOUT_TABLE, [about])
     return meters, zone(timezone)
 

@@ -9,7 +9,7 @@ from meterlake.model.catalog.catalog import Meter
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
 from meterlake.stages.ingest.validate.columns import uid_hashes
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake import receipts, rejected
 from meterlake.stores.lake.receipts import ReceiptFilters
 from meterlake.stores.lake.rejected import RowRef
@@ -18,7 +18,7 @@ from meterlake.stores.state.core.reader import Reader
 
 
 def list_receipts(
-    stores: Stores, org_id: str, filters: ReceiptFilters, limit: int
+    organization: Organization, filters: ReceiptFilters, limit: int
 ) -> list[dict[str, Any]]:
     """The newest receipts of an organization's sources, the newest first.
 
@@ -26,35 +26,34 @@ def list_receipts(
         NotFound: It has no lake.
         Unavailable: The lake failed.
     """
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         return _with_retractions(connection, receipts.list_receipts(connection, filters, limit))
 
 
-def check_source(stores: Stores, org_id: str, name: str) -> None:
+def check_source(organization: Organization, name: str) -> None:
     """Refuse a source that was never ingested.
 
     Raises:
         NotFound: The ledger knows none of that name.
         Unavailable: The lake failed.
     """
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         if not receipts.is_named(connection, name):
             raise NotFound("source", name)
 
 
-def show_receipts(stores: Stores, org_id: str, source: str) -> list[dict[str, Any]]:
+def show_receipts(organization: Organization, source: str) -> list[dict[str, Any]]:
     """All receipts of one source or of one job, the newest first.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         source: The beginning of the source's identity, or the id of the delivery or the job.
 
     Raises:
         NotFound: The ledger knows none.
         Unavailable: The lake failed.
     """
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         found = _with_retractions(connection, receipts.of_source(connection, source))
     if not found:
         raise NotFound("source or job", source)
@@ -69,7 +68,7 @@ def _with_retractions(connection: Any, found: list[dict[str, Any]]) -> list[dict
     ]
 
 
-def uid_receipts(stores: Stores, org_id: str, uids: Sequence[str]) -> list[dict[str, Any]]:
+def uid_receipts(organization: Organization, uids: Sequence[str]) -> list[dict[str, Any]]:
     """Where each uid was first seen, and what is known of later deliveries, in their order.
 
     `status` is `accepted`, `retracted` (by backfills, and not in again), `rejected` (never accepted
@@ -81,7 +80,7 @@ def uid_receipts(stores: Stores, org_id: str, uids: Sequence[str]) -> list[dict[
         Unavailable: The lake failed.
     """
     hashes = list(zip(uids, uid_hashes(pl.Series(uids, dtype=pl.String)), strict=True))
-    with stores.lake(org_id).reader() as connection, stores.state.reading(org_id) as reader:
+    with organization.lake.reader() as connection, organization.reading() as reader:
         places = receipts.seen(connection, hashes)
         refused = receipts.rejected_with_uids(connection, hashes)
         retracted = retracted_uids(connection, uids)

@@ -23,7 +23,7 @@ from meterlake.pipeline.ingest.commit import Overtaken
 from meterlake.pipeline.ingest.rejected_rows import BATCH_ROWS, every_rejected, place_of, places_of
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.rejected.rejected_files import Edit
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.durable import disk, make_folder, move, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake import receipts, rejected
@@ -64,7 +64,7 @@ class Requeue:
         }
 
 
-def requeue(stores: Stores, org_id: str, filters: RejectedFilter) -> Requeue:
+def requeue(organization: Organization, filters: RejectedFilter) -> Requeue:
     """Give in again all open rows that are meant, as they are.
 
     Safe to repeat and to interrupt: a row that came in is not open any more.
@@ -73,13 +73,13 @@ def requeue(stores: Stores, org_id: str, filters: RejectedFilter) -> Requeue:
         Unavailable: The disk or the lake failed.
     """
     done = Requeue()
-    with _alone(stores, org_id):
-        for rows in _batches(every_rejected(stores, org_id, filters)):
-            _give_in(stores, org_id, {row.place: None for row in rows}, done, {"open"})
+    with _alone(organization):
+        for rows in _batches(every_rejected(organization, filters)):
+            _give_in(organization, {row.place: None for row in rows}, done, {"open"})
     return done
 
 
-def requeue_edited(stores: Stores, org_id: str, edits: Iterable[Edit]) -> Requeue:
+def requeue_edited(organization: Organization, edits: Iterable[Edit]) -> Requeue:
     """Give in rows again that somebody names, as he edited them or as they are.
 
     Those that are withdrawn or dismissed come in, too: he means them. Safe to repeat and to interrupt: rows that came in meanwhile are counted as settled.
@@ -90,10 +90,10 @@ def requeue_edited(stores: Stores, org_id: str, edits: Iterable[Edit]) -> Requeu
         Unavailable: The disk or the lake failed.
     """
     done = Requeue()
-    with _alone(stores, org_id):
-        texts = _check_edits(stores, org_id, edits)
+    with _alone(organization):
+        texts = _check_edits(organization, edits)
         for batch in _batches(texts.items()):
-            _give_in(stores, org_id, dict(batch), done, NOT_IN)
+            _give_in(organization, dict(batch), done, NOT_IN)
     return done
 
 
@@ -103,10 +103,10 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield batch
 
 
-def _check_edits(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[RowRef, str | None]:
+def _check_edits(organization: Organization, edits: Iterable[Edit]) -> dict[RowRef, str | None]:
     """The texts of edits by place, after all of them were looked at."""
     found: dict[RowRef, Edit] = {}
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         known: dict[str, str] = {}
         for edit in edits:
             place = place_of(connection, edit.id, known)
@@ -141,22 +141,21 @@ def _check_uid(row: RejectedRow, edit: Edit) -> None:
 
 
 def _give_in(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     texts: dict[RowRef, str | None],
     done: Requeue,
     allowed: Collection[Status],
 ) -> None:
     """Make one source of those rows that have one of some states: as they are, or with a new text."""
     for _ in range(_TRIES):
-        with stores.lake(org_id).reader() as connection:
+        with organization.lake.reader() as connection:
             rows = rejected.at(connection, texts)
         rows.sort(key=lambda row: row.place)
         still = [row for row in rows if row.status in allowed]
         readable = [row for row in still if texts[row.place] or row.measurement]
         try:
             if readable:
-                done.receipts.append(_ingest_rows(stores, org_id, readable, texts))
+                done.receipts.append(_ingest_rows(organization, readable, texts))
         except Overtaken:
             continue  # A file was delivered again meanwhile.
         done.settled += len(texts) - len(still)
@@ -169,10 +168,10 @@ def _give_in(
 
 
 def _ingest_rows(
-    stores: Stores, org_id: str, rows: list[RejectedRow], texts: dict[RowRef, str | None]
+    organization: Organization, rows: list[RejectedRow], texts: dict[RowRef, str | None]
 ) -> Receipt:
-    now = stores.now()
-    folder = stores.lake_folder(org_id) / "requeue"
+    now = organization.now()
+    folder = organization.lake_folder / "requeue"
     lines, origins = [], []
     for row in rows:
         text = _with_uid(texts[row.place] or row.measurement or "", row.place)
@@ -190,9 +189,9 @@ def _ingest_rows(
         temporary.write_text("\n".join(lines) + "\n", "utf-8")
     mark_step("requeue.written")
     delivery = Delivery(id_, path.name, now, own=True, origins=tuple(origins))
-    receipt = ingest_file(stores, org_id, path, delivery)
+    receipt = ingest_file(organization, path, delivery)
     mark_step("requeue.ingested")
-    _keep(stores, org_id, path.name, receipt.delivery.received_at)
+    _keep(organization, path.name, receipt.delivery.received_at)
     return receipt
 
 
@@ -204,9 +203,9 @@ def _with_uid(text: str, place: RowRef) -> str:
     return text_of(members | {"uid": place.uid})
 
 
-def _keep(stores: Stores, org_id: str, name: str, received_at: datetime) -> None:
+def _keep(organization: Organization, name: str, received_at: datetime) -> None:
     """Move a source that was committed to the sources of its day."""
-    lake = stores.lake_folder(org_id)
+    lake = organization.lake_folder
     day = received_at.date().isoformat()
     make_folder(lake / "sources" / day)
     move(lake / "requeue" / name, lake / "sources" / day / name)
@@ -214,29 +213,29 @@ def _keep(stores: Stores, org_id: str, name: str, received_at: datetime) -> None
 
 
 @contextmanager
-def _alone(stores: Stores, org_id: str) -> Iterator[None]:
+def _alone(organization: Organization) -> Iterator[None]:
     """Hold the lock of who requeues, and tidy up after those who died with it."""
-    lake = stores.lake(org_id)
+    lake = organization.lake
     lake.open_to_write()
-    folder = stores.lake_folder(org_id) / "requeue"
+    folder = organization.lake_folder / "requeue"
     make_folder(folder)
     with hold_lock(folder / "requeue.lock"):
         for path in folder.iterdir():
             if path.name != "requeue.lock":
                 lake.drop_staging(path.stem)
-                _keep_committed(stores, org_id, path)
+                _keep_committed(organization, path)
         yield
 
 
-def _keep_committed(stores: Stores, org_id: str, path: Path) -> None:
+def _keep_committed(organization: Organization, path: Path) -> None:
     """Keep what was committed; what was not is still open, and chosen anew."""
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         received_at = receipts.received_at(connection, path.stem)
     if received_at is None:
         with disk():
             path.unlink()
     else:
-        _keep(stores, org_id, path.name, received_at)
+        _keep(organization, path.name, received_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +278,7 @@ class RowChoice:
             raise Required("rows by their ids, or a filter")
 
 
-def dismiss(stores: Stores, org_id: str, choice: RowChoice, because: str, author: str) -> Decided:
+def dismiss(organization: Organization, choice: RowChoice, because: str, author: str) -> Decided:
     """Give open rejected rows up: they are counted nowhere any more, and requeued only by name.
 
     Safe to repeat: a row that is dismissed keeps who dismissed it first.
@@ -295,10 +294,10 @@ def dismiss(stores: Stores, org_id: str, choice: RowChoice, because: str, author
         raise Required("because")
     if len(because) > _BECAUSE_MAX:
         raise Invalid("because", because[:80], f"it must have at most {_BECAUSE_MAX} characters")
-    return _decide(stores, org_id, choice, Decision("dismiss", because, author, stores.now()))
+    return _decide(organization, choice, Decision("dismiss", because, author, organization.now()))
 
 
-def reopen(stores: Stores, org_id: str, choice: RowChoice, author: str) -> Decided:
+def reopen(organization: Organization, choice: RowChoice, author: str) -> Decided:
     """Take dismissed rows up again: they wait for somebody as before.
 
     Raises:
@@ -307,12 +306,12 @@ def reopen(stores: Stores, org_id: str, choice: RowChoice, author: str) -> Decid
         NotFound: There is no such source.
         Unavailable: The lake failed.
     """
-    return _decide(stores, org_id, choice, Decision("reopen", None, author, stores.now()))
+    return _decide(organization, choice, Decision("reopen", None, author, organization.now()))
 
 
-def _decide(stores: Stores, org_id: str, choice: RowChoice, decision: Decision) -> Decided:
+def _decide(organization: Organization, choice: RowChoice, decision: Decision) -> Decided:
     choice.check()
-    lake = stores.lake(org_id)
+    lake = organization.lake
     # Under the lock nothing becomes of the rows meanwhile.
     with lake.lock(), lake.transaction() as connection:
         named = places_of(connection, choice.ids)

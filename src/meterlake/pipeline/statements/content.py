@@ -20,7 +20,7 @@ from meterlake.model.values.period import zone
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.line_usage import OF_USAGE, LineUsage, LineUsageReader
 from meterlake.pipeline.statements.usage_rows import AccountNames, UsageRows
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
@@ -120,8 +120,7 @@ def find_definition(reader: Reader, account_id: str) -> Record[StatementDefiniti
 
 
 def read_content(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     read: ReadBill,
     order: StatementOrder,
     check: Callable[[], None] = lambda: None,
@@ -130,8 +129,7 @@ def read_content(
     """All that a statement shows.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         read: The bill.
         order: Which meters' usage is shown.
         check: Called between two lines; raises if nobody wants the statement any more.
@@ -153,16 +151,16 @@ def read_content(
     )
     tz = zone(read.bill.content.body["timezone"])
     names = AccountNames(
-        partial(_names, stores, org_id, account_names.by_id),
-        partial(_names, stores, org_id, account_names.by_code),
+        partial(_names, organization, account_names.by_id),
+        partial(_names, organization, account_names.by_code),
     )
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         rows = UsageRows(connection, layout or content.layout, tz, names)
         return replace(content, lines=_read_lines(shown, rows, check))
 
 
-def _names(stores: Stores, org_id: str, find: Any, values: Any) -> Any:
-    with stores.state.reading(org_id) as reader:
+def _names(organization: Organization, find: Any, values: Any) -> Any:
+    with organization.reading() as reader:
         return find(reader, values)
 
 

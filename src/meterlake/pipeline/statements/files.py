@@ -16,7 +16,7 @@ from meterlake.stages.export.statement_document import (
     statement_rows,
     write_statement,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.billing.statements.files import StatementFile, statement_keys
@@ -110,7 +110,7 @@ def read_file(stores: Stores, file: StatementFile) -> bytes:
         return stream.read()
 
 
-def forget_files(stores: Stores, org_id: str) -> int:
+def forget_files(organization: Organization) -> int:
     """Remove files that no bill has, and that no unfinished job may write; how many.
 
     They are left by processes that died, and by bills that were deleted.
@@ -119,18 +119,18 @@ def forget_files(stores: Stores, org_id: str) -> int:
         Unavailable: A store failed.
     """
     # In this order: a file that comes meanwhile is not among those that were found.
-    found = [info.key for info in stores.objects.list(_folder(org_id))]
+    found = [info.key for info in organization.stores.objects.list(_folder(organization.id))]
     if not found:
         return 0
-    jobs, more = stores.state.jobs.page(org_id, KIND, _OPEN, Page(_MANY))
+    jobs, more = organization.state.jobs.page(organization.id, KIND, _OPEN, Page(_MANY))
     if more is not None:
         return 0  # The next look removes them.
     unfinished = {job.id for job in jobs}
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         known = set(statement_keys(reader))
     lost = [key for key in found if key not in known and _job_of(key) not in unfinished]
     for key in lost:
-        stores.objects.delete(key)
+        organization.stores.objects.delete(key)
     return len(lost)
 
 

@@ -31,7 +31,7 @@ from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_jo
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.pipeline.statements.content import ReadBill, read_bill, read_content
 from meterlake.pipeline.statements.files import file_download, put_files, remove_files
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
 from meterlake.stores.state.billing.bills import bills
@@ -79,7 +79,7 @@ class StatementJobView:
         return str(self.document["billId"])
 
 
-def create(stores: Stores, org_id: str, author: str, document: Any) -> StatementJobView:
+def create(organization: Organization, author: str, document: Any) -> StatementJobView:
     """Make the job of a statement; a worker runs it.
 
     Raises:
@@ -88,10 +88,10 @@ def create(stores: Stores, org_id: str, author: str, document: Any) -> Statement
     """
     request = read(StatementJobRequest, document)
     order = _order(request.bill_id, request)
-    return _submit(stores, org_id, author, [("billId", order)])[0]
+    return _submit(organization, author, [("billId", order)])[0]
 
 
-def create_batch(stores: Stores, org_id: str, author: str, document: Any) -> list[StatementJobView]:
+def create_batch(organization: Organization, author: str, document: Any) -> list[StatementJobView]:
     """Make the jobs of statements of several bills: all of them, or none.
 
     Raises:
@@ -101,7 +101,7 @@ def create_batch(stores: Stores, org_id: str, author: str, document: Any) -> lis
     request = read(StatementsBatchJobRequest, document)
     ids = dict.fromkeys(request.bill_ids)
     orders = [(f"billIds[{n}]", _order(each, request)) for n, each in enumerate(ids)]
-    return _submit(stores, org_id, author, orders)
+    return _submit(organization, author, orders)
 
 
 def _order(
@@ -113,9 +113,9 @@ def _order(
 
 
 def _submit(
-    stores: Stores, org_id: str, author: str, orders: Sequence[tuple[str, StatementOrder]]
+    organization: Organization, author: str, orders: Sequence[tuple[str, StatementOrder]]
 ) -> list[StatementJobView]:
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         _refuse_too_many(transaction, len(orders))
         for field, order in orders:
             _expect(transaction, field, order)
@@ -187,26 +187,28 @@ class StatementJobFilter:
 
 
 def list_jobs(
-    stores: Stores, org_id: str, wanted: StatementJobFilter, page: Page
+    organization: Organization, wanted: StatementJobFilter, page: Page
 ) -> tuple[list[StatementJobView], str | None]:
     """One page of jobs, the newest first, and the token of the next page.
 
     Raises:
         Invalid: There is more than one filter, the status is none, or the token is none.
     """
-    jobs, token = stores.state.jobs.page(org_id, KIND, wanted.to_filters(org_id), page)
-    with stores.state.reading(org_id) as reader:
+    jobs, token = organization.state.jobs.page(
+        organization.id, KIND, wanted.to_filters(organization.id), page
+    )
+    with organization.reading() as reader:
         return _views(reader, jobs), token
 
 
-def get_job(stores: Stores, org_id: str, id: str) -> StatementJobView:
+def get_job(organization: Organization, id: str) -> StatementJobView:
     """One job.
 
     Raises:
         NotFound: The organization has no such job.
     """
-    job = stores.state.jobs.find(org_id, id, KIND)
-    with stores.state.reading(org_id) as reader:
+    job = organization.state.jobs.find(organization.id, id, KIND)
+    with organization.reading() as reader:
         return _views(reader, [job])[0]
 
 
@@ -224,18 +226,18 @@ def _views(reader: Reader, jobs: Sequence[Job]) -> list[StatementJobView]:
     return found
 
 
-def cancel(stores: Stores, org_id: str, id: str) -> StatementJobView:
+def cancel(organization: Organization, id: str) -> StatementJobView:
     """End a job that waits, or have the one that runs stop.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(stores, org_id, id, STATEMENT_JOBS)
-    return get_job(stores, org_id, id)
+    cancel_job(organization, id, STATEMENT_JOBS)
+    return get_job(organization, id)
 
 
-def ensure_statement(stores: Stores, org_id: str, author: str, order: StatementOrder) -> Files:
+def ensure_statement(organization: Organization, author: str, order: StatementOrder) -> Files:
     """The files of a bill, made here and now unless it has them already, as the bill is.
 
     If this process dies, a worker finishes the job.
@@ -245,23 +247,25 @@ def ensure_statement(stores: Stores, org_id: str, author: str, order: StatementO
         Invalid: The statement has too many rows.
         Unavailable: A store failed; do it again.
     """
-    with stores.state.transaction(org_id, author) as transaction:
+    with organization.transaction(author) as transaction:
         bill = bills.get(transaction, order.bill_id)
         found = current_files(transaction, order)
         if found is not None:
             return found
         snapshot = bill.content.pins["snapshot"]
         job = submit_statement(transaction, order, snapshot, begun=True)
-    return run_here(stores, STATEMENT_JOBS, job.id, lambda: mark_step("statement.submitted"))
+    return run_here(
+        organization.stores, STATEMENT_JOBS, job.id, lambda: mark_step("statement.submitted")
+    )
 
 
-def read_statement(stores: Stores, org_id: str, bill_id: str, format: StatementFormat) -> Download:
+def read_statement(organization: Organization, bill_id: str, format: StatementFormat) -> Download:
     """The statement that a bill has, perhaps of an earlier calculation.
 
     Raises:
         NotFound: There is no such bill, or it has none of the format.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         bills.get(reader, bill_id)
         file = statement_files(reader, [bill_id]).get(bill_id, NO_FILES).get(format)
     if file is None:
@@ -296,10 +300,11 @@ def _pin(stores: Stores, job: Job) -> JobPins:
 
 def _make_statement(run: JobRun[Files]) -> Files:
     stores, job = run.stores, run.job
+    organization = stores.organization(job.org_id)
     order = StatementOrder.from_wire(job.parameters)
-    with stores.state.reading(job.org_id) as reader:
+    with organization.reading() as reader:
         found = read_bill(reader, order.bill_id)
-    content = read_content(stores, job.org_id, found, order, run.check)
+    content = read_content(organization, found, order, run.check)
     files = put_files(stores, job, content, found.calculated)
     mark_step("statement.put")
     try:

@@ -20,7 +20,7 @@ from meterlake.pipeline.usage.period_usage import LakeState, calculated_with, us
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.compound import Uncalculated
 from meterlake.stages.usage.rows import SqlFailure, UsageRow
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake import quantities
 
@@ -66,15 +66,14 @@ class AggregateResult:
 
 
 def aggregate(
-    stores: Stores, org_id: str, period: Month | PeriodSpec, snapshot: int | None = None
+    organization: Organization, period: Month | PeriodSpec, snapshot: int | None = None
 ) -> AggregateResult:
     """Aggregate a period of an organization and keep the quantities.
 
     Aggregating again appends nothing, unless measurements, plans or aggregations have changed.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         period: A calendar month means the monthly period that begins in it.
         snapshot: The lake's snapshot that is read, such as that of bills; the newest one if None.
 
@@ -84,9 +83,9 @@ def aggregate(
         Unavailable: A store failed.
     """
     with rare_garbage_searches():
-        calculated = calculate(stores, org_id, period, snapshot)
-        run = calculated.to_store(stores.now())
-        stored = quantities.append(stores.lake(org_id), calculated.key, run)
+        calculated = calculate(organization, period, snapshot)
+        run = calculated.to_store(organization.now())
+        stored = quantities.append(organization.lake, calculated.key, run)
     return AggregateResult(
         run=calculated.run,
         period=calculated.period,
@@ -133,7 +132,7 @@ class PeriodQuantities:
 
 
 def calculate(
-    stores: Stores, org_id: str, period: Month | PeriodSpec, snapshot: int | None = None
+    organization: Organization, period: Month | PeriodSpec, snapshot: int | None = None
 ) -> PeriodQuantities:
     """Calculate the quantities of a period, as `aggregate` does, and store nothing.
 
@@ -142,11 +141,13 @@ def calculate(
         NotFound: There is no such organization.
         Unavailable: A store failed.
     """
-    lake = stores.lake(org_id)
+    lake = organization.lake
     request = PeriodSpec.month(period) if isinstance(period, Month) else period
-    configuration = read(stores.state, org_id, request)
+    configuration = read(organization.state, organization.id, request)
     snapshot = lake.snapshot() if snapshot is None else snapshot
-    usage = usage_of_period(LakeState(lake, snapshot), configuration, limits_of(stores.settings))
+    usage = usage_of_period(
+        LakeState(lake, snapshot), configuration, limits_of(organization.settings)
+    )
     rows = usage.rows
     overflows = [each.quantity for each in rows if each.quantity.overflows]
     if overflows:

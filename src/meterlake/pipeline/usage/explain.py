@@ -20,7 +20,7 @@ from meterlake.model.values.sql import identifier
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import segments
 from meterlake.stages.usage.aggregate.time_weighted import lasting
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake import quantity_reads
 from meterlake.stores.lake.measurements.rows import (
     HOLDS_IN_TIME,
@@ -119,7 +119,7 @@ class QuantityFilter:
         )
 
 
-def explain(stores: Stores, org_id: str, wanted: QuantityFilter) -> list[Explained]:
+def explain(organization: Organization, wanted: QuantityFilter) -> list[Explained]:
     """Explain the quantities of an account and an aggregation in the newest run of a period.
 
     Returns:
@@ -131,8 +131,8 @@ def explain(stores: Stores, org_id: str, wanted: QuantityFilter) -> list[Explain
         Unavailable: A store failed.
     """
     with (
-        stores.state.reading(org_id) as reader,
-        stores.lake(org_id).reader() as connection,
+        organization.reading() as reader,
+        organization.lake.reader() as connection,
     ):
         return _Explaining(reader, connection, wanted).all()
 

@@ -25,7 +25,7 @@ from meterlake.model.values.period import Month, Period, aware, midnight, naive
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
 from meterlake.stages.bill import BillingCalendar
 from meterlake.stages.usage.cycles import Cycles
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake import late as found_late
 from meterlake.stores.lake.late import Closed
 from meterlake.stores.state import Reader
@@ -81,7 +81,7 @@ class Late:
         }
 
 
-def late(stores: Stores, org_id: str) -> list[Late]:
+def late(organization: Organization) -> list[Late]:
     """List the closed periods that measurements touch which came after they were closed.
 
     A period is closed by an aggregation or a bill that was made after its end; it stays listed
@@ -91,7 +91,7 @@ def late(stores: Stores, org_id: str) -> list[Late]:
         NotFound: There is no such organization.
         Unavailable: A store failed.
     """
-    with stores.state.reading(org_id) as reader, stores.lake(org_id).reader() as connection:
+    with organization.reading() as reader, organization.lake.reader() as connection:
         meters = {meter_table(each.id): each for each in reader.all(Meter)}
         newest = found_late.newest_commit(connection)
         closed = _Closed(meters)
@@ -105,7 +105,9 @@ def late(stores: Stores, org_id: str) -> list[Late]:
         rows = found_late.late(connection, closed.rows, list(meters))
     codes: dict[str, str] = {}
     if any(rows.values()):
-        codes = {id_: code for code, id_ in account_ids(stores.state, org_id).items()}
+        codes = {
+            id_: code for code, id_ in account_ids(organization.state, organization.id).items()
+        }
     for table, counted in rows.items():
         for number, account_id, *row in counted:
             account = codes.get(account_id, account_id)

@@ -22,7 +22,7 @@ from meterlake.model.values.period import Month, Period, aware, zone
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import AggregationScope, SegmentFilter
 from meterlake.stages.usage.rows import SqlFailure, SqlUsage
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, check_query, limits_of
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
@@ -130,12 +130,11 @@ def aggregate_custom_sql(
     return usage
 
 
-def trial(stores: Stores, org_id: str, code: str, month: Month, sql: str | None = None) -> SqlUsage:
+def trial(organization: Organization, code: str, month: Month, sql: str | None = None) -> SqlUsage:
     """Run the SQL of an aggregation, or another one in its place, and keep nothing.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         code: The aggregation: its meter is read, and its segments count.
         month: In the organization's time zone.
         sql: What is run instead of the aggregation's own.
@@ -145,17 +144,17 @@ def trial(stores: Stores, org_id: str, code: str, month: Month, sql: str | None 
         Invalid: It has no SQL, or what is given is not allowed.
         Unavailable: A store failed.
     """
-    configuration = stores.state.configuration(org_id)
+    configuration = organization.configuration()
     record = configuration.find(Aggregation, code)
     if record is None:
         raise NotFound("aggregation", code)
     meter = configuration.get(Meter, record.entity.meter_id)
-    limits = limits_of(stores.settings)
+    limits = limits_of(organization.settings)
     sql = _check_sql(record.entity.custom_sql if sql is None else sql, meter.entity, limits)
     changes = {"custom_sql": sql, "aggregation": Reduce.CUSTOM_SQL}
     tried = replace(record, entity=record.entity.model_copy(update=changes))
     period = month.period(zone(configuration.single(OrganizationConfig).entity.timezone))
-    lake, usage = stores.lake(org_id), SqlUsage()
+    lake, usage = organization.lake, SqlUsage()
     with Sandbox(limits) as sandbox:
         run = _Run(lake, meter, lake.snapshot(), sandbox, usage)
         run.all([tried], [aggregate.whole(period)])

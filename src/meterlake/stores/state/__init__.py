@@ -1,7 +1,7 @@
 """State: organizations, configuration with its history, access, jobs and bills, in one database."""
 
 from meterlake.stores.state.core.reader import Past, Reader
-from meterlake.stores.state.core.state import Organization, State, new_id, utc_now
+from meterlake.stores.state.core.state import OrganizationRecord, State, new_id, utc_now
 from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.jobs import Job, Jobs, JobStatus
 
@@ -9,7 +9,7 @@ __all__ = [
     "Job",
     "JobStatus",
     "Jobs",
-    "Organization",
+    "OrganizationRecord",
     "Past",
     "Reader",
     "State",

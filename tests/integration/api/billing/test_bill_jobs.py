@@ -41,12 +41,12 @@ REFUSED = "the organization has no conversion rate from EUR to USD; add it to cu
 @pytest.fixture
 def server(tmp_path):
     with served(tmp_path / "home") as found:
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         price_egress(found)
         subscribe(found, "acme", "bolt")
         path = tmp_path / "rows.ndjson"
         path.write_bytes(ndjson([wire_row("a", 40), wire_row("b", 2.5)]))
-        ingest_file(found.stores, found.org_id, path, Delivery("d", path.name, datetime.now(UTC)))
+        ingest_file(found.organization, path, Delivery("d", path.name, datetime.now(UTC)))
         yield found
 
 
@@ -74,7 +74,7 @@ def accounts(server):
 
 def stored(server):
     """All bills, by the codes of their accounts and bill dates."""
-    with server.stores.state.reading(server.org_id) as reader:
+    with server.organization.reading() as reader:
         found = bills.of_period(reader)
     return {
         (each.content.body["accountCode"], str(each.content.key.bill_date)): each for each in found
@@ -230,7 +230,7 @@ def test_another_frequency_or_interval_has_no_bills(server, jobs):
 @pytest.mark.long
 @pytest.mark.sees("RecalculateBillJob")
 def test_a_bill_is_made_again_with_the_settings_of_its_job(server, jobs):
-    configure(server.stores, server.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(server.organization, currencies=[{"code": "EUR", "name": "Euro"}])
     own = {"timezone": "Europe/Berlin", "targetCurrency": "EUR", "currencyConversions": [RATE]}
     with server.http() as http:
         body = {"billDate": OCTOBER_1, "dueDate": "2026-12-24", **own}
@@ -361,7 +361,7 @@ def test_a_job_of_an_older_version_is_not_resumed(server, jobs):
     with server.stores.state.writing_home() as connection:
         connection.execute(update(JOB).where(JOB.c.id == job.id).values(lease_until=ended))
 
-    list(run_round(BILL_JOBS, Alone(), server.stores, server.org_id, lambda: False))
+    list(run_round(BILL_JOBS, Alone(), server.organization, lambda: False))
 
     assert server.stores.state.jobs.get(job.id).status is JobStatus.FAILED
     assert (stored(server), jobs.retrieve(job.id).status) == ({}, "CANCELLED")
@@ -385,9 +385,9 @@ class Alone:
 def test_a_round_runs_what_waits_the_oldest_first(server, jobs):
     made = [jobs.create(bill_date=date(2026, month, 1)) for month in (8, 9)]
 
-    list(run_round(BILL_JOBS, Alone(), server.stores, server.org_id, lambda: True))
+    list(run_round(BILL_JOBS, Alone(), server.organization, lambda: True))
     assert stored(server) == {}
-    list(run_round(BILL_JOBS, Alone(), server.stores, server.org_id, lambda: False))
+    list(run_round(BILL_JOBS, Alone(), server.organization, lambda: False))
 
     ended = [jobs.retrieve(each.id) for each in made]
     assert [each.status for each in ended] == ["COMPLETE", "COMPLETE"]
@@ -497,10 +497,8 @@ def test_jobs_and_approvals_are_the_same_on_postgresql(tmp_path, postgresql):
         served(tmp_path / "home", state=new_database(postgresql)) as server,
         server.sdk() as sdk,
     ):
-        configure(server.stores, server.org_id, meters=[EGRESS], accounts=ACCOUNTS)
-        configure(
-            server.stores, server.org_id, organizationConfig={"daysBeforeBillDue": 14, **grace}
-        )
+        configure(server.organization, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(server.organization, organizationConfig={"daysBeforeBillDue": 14, **grace})
         price_egress(server)
         subscribe(server, "acme", "bolt")
         made = [sdk.bill_jobs.create(bill_date=date(2026, 10, 1)) for _ in range(10)]
@@ -513,12 +511,12 @@ def test_jobs_and_approvals_are_the_same_on_postgresql(tmp_path, postgresql):
         run(server, made[0])
 
         assert sdk.bill_jobs.retrieve(made[0].id).pending == 0
-        assert approve_due(server.stores, server.org_id) == 2
+        assert approve_due(server.organization) == 2
         price_egress(server, price=7)
         subscribe(server, "acme", start="2026-09-16T00:00:00Z")
         run(server, made[2])
         assert stored(server)["acme", OCTOBER_1].status == "PENDING"
-        assert approve_due(server.stores, server.org_id) == 0
+        assert approve_due(server.organization) == 0
 
 
 @pytest.mark.slow
@@ -560,8 +558,7 @@ def told_at_the_end(sdk, job):
 def test_a_job_that_makes_no_bill_says_why(server):
     sdk, ids = server.sdk(), accounts(server)
     configure(
-        server.stores,
-        server.org_id,
+        server.organization,
         accounts=[{"code": "idle", "name": "Idle", "emailAddress": "a@idle.example"}],
     )
     cases = {

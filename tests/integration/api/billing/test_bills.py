@@ -36,12 +36,11 @@ def billed(folder):
     """A server where acme and bolt have a bill of August and one of September each."""
     with served(folder / "home") as found:
         home = Home(found.stores, found.org_id, Clock())
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         price_egress(home)
         subscribe(home, "acme", "bolt")
         configure(
-            found.stores,
-            found.org_id,
+            found.organization,
             organizationConfig={
                 "daysBeforeBillDue": 14,
                 "currency": "USD",
@@ -52,7 +51,7 @@ def billed(folder):
         rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
         assert home.ingest("a.csv", HEADER + rows).rejected == 0
         for month in (AUGUST, SEPTEMBER):
-            bill(found.stores, found.org_id, month)
+            bill(found.organization, month)
         yield found
 
 
@@ -207,7 +206,7 @@ def test_invoice_numbers_are_given_in_the_order_of_creation_and_never_twice(serv
     assert later == {"INVOICE-103", "INVOICE-104"}
 
     sdk.bills.delete(gone.id)
-    bill(server.stores, server.org_id, SEPTEMBER)
+    bill(server.organization, SEPTEMBER)
 
     again = bill_of(sdk, accounts, "bolt")
     assert (again.sequential_invoice_number, again.version) == ("INVOICE-105", 1)
@@ -236,7 +235,7 @@ def test_lists_are_filtered(sdk, server, accounts):
     assert count(ids=[one.id, NOBODY]) == 1
     lock(sdk, one.id)
     assert (count(locked=False), count(locked=True), count(status="APPROVED")) == (3, 4, 1)
-    job = bill(server.stores, server.org_id, SEPTEMBER).job_id
+    job = bill(server.organization, SEPTEMBER).job_id
     # The locked one was not calculated.
     assert count(bill_job_id=job) == 1
 
@@ -519,7 +518,7 @@ def test_lines_have_ids_that_survive_a_calculation(server, sdk, http, accounts):
 
     home = Home(server.stores, server.org_id, Clock())
     assert home.ingest("b.csv", HEADER + csv_row("3", "7.5")).rejected == 0
-    bill(server.stores, server.org_id, SEPTEMBER)
+    bill(server.organization, SEPTEMBER)
 
     after = sdk.bills.retrieve(one.id)
     assert (after.version, after.bill_total) == (2, 81)
@@ -726,7 +725,7 @@ def test_versions_of_a_bill_are_compared_by_causes(server, sdk):
     with server.http() as http:
         same = http.get(url, params={"to": "now"}).json()
         assert (same["same"], same["differences"], same["to"]["version"]) == (True, [], "now")
-        with server.stores.state.transaction(server.org_id, "ann") as transaction:
+        with server.organization.transaction("ann") as transaction:
             record = transaction.find(PlanTemplate, "cloud")
             dearer = record.entity.model_copy(update={"standing_charge": Decimal(40)})
             transaction.update(record.id, record.version, dearer)
@@ -793,5 +792,5 @@ def test_a_bill_is_explained_down_to_its_measurements(server, sdk):
 
 
 def account_of(server, code):
-    with server.stores.state.reading(server.org_id) as reader:
+    with server.organization.reading() as reader:
         return reader.find(Account, code).id

@@ -27,7 +27,7 @@ def server(tmp_path):
     """A server where acme used 40 in September, and bolt nothing."""
     with served(tmp_path / "home") as found:
         home = Home(found.stores, found.org_id, Clock())
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         price_egress(home)
         subscribe(home, "acme", "bolt", start="2026-09-01T00:00:00Z")
         ingest(found, "first", 40)
@@ -48,7 +48,7 @@ def ingest(server, name, units):
 def work(server):
     """One round of the worker."""
     executor = Executor(server.settings)
-    list(run_round(CLOSING_STEPS, executor, server.stores, server.org_id, lambda: False))
+    list(run_round(CLOSING_STEPS, executor, server.organization, lambda: False))
 
 
 def post(http, verb, status=200, month=MONTH, **body):
@@ -101,9 +101,9 @@ def test_a_month_is_closed_over_the_api_with_what_was_looked_at(server, http):
 
 @pytest.mark.long
 def test_a_bill_that_is_left_as_it_was_says_what_it_would_be_and_what_differs(server, http):
-    bill(server.stores, server.org_id, Month.parse(MONTH))
+    bill(server.organization, Month.parse(MONTH))
     [acme] = [each for each in get(http)["bills"] if each["account"] == "acme"]
-    set_status(server.stores, server.org_id, "finance", acme["id"], BillStatus.APPROVED)
+    set_status(server.organization, "finance", acme["id"], BillStatus.APPROVED)
     ingest(server, "second", 5)
 
     [left] = reviewed(server, http)["left"]
@@ -323,7 +323,7 @@ def test_closing_a_month_needs_the_rights_to_all_bills(server, http, statements,
 
 @pytest.mark.long
 def test_what_the_command_closed_is_seen_over_the_api(server, http):
-    closing = Closing(server.stores, server.org_id, Month.parse(MONTH), "ann")
+    closing = Closing(server.organization, Month.parse(MONTH), "ann")
     reviewed(server, http)
     closing.reject("by the command")
 

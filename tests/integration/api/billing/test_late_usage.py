@@ -31,12 +31,12 @@ def server(tmp_path):
     """A server where acme has a bill of July and one of August."""
     with served(tmp_path / "home") as found:
         home = Home(found.stores, found.org_id, Clock())
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         price_egress(home)
         subscribe(home, "acme", start="2026-07-01T00:00:00Z")
         ingest(found, "july.csv", csv_row("1", "42.5", "acme", ts="2026-07-03T00:00:00Z"))
         for month in (JULY, AUGUST):
-            bill(found.stores, found.org_id, month)
+            bill(found.organization, month)
         yield found
 
 
@@ -47,7 +47,7 @@ def ingest(server, name, rows):
 def apply_policy(server):
     """What scheduled billing does about late usage."""
     order = BillOrder(days=NO_DAYS, late_usage=True)
-    bill_order(server.stores, server.org_id, order)
+    bill_order(server.organization, order)
 
 
 def choose(sdk, **more):
@@ -166,6 +166,6 @@ def test_what_was_decided_of_late_usage_is_an_event_that_makes_notifications_go_
     apply_policy(server)
     carried, _ = sdk.events.list(event_name=DECISION)
     assert carried.m3ter_event["eventData"]["newDto"]["status"] == "CARRIED"
-    read_log(server.stores, server.org_id)
+    read_log(server.organization)
     [notified] = sdk.events.list(event_type="Notification")
     assert notified.m3ter_event["baseEventId"] == reported.id

@@ -34,12 +34,12 @@ def billed(folder):
     """A server where acme and bolt have a bill of September each."""
     with served(folder / "home") as found:
         home = Home(found.stores, found.org_id, Clock())
-        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
         price_egress(home)
         subscribe(home, "acme", "bolt")
         rows = csv_row("1", "42.5") + csv_row("2", "0.25") + csv_row("3", "200", "bolt")
         assert home.ingest("a.csv", HEADER + rows).rejected == 0
-        bill(found.stores, found.org_id, SEPTEMBER)
+        bill(found.organization, SEPTEMBER)
         yield found
 
 
@@ -79,7 +79,7 @@ def bills(sdk):
 
 def work(server):
     """Run the jobs that wait; what failed."""
-    ran = run_all_waiting(server.stores, STATEMENT_JOBS, server.org_id)
+    ran = run_all_waiting(server.organization, STATEMENT_JOBS)
     return [each.error for each in ran if each.error]
 
 
@@ -369,12 +369,12 @@ def test_a_statement_is_stale_once_its_bill_has_changed(server, sdk, bills):
     assert work(server) == []
 
     # A calculation that changes nothing, and an approval, leave it as it is.
-    bill(server.stores, server.org_id, SEPTEMBER, approve=True)
+    bill(server.organization, SEPTEMBER, approve=True)
 
     assert jobs.retrieve(made.id).json_statement_status == "LATEST"
     assert sdk.bills.retrieve(bills["acme"]).statement_stale is False
     use(Home(server.stores, server.org_id, Clock()), ("4", "acme", 1))
-    bill(server.stores, server.org_id, SEPTEMBER)
+    bill(server.organization, SEPTEMBER)
 
     assert jobs.retrieve(made.id).json_statement_status == "STALE"
     assert sdk.bills.retrieve(bills["acme"]).statement_stale is True
@@ -412,7 +412,7 @@ def test_a_csv_statement_is_made_at_once(sdk, bills):
 
 @pytest.mark.long
 def test_lines_of_usage_of_other_meters_are_left_out(server, sdk, bills):
-    configure(server.stores, server.org_id, meters=[{**EGRESS, "code": "other", "name": "Other"}])
+    configure(server.organization, meters=[{**EGRESS, "code": "other", "name": "Other"}])
     meters = {each.code: each.id for each in sdk.meters.list()}
     documents = {}
     for code in ("egress", "other"):
@@ -447,8 +447,7 @@ def test_an_approval_makes_the_statements_that_the_mode_says(
     server, sdk, bills, organization, account, formats
 ):
     configure(
-        server.stores,
-        server.org_id,
+        server.organization,
         organizationConfig={
             "daysBeforeBillDue": 14,
             "currency": "USD",
@@ -465,7 +464,7 @@ def test_an_approval_makes_the_statements_that_the_mode_says(
             version=acme.version,
             auto_generate_statement_mode=account,
         )
-    bill(server.stores, server.org_id, SEPTEMBER)
+    bill(server.organization, SEPTEMBER)
     assert list(sdk.statements.statement_jobs.list(active="FALSE")) == []
 
     sdk.bills.approve(bill_ids=[bills["acme"]])
@@ -484,7 +483,7 @@ def test_an_approval_makes_the_statements_that_the_mode_says(
 def test_a_lock_makes_the_statement_that_an_approval_did_not(server, sdk, bills):
     sdk.bills.approve(bill_ids=[bills["acme"]])
     config = {"daysBeforeBillDue": 14, "currency": "USD", "autoGenerateStatementMode": "JSON"}
-    configure(server.stores, server.org_id, organizationConfig=config)
+    configure(server.organization, organizationConfig=config)
 
     sdk.bills.lock(bills["acme"])
 
@@ -496,12 +495,12 @@ def test_a_lock_makes_the_statement_that_an_approval_did_not(server, sdk, bills)
 @pytest.mark.parametrize("way", ["filters", pytest.param("run", marks=pytest.mark.slow)])
 def test_many_approvals_at_once_make_statements_too(server, http, sdk, bills, way):
     config = {"daysBeforeBillDue": 14, "currency": "USD", "autoGenerateStatementMode": "JSON"}
-    configure(server.stores, server.org_id, organizationConfig=config)
+    configure(server.organization, organizationConfig=config)
     if way == "filters":
         path = "/bills/billingperiod/2026-09-30/MONTHLY/approve"
         assert http.post(path).status_code == httpx.codes.OK
     else:
-        bill(server.stores, server.org_id, SEPTEMBER, approve=True)
+        bill(server.organization, SEPTEMBER, approve=True)
 
     assert work(server) == []
     found = sdk.statements.statement_jobs.list(status="COMPLETE")
@@ -532,10 +531,10 @@ def test_a_file_that_no_bill_has_is_removed(server, sdk, bills):
     sdk.statements.create_csv(bills["acme"])
     server.stores.objects.put_bytes(f"statements/{server.org_id}/x/{NOBODY}-1.json", b"{}")
 
-    assert forget_files(server.stores, server.org_id) == 1
+    assert forget_files(server.organization) == 1
     assert len(list(server.stores.objects.list("statements/"))) == 2
     sdk.bills.delete(bills["acme"])
-    assert forget_files(server.stores, server.org_id) == 2
+    assert forget_files(server.organization) == 2
 
 
 @pytest.mark.usefixtures("calm")
@@ -597,7 +596,7 @@ def test_dates_of_statement_jobs_fall_due(server, sdk, bills):
     )
     sources = {**SOURCES, STATEMENT_JOB: StatementJobSource()}
 
-    assert fire_scheduled(server.stores, server.org_id, sources=sources) == 1
+    assert fire_scheduled(server.organization, sources=sources) == 1
 
     [event] = sdk.events.list(event_name=name)
     found = event.m3ter_event["eventData"]["newDto"]

@@ -102,15 +102,15 @@ NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def runs(server):
     """A run of each of two bills, with what another system said of it, and one of an event."""
-    stores, org_id = server.stores, server.org_id
+    organization = server.organization
     found = {}
     for hours, bill in enumerate((DENIED_BILL, OTHER_BILL)):
         at = NOON + timedelta(hours=hours)
-        found[bill] = add_run(stores, org_id, at, bill, entity_id=bill, body='{"total": 5}')
+        found[bill] = add_run(organization, at, bill, entity_id=bill, body='{"total": 5}')
         facts = {"external_id": "in_1", "url": "https://x.test/in_1"}
-        end_run(stores, org_id, at, RunStatus.COMPLETE, **facts)
+        end_run(organization, at, RunStatus.COMPLETE, **facts)
     found["event"] = add_run(
-        *(stores, org_id, NOON + timedelta(hours=2), "event"),
+        *(organization, NOON + timedelta(hours=2), "event"),
         entity_type="Notification",
         entity_id="n1",
         event_id="e1",

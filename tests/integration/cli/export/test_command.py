@@ -19,7 +19,7 @@ def small_home(tmp_path_factory):
     with a_home(tmp_path_factory.mktemp("export")) as home:
         # Exports show what is there at the time of the real clock; so do the commands.
         home.clock.time = datetime.now(UTC) - timedelta(hours=1)
-        configure(home.stores, home.org_id, meters=[EGRESS, CALLS], features={"preview": True})
+        configure(home.organization, meters=[EGRESS, CALLS], features={"preview": True})
         rows = csv_row("a", 1.5) + csv_row("b", 2, region="us") + csv_row("c", 4, account="bolt")
         home.ingest("usage.csv", HEADER + rows)
         return home.stores.home

@@ -21,7 +21,7 @@ def home(tmp_path, monkeypatch):
 
 def upload(home, name, data):
     body = {"fileName": name, "contentType": TYPE, "contentLength": len(data)}
-    made = announce(home.stores, home.org_id, "test", body, "https://here.example")
+    made = announce(home.organization, "test", body, "https://here.example")
     headers = {key.lower(): value for key, value in made["headers"].items()}
     with receiving(home.stores, made["url"].rpartition("/")[2], headers) as file:
         file.write(data)

@@ -26,7 +26,7 @@ def home(tmp_path):
 @pytest.fixture
 def command(home, capsys):
     """Runs a command for the organization; its exit code, and all that it printed."""
-    with home.stores.state.reading(home.org_id):
+    with home.organization.reading():
         code = next(e.code for e in home.stores.state.organizations() if e.id == home.org_id)
 
     def work(*words, org=code):
@@ -106,7 +106,7 @@ def test_the_policy_that_late_usage_suggests_can_be_applied(home, command, tmp_p
     file = tmp_path / "policy.yaml"
     file.write_text(shlex.split(echo)[1])
     assert run([*shlex.split(apply.replace("/dev/stdin", str(file)))[1:], "--json"]) == 0
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [record] = reader.all(OrganizationConfig)
     assert record.entity.late_usage == "CARRY_FORWARD"
     assert record.entity.currency == "USD", "the rest stays"

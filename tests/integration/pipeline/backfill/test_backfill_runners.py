@@ -25,9 +25,9 @@ def prepare(home):
         home.ingest(f"{uid}.csv", HEADER + "".join(rows))
     price_egress(home)
     for month in (7, 8, 9):
-        aggregate(home.stores, home.org_id, Month(2026, month))
+        aggregate(home.organization, Month(2026, month))
     home.ingest("late.csv", HEADER + csv_row("l", 30, ts="2026-08-20T00:00:00Z"))
-    configure(home.stores, home.org_id, meters=[METER])
+    configure(home.organization, meters=[METER])
 
 
 def run_mode(home, mode):
@@ -59,7 +59,7 @@ def test_backfills_are_the_same_with_any_runner(copies, mode, runner):
 
 def start(home):
     return backfill.start(
-        home.stores, home.org_id, Order(BackfillSpec(Mode.REDERIVE, window=WINDOW), "ann", ID)
+        home.organization, Order(BackfillSpec(Mode.REDERIVE, window=WINDOW), "ann", ID)
     )
 
 
@@ -77,8 +77,8 @@ def test_a_month_that_fails_is_named_and_the_others_are_kept(copies, monkeypatch
     with copies(prepare) as home, with_runner(home, "threads") as other:
         with pytest.raises(TasksFailed, match=f"egress 2026-08 of backfill {ID}: ZeroDivision"):
             start(other)
-        assert backfill.show(other.stores, other.org_id, ID).status is BackfillStatus.FAILED
-        folder = home.stores.lake(home.org_id).folder / "backfills" / ID / "rows"
+        assert backfill.show(other.organization, ID).status is BackfillStatus.FAILED
+        folder = home.organization.lake.folder / "backfills" / ID / "rows"
         notes = [each.name for each in folder.glob("*-2026-*.json")]
         assert sorted(calls) == [7, 8, 9]
         assert len(notes) == 2
@@ -92,7 +92,7 @@ def test_a_worker_with_another_folder_is_refused(copies, monkeypatch):
     with copies(prepare) as home, with_runner(home, "threads") as other:
         with pytest.raises(Unavailable, match="give all workers the folder of the lake"):
             start(other)
-        assert backfill.show(other.stores, other.org_id, ID).status is BackfillStatus.STAGING
+        assert backfill.show(other.organization, ID).status is BackfillStatus.STAGING
 
 
 @pytest.mark.long
@@ -100,4 +100,4 @@ def test_a_task_of_another_snapshot_calculates_nothing(copies):
     with copies(prepare) as home:
         staged = start(home)
         with pytest.raises(Busy, match="begun again from another snapshot"):
-            month_tasks.open_job(home.stores, home.org_id, ID, staged.snapshot + 1)
+            month_tasks.open_job(home.organization, ID, staged.snapshot + 1)

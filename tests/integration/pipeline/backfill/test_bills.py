@@ -20,14 +20,14 @@ from tests.homes import HEADER, configure, csv_row
 @pytest.mark.long
 def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
     with a_home_to_bill(tmp_path) as home:
-        made = bill(home.stores, home.org_id, Month(2026, 9))
+        made = bill(home.organization, Month(2026, 9))
         totals = {each.account_code: each.total for each in made.bills}
         [[source]] = home.query("SELECT DISTINCT identity FROM lake.source")
         wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
 
-        found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
-        backfill.apply(home.stores, home.org_id, "b", "ann")
-        again = bill(home.stores, home.org_id, Month(2026, 9))
+        found = backfill.start(home.organization, Order(wanted, "ann", "b"))
+        backfill.apply(home.organization, "b", "ann")
+        again = bill(home.organization, Month(2026, 9))
 
     shown = {each["account"]: each for each in found.summary["bills"]}
     assert set(shown) == {"acme", "bolt"}
@@ -44,8 +44,8 @@ def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
 def test_a_locked_bill_outlives_every_backfill_of_its_usage(tmp_path):
     """Late usage and a withdrawal touch a closed period: its bill stays, and is named."""
     with a_home_to_bill(tmp_path) as home:
-        bill(home.stores, home.org_id, Month(2026, 9), approve=True)
-        with home.stores.state.transaction(home.org_id, "ann") as transaction:
+        bill(home.organization, Month(2026, 9), approve=True)
+        with home.organization.transaction("ann") as transaction:
             for each in bills.of_period(transaction, "2026-09"):
                 bills.lock(transaction, each.id)
         closed = stored(home)
@@ -54,14 +54,14 @@ def test_a_locked_bill_outlives_every_backfill_of_its_usage(tmp_path):
             "SELECT identity FROM lake.source WHERE name <> 'late.csv' ORDER BY ALL LIMIT 1"
         )
         wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
-        found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
+        found = backfill.start(home.organization, Order(wanted, "ann", "b"))
         shown = {each["account"]: each for each in found.summary["bills"]}
-        backfill.apply(home.stores, home.org_id, "b", "ann")
-        again = bill(home.stores, home.org_id, Month(2026, 9))
-        named = [each for each in late(home.stores, home.org_id) if each.closed_by == "bills"]
+        backfill.apply(home.organization, "b", "ann")
+        again = bill(home.organization, Month(2026, 9))
+        named = [each for each in late(home.organization) if each.closed_by == "bills"]
         assert stored(home) == closed
-        backfill.revert(home.stores, home.org_id, "b", "ann")
-        bill(home.stores, home.org_id, Month(2026, 9))
+        backfill.revert(home.organization, "b", "ann")
+        bill(home.organization, Month(2026, 9))
         assert stored(home) == closed
 
     assert set(shown) == {"acme", "bolt"}
@@ -73,17 +73,17 @@ def test_a_locked_bill_outlives_every_backfill_of_its_usage(tmp_path):
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return bills.of_period(reader, "2026-09")
 
 
 def test_bills_of_quantities_that_change_are_shown(tmp_path):
     with a_home_to_bill(tmp_path) as home:
-        bill(home.stores, home.org_id, Month(2026, 9))
+        bill(home.organization, Month(2026, 9))
         window = Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC))
         order = Order(BackfillSpec(Mode.REAGGREGATE, window=window), "ann", "q")
 
-        found = backfill.start(home.stores, home.org_id, order)
+        found = backfill.start(home.organization, order)
 
     # The month was billed, and never aggregated.
     shown = {each["account"]: each for each in found.summary["bills"]}
@@ -104,14 +104,14 @@ def test_the_bill_of_a_first_period_is_shown_for_usage_of_earlier_months(tmp_pat
     }
     account = {"code": "early", "name": "Early", "emailAddress": "bills@early.example"}
     with a_home_to_bill(tmp_path) as home:
-        configure(home.stores, home.org_id, accounts=[account], accountPlans=[plan])
+        configure(home.organization, accounts=[account], accountPlans=[plan])
         rows = [csv_row("e", "7", "early", ts="2026-08-03T00:00:00Z")]
         home.ingest("early.csv", HEADER + "".join(rows))
-        [made] = bill(home.stores, home.org_id, Month(2026, 10), accounts=["early"]).bills
+        [made] = bill(home.organization, Month(2026, 10), accounts=["early"]).bills
         [[source]] = home.query("SELECT identity FROM lake.source WHERE name = 'early.csv'")
         wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
 
-        found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
+        found = backfill.start(home.organization, Order(wanted, "ann", "b"))
 
     [shown] = found.summary["bills"]
     assert (shown["month"], shown["billId"]) == ("2026-10", made.bill_id)

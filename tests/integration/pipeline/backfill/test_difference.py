@@ -28,8 +28,8 @@ SEPTEMBER = Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinf
 def holds(home, order, runs=RUNS):
     """Stage and apply; what was shown, and what has changed."""
     before = aggregated(home, runs)
-    staged = backfill.start(home.stores, home.org_id, order)
-    backfill.apply(home.stores, home.org_id, staged.id, "ann")
+    staged = backfill.start(home.organization, order)
+    backfill.apply(home.organization, staged.id, "ann")
     home.clock.advance(seconds=1)
     return foreseen(staged.summary), changed(before, aggregated(home, runs))
 
@@ -101,10 +101,10 @@ def test_what_deriving_again_shows_is_what_aggregating_finds(copies):
         ],
     }
     with copies(prepared) as home:
-        configure(home.stores, home.org_id, meters=[meter])
+        configure(home.organization, meters=[meter])
         twice = {"name": "T", "meterId": "egress", "targetField": "twice", "aggregation": "SUM"}
         more = {"rounding": "NONE", "quantityPerUnit": 1, "unit": "GB", "code": "twice"}
-        configure(home.stores, home.org_id, aggregations=[twice | more])
+        configure(home.organization, aggregations=[twice | more])
         wanted = BackfillSpec(Mode.REDERIVE, window=SEPTEMBER)
 
         shown, found = holds(home, Order(wanted, "ann", "law"))

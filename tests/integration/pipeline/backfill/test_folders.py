@@ -53,15 +53,15 @@ def test_the_row_comes_before_the_folder(home, dying, monkeypatch):
     id_ = uuid4().hex
     dying("backfill.noted")
     with pytest.raises(ZeroDivisionError):
-        backfill.start(home.stores, home.org_id, replacement(home, id_))
+        backfill.start(home.organization, replacement(home, id_))
     monkeypatch.setattr(failpoint, "hook", None)
 
-    assert backfill.show(home.stores, home.org_id, id_).status is BackfillStatus.STAGING
-    assert not (home.stores.lake(home.org_id).folder / "backfills" / id_).exists()
+    assert backfill.show(home.organization, id_).status is BackfillStatus.STAGING
+    assert not (home.organization.lake.folder / "backfills" / id_).exists()
     # Without its files it cannot go on; with them it does.
     with pytest.raises(Conflict, match="give them again"):
-        backfill.restart(home.stores, home.org_id, id_, "ann")
-    found = backfill.start(home.stores, home.org_id, replacement(home, id_))
+        backfill.restart(home.organization, id_, "ann")
+    found = backfill.start(home.organization, replacement(home, id_))
     assert found.status is BackfillStatus.STAGED
 
 
@@ -70,30 +70,30 @@ def test_of_files_that_are_not_there_nothing_is_written_down(home):
     order.files[0].unlink()
 
     with pytest.raises(Invalid, match="a file that is there"):
-        backfill.start(home.stores, home.org_id, order)
+        backfill.start(home.organization, order)
 
     with pytest.raises(NotFound):
-        backfill.show(home.stores, home.org_id, "never")
+        backfill.show(home.organization, "never")
 
 
 @pytest.mark.long
 def test_upkeep_removes_old_folders_without_a_row_and_no_others(home):
     id_ = uuid4().hex
-    backfill.start(home.stores, home.org_id, replacement(home, id_))
-    folder = home.stores.lake(home.org_id).folder / "backfills"
+    backfill.start(home.organization, replacement(home, id_))
+    folder = home.organization.lake.folder / "backfills"
     shutil.copytree(folder / id_, folder / "nobody")
     shutil.copytree(folder / id_, folder / "young")
     for name in (id_, "nobody", ".locks"):
         old(folder / name)
 
-    maintain(home.stores, home.org_id)
+    maintain(home.organization)
 
     assert not (folder / "nobody").exists()
     assert (folder / "young").exists()
     assert (folder / ".locks").exists()
-    found = backfill.apply(home.stores, home.org_id, id_, "ann")
+    found = backfill.apply(home.organization, id_, "ann")
     assert found.status is BackfillStatus.APPLIED
-    backfill.revert(home.stores, home.org_id, id_, "ann")
+    backfill.revert(home.organization, id_, "ann")
 
 
 @pytest.mark.long
@@ -102,11 +102,11 @@ def test_an_id_may_end_like_a_lock(home):
     wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=("a1",))
     orders = [Order(wanted, "ann", id_) for id_ in ("b", "b.lock")]
     for order in [*orders, *orders]:
-        found = backfill.start(home.stores, home.org_id, order)
+        found = backfill.start(home.organization, order)
         assert found.status is BackfillStatus.STAGED
-    backfill.drop(home.stores, home.org_id, "b.lock", "ann")
-    backfill.apply(home.stores, home.org_id, "b", "ann")
-    backfill.revert(home.stores, home.org_id, "b", "ann")
+    backfill.drop(home.organization, "b.lock", "ann")
+    backfill.apply(home.organization, "b", "ann")
+    backfill.revert(home.organization, "b", "ann")
     assert lake(home) == before
 
 
@@ -126,7 +126,7 @@ def test_after_a_failure_no_other_partition_begins(copies, monkeypatch):
         window = type(SEPTEMBER)(SEPTEMBER.start.replace(year=1999), SEPTEMBER.end)
         order = Order(BackfillSpec(Mode.REDERIVE, window=window), "ann", "d")
         with pytest.raises(ZeroDivisionError):
-            backfill.start(home.stores, home.org_id, order)
+            backfill.start(home.organization, order)
         monkeypatch.setattr(failpoint, "hook", None)
 
     assert 0 < len(begun) < 30

@@ -26,7 +26,7 @@ SQL = {
 
 
 def values(home):
-    configure(home.stores, home.org_id, aggregations=[SUM, AVERAGE, SQL])
+    configure(home.organization, aggregations=[SUM, AVERAGE, SQL])
     home.ingest("a.csv", HEADER + csv_row("a1", 2, ts="2026-08-01T00:00:00Z"))
     home.ingest("b.csv", HEADER + csv_row("b1", 6, ts="2026-08-16T12:00:00Z"))
 
@@ -37,7 +37,7 @@ def test_values_carried_into_later_months_and_own_sql_are_shown(copies):
         [[source]] = home.query("SELECT DISTINCT identity FROM lake.source WHERE name = 'b.csv'")
         wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
 
-        found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
+        found = backfill.start(home.organization, Order(wanted, "ann", "b"))
 
         now = home.stores.now()
     shown = {
@@ -79,11 +79,11 @@ def unchanged(copies):
 )
 def test_the_month_is_the_one_of_the_time_zone(unchanged, timezone, instant, month):
     home = unchanged
-    configuration = home.stores.state.configuration(home.org_id)
+    configuration = home.organization.configuration()
     record = configuration.single(OrganizationConfig)
     entity = record.entity.model_copy(update={"timezone": timezone})
     elsewhere = Configuration([replace(record, entity=entity)])
-    world = World(home.stores, home.org_id, elsewhere, 0)
+    world = World(home.organization, elsewhere, 0)
     rows = f"(SELECT 'a' AS account_id, TIMESTAMP '{instant}' AS ts)"
 
     assert affected_months(world, [MeterChange("m", came=rows)]) == {month: ["a"]}

@@ -49,20 +49,20 @@ def order_of(home, mode, content=NEW):
 
 def prepare(home, mode):
     if mode is Mode.REDERIVE:
-        configure(home.stores, home.org_id, meters=[METER])
+        configure(home.organization, meters=[METER])
 
 
 def start(home, mode, content=NEW):
     prepare(home, mode)
-    return backfill.start(home.stores, home.org_id, order_of(home, mode, content))
+    return backfill.start(home.organization, order_of(home, mode, content))
 
 
 def apply(home):
-    return backfill.apply(home.stores, home.org_id, ID, "ann")
+    return backfill.apply(home.organization, ID, "ann")
 
 
 def revert(home):
-    return backfill.revert(home.stores, home.org_id, ID, "ann")
+    return backfill.revert(home.organization, ID, "ann")
 
 
 def objects(home):
@@ -91,11 +91,11 @@ def test_what_one_machine_staged_another_applies_and_the_first_reverts(machines,
 
 def test_the_files_that_one_machine_was_given_are_staged_by_the_worker_of_another(machines):
     first, second = machines
-    background.submit_start(first.stores, first.org_id, order_of(first, Mode.REPLACE))
+    background.submit_start(first.organization, order_of(first, Mode.REPLACE))
     [job] = second.stores.state.jobs.waiting(second.org_id, background.KIND)
 
     assert background.run_step(second.stores, job.id).status is BackfillStatus.STAGED
-    background.submit_step(first.stores, first.org_id, ID, BackfillAction.APPLY, "ann")
+    background.submit_step(first.organization, ID, BackfillAction.APPLY, "ann")
     [job] = first.stores.state.jobs.waiting(first.org_id, background.KIND)
     assert background.run_step(first.stores, job.id).status is BackfillStatus.APPLIED
     assert [uid for uid, *_ in second.uids()] == ["n1", "u1"]
@@ -106,12 +106,12 @@ def test_files_given_to_another_machine_take_the_place_of_those_that_were_staged
     start(second, Mode.REPLACE)
     other = HEADER + csv_row("other", 1)
 
-    backfill.note(first.stores, first.org_id, order_of(first, Mode.REPLACE, other))
+    backfill.note(first.organization, order_of(first, Mode.REPLACE, other))
     with pytest.raises(
         Conflict, match=r"is not staged on machine '.*' staged is out of date: start"
     ):
         apply(second)
-    backfill.restart(second.stores, second.org_id, ID, "ann")
+    backfill.restart(second.organization, ID, "ann")
     apply(second)
 
     assert [uid for uid, *_ in first.uids()] == ["other"]
@@ -121,7 +121,7 @@ def test_what_another_machine_staged_anew_is_applied_and_not_what_lies_here(mach
     first, second = machines
     start(first, Mode.RETRACT)
     first.ingest("b.csv", HEADER + csv_row("v1", 7, account="bolt"))
-    backfill.restart(second.stores, second.org_id, ID, "ann")
+    backfill.restart(second.organization, ID, "ann")
 
     assert apply(first).status is BackfillStatus.APPLIED
     assert [uid for uid, *_ in second.uids()] == ["v1"]
@@ -138,14 +138,14 @@ def test_a_backfill_without_a_copy_is_refused_with_the_name_of_the_machine(machi
         Conflict, match=r"'the-backfill' is not staged on machine '.+': start it again"
     ):
         apply(second)
-    assert backfill.restart(second.stores, second.org_id, ID, "ann").status is BackfillStatus.STAGED
+    assert backfill.restart(second.organization, ID, "ann").status is BackfillStatus.STAGED
     assert apply(second).status is BackfillStatus.APPLIED
 
 
 def test_machines_keep_each_other_out_of_one_backfill(machines):
     first, second = machines
     with (
-        lock_backfill(first.stores, first.org_id, ID),
+        lock_backfill(first.organization, ID),
         pytest.raises(Busy, match="a process of another machine works on it"),
     ):
         start(second, Mode.RETRACT)
@@ -157,6 +157,6 @@ def test_a_dropped_backfill_leaves_nothing_in_the_bucket(machines):
     start(first, Mode.REPLACE)
     assert objects(first)
 
-    backfill.drop(second.stores, second.org_id, ID, "ann")
+    backfill.drop(second.organization, ID, "ann")
 
     assert objects(first) == []

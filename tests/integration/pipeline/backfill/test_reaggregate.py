@@ -31,12 +31,12 @@ CURRENT = """
 @pytest.fixture
 def home(tmp_path):
     with a_home(tmp_path) as home:
-        configure(home.stores, home.org_id, aggregations=[SUM])
+        configure(home.organization, aggregations=[SUM])
         home.ingest(
             "a.csv", HEADER + csv_row("a1", 1) + csv_row("a2", 2, ts="2026-08-31T12:00:00Z")
         )
         for asked in (Month(2026, 8), Month(2026, 9), WEEK):
-            aggregate(home.stores, home.org_id, asked)
+            aggregate(home.organization, asked)
         home.ingest("late.csv", HEADER + csv_row("b1", 4))
         home.clock.advance(seconds=1)
         yield home
@@ -50,7 +50,7 @@ def order(id="q1", window=AUTUMN, **changes):
 def test_late_measurements_come_into_all_periods_of_the_window(home):
     before = home.query(CURRENT)
 
-    found = backfill.start(home.stores, home.org_id, order())
+    found = backfill.start(home.organization, order())
 
     assert home.query(CURRENT) == before
     assert found.summary["months"][:2] == ["2026-08", "2026-09"]
@@ -59,53 +59,53 @@ def test_late_measurements_come_into_all_periods_of_the_window(home):
         (each["month"], each["before"]["quantity"], each["after"]["quantity"])
         for each in found.summary["quantities"]
     ] == [("2026-09", "1", "5"), ("2026-09-01", "1", "5")]
-    backfill.apply(home.stores, home.org_id, "q1", "ann")
+    backfill.apply(home.organization, "q1", "ann")
     after = home.query(CURRENT)
     assert [row[1:] for row in after] == [("2", 1), ("5", 2), ("5", 2)]
-    assert not aggregate(home.stores, home.org_id, Month(2026, 9)).appended
-    backfill.revert(home.stores, home.org_id, "q1", "ann")
+    assert not aggregate(home.organization, Month(2026, 9)).appended
+    backfill.revert(home.organization, "q1", "ann")
     assert home.query(CURRENT) == before
 
 
 @pytest.mark.slow
 def test_once_more_there_is_nothing_to_do_and_it_comes_and_goes(home):
     before = home.query(CURRENT)
-    backfill.start(home.stores, home.org_id, order())
-    backfill.apply(home.stores, home.org_id, "q1", "ann")
+    backfill.start(home.organization, order())
+    backfill.apply(home.organization, "q1", "ann")
     after = home.query(CURRENT)
     # Once more there is nothing to do; taken back, the runs before stand again.
-    again = backfill.start(home.stores, home.org_id, order("q2"))
+    again = backfill.start(home.organization, order("q2"))
     assert again.summary["runsChanged"] == 0
-    backfill.revert(home.stores, home.org_id, "q1", "ann")
+    backfill.revert(home.organization, "q1", "ann")
     assert home.query(CURRENT) == before
-    backfill.restart(home.stores, home.org_id, "q1", "ann")
-    backfill.apply(home.stores, home.org_id, "q1", "ann")
+    backfill.restart(home.organization, "q1", "ann")
+    backfill.apply(home.organization, "q1", "ann")
     assert home.query(CURRENT) == after
 
 
 @pytest.mark.slow
 def test_it_is_refused_if_measurements_configuration_or_runs_came_meanwhile(home):
-    backfill.start(home.stores, home.org_id, order())
+    backfill.start(home.organization, order())
     home.ingest("other.csv", HEADER + csv_row("c1", 8, ts="2026-07-01T00:00:00Z"))
-    backfill.start(home.stores, home.org_id, order("q2"))
-    backfill.start(home.stores, home.org_id, order("q3"))
-    configure(home.stores, home.org_id, aggregations=[{**SUM, "unit": "gigabyte"}])
+    backfill.start(home.organization, order("q2"))
+    backfill.start(home.organization, order("q3"))
+    configure(home.organization, aggregations=[{**SUM, "unit": "gigabyte"}])
     with pytest.raises(Conflict, match="the configuration of 2026-08 has changed"):
-        backfill.apply(home.stores, home.org_id, "q1", "ann")
+        backfill.apply(home.organization, "q1", "ann")
     home.ingest("more.csv", HEADER + csv_row("c2", 8))
     with pytest.raises(Conflict, match="has changed"):
-        backfill.apply(home.stores, home.org_id, "q2", "ann")
-    backfill.restart(home.stores, home.org_id, "q2", "ann")
+        backfill.apply(home.organization, "q2", "ann")
+    backfill.restart(home.organization, "q2", "ann")
     home.ingest("again.csv", HEADER + csv_row("c3", 8))
     with pytest.raises(Conflict, match="the measurements of 2026-09 have changed"):
-        backfill.apply(home.stores, home.org_id, "q2", "ann")
-    backfill.restart(home.stores, home.org_id, "q2", "ann")
-    backfill.apply(home.stores, home.org_id, "q2", "ann")
+        backfill.apply(home.organization, "q2", "ann")
+    backfill.restart(home.organization, "q2", "ann")
+    backfill.apply(home.organization, "q2", "ann")
     home.ingest("last.csv", HEADER + csv_row("c4", 8))
     home.clock.advance(seconds=1)
-    aggregate(home.stores, home.org_id, Month(2026, 9))
+    aggregate(home.organization, Month(2026, 9))
     with pytest.raises(Conflict, match="2026-09 was aggregated again since"):
-        backfill.revert(home.stores, home.org_id, "q2", "ann")
+        backfill.revert(home.organization, "q2", "ann")
 
 
 ROWS = """
@@ -121,9 +121,9 @@ def two_accounts(home):
     both = {**double, "code": "both", "calculation": "aggregation.gb_sum + aggregation.calls_sum"}
     drop = ("meterId", "targetField", "aggregation")
     compounds = [{k: v for k, v in each.items() if k not in drop} for each in (double, both)]
-    configure(home.stores, home.org_id, aggregations=[SUM, calls], compoundAggregations=compounds)
+    configure(home.organization, aggregations=[SUM, calls], compoundAggregations=compounds)
     used(home, "first", 1)
-    aggregate(home.stores, home.org_id, Month(2026, 9))
+    aggregate(home.organization, Month(2026, 9))
     used(home, "late", 10)
     home.clock.advance(seconds=1)
 
@@ -142,7 +142,7 @@ def used(home, name, amount):
 def named(home):
     """The newest quantities of September, by account and aggregation."""
     codes = home.account_codes()
-    around = home.stores.state.configuration(home.org_id)
+    around = home.organization.configuration()
     names = {
         record.id: record.entity.code
         for kind in (Aggregation, CompoundAggregation)
@@ -158,13 +158,13 @@ def test_only_chosen_meters_and_accounts_are_calculated_the_rest_is_carried_over
         ids = {code: id_ for id_, code in home.account_codes().items()}
         [egress] = [
             each.id
-            for each in home.stores.state.configuration(home.org_id).all(Meter)
+            for each in home.organization.configuration().all(Meter)
             if each.entity.code == "egress"
         ]
         before = named(home)
         chosen = order(accounts=(ids["acme"],), meters=(egress,))
 
-        found = backfill.start(home.stores, home.org_id, chosen)
+        found = backfill.start(home.organization, chosen)
 
         # Months that were never aggregated have nothing to carry over.
         assert found.summary["months"] == ["2026-09"]
@@ -172,13 +172,13 @@ def test_only_chosen_meters_and_accounts_are_calculated_the_rest_is_carried_over
             (each["account"], each["aggregation"], each["before"]["quantity"])
             for each in found.summary["quantities"]
         } == {("acme", name, before["acme", name]) for name in ("gb_sum", "double", "both")}
-        backfill.apply(home.stores, home.org_id, "q1", "ann")
+        backfill.apply(home.organization, "q1", "ann")
         changed = {"gb_sum": "11", "double": "22", "both": "12"}
         after = before | {("acme", name): value for name, value in changed.items()}
         assert named(home) == after
         # Each quantity can be explained, from the snapshot that it was folded from.
         counts = {
-            (code, name): explain(home.stores, home.org_id, Asking(code, name, "2026-09"))[0]
+            (code, name): explain(home.organization, Asking(code, name, "2026-09"))[0]
             for code in ids
             for name in ("gb_sum", "calls_sum")
             if (code, name) in after
@@ -197,7 +197,7 @@ def test_only_chosen_meters_and_accounts_are_calculated_the_rest_is_carried_over
             {row[0] for row in home.query(ROWS.replace("q.*", "q.statement_id", 1))}
         )
         # What is not of the chosen accounts may come in meanwhile; the whole run follows.
-        assert aggregate(home.stores, home.org_id, Month(2026, 9)).appended
+        assert aggregate(home.organization, Month(2026, 9)).appended
         assert set(named(home).values()) == {"11", "22"}
 
 
@@ -205,14 +205,14 @@ def test_only_chosen_meters_and_accounts_are_calculated_the_rest_is_carried_over
 def test_what_others_use_meanwhile_does_not_matter_to_chosen_accounts(copies):
     with copies(two_accounts) as home:
         [acme] = [id_ for id_, code in home.account_codes().items() if code == "acme"]
-        backfill.start(home.stores, home.org_id, order(accounts=(acme,)))
+        backfill.start(home.organization, order(accounts=(acme,)))
         home.ingest("bolt.csv", HEADER + csv_row("b9", 9, "bolt"))
-        backfill.apply(home.stores, home.org_id, "q1", "ann")
-        backfill.start(home.stores, home.org_id, order("q2", accounts=(acme,)))
+        backfill.apply(home.organization, "q1", "ann")
+        backfill.start(home.organization, order("q2", accounts=(acme,)))
         home.ingest("acme.csv", HEADER + csv_row("a9", 9))
 
         with pytest.raises(Conflict, match="the measurements of 2026-09 have changed"):
-            backfill.apply(home.stores, home.org_id, "q2", "ann")
+            backfill.apply(home.organization, "q2", "ann")
 
 
 def test_a_compound_is_chosen_with_any_meter_that_it_reads():
@@ -236,33 +236,30 @@ def test_finished_runs_are_kept_when_staging_is_interrupted(home):
         raise Stopped
 
     with pytest.raises(Stopped):
-        backfill.start(home.stores, home.org_id, order(), stop)
-    notes = home.stores.lake(home.org_id).folder / "backfills" / "q1" / "rows"
+        backfill.start(home.organization, order(), stop)
+    notes = home.organization.lake.folder / "backfills" / "q1" / "rows"
     kept = {path.name: path.stat().st_mtime_ns for path in notes.glob("*.json")}
     assert kept
 
-    found = backfill.start(home.stores, home.org_id, order())
+    found = backfill.start(home.organization, order())
 
     assert (found.summary["runs"], found.summary["runsChanged"]) == (3, 2)
     now = {path.name: path.stat().st_mtime_ns for path in notes.glob("*.json")}
     assert kept.items() <= now.items()
     assert len(now) == 3
     rows = []
-    backfill.apply(home.stores, home.org_id, "q1", "ann", lambda count, *_: rows.append(count))
+    backfill.apply(home.organization, "q1", "ann", lambda count, *_: rows.append(count))
     assert sum(rows) == 5
 
 
 def with_an_epoch(home):
     account = {"code": "bolt", "name": "Bolt", "emailAddress": "bills@bolt.example"}
     configure(
-        home.stores,
-        home.org_id,
-        aggregations=[SUM],
-        accounts=[{**account, "billEpoch": "2022-01-15"}],
+        home.organization, aggregations=[SUM], accounts=[{**account, "billEpoch": "2022-01-15"}]
     )
     home.ingest("a.csv", HEADER + csv_row("a1", 1, ts="2026-09-20T00:00:00Z"))
     for month in (7, 8, 9):
-        aggregate(home.stores, home.org_id, Month(2026, month))
+        aggregate(home.organization, Month(2026, month))
 
 
 @pytest.mark.long
@@ -272,7 +269,7 @@ def test_runs_whose_periods_reach_into_the_window_count_and_all_that_they_read(c
         late = csv_row("b1", 4, ts="2026-09-05T00:00:00Z", account="bolt")
         home.ingest("late.csv", HEADER + late)
 
-        found = backfill.start(home.stores, home.org_id, order(window=september))
+        found = backfill.start(home.organization, order(window=september))
 
         # What bolt used on 5 September is of its period that began on 15 August.
         assert found.summary["months"] == ["2026-08", "2026-09"]
@@ -284,4 +281,4 @@ def test_runs_whose_periods_reach_into_the_window_count_and_all_that_they_read(c
         october = csv_row("b2", 8, ts="2026-10-05T00:00:00Z", account="bolt")
         home.ingest("october.csv", HEADER + october)
         with pytest.raises(Conflict, match="the measurements of 2026-09 have changed"):
-            backfill.apply(home.stores, home.org_id, "q1", "ann")
+            backfill.apply(home.organization, "q1", "ann")

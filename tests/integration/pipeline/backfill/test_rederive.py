@@ -37,12 +37,12 @@ SEPTEMBER = Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinf
 
 def derived(home, calculation, *more):
     field = {"category": "MEASURE", "code": "share", "name": "Share", "calculation": calculation}
-    configure(home.stores, home.org_id, meters=[{**METER, "derivedFields": [field, *more]}])
+    configure(home.organization, meters=[{**METER, "derivedFields": [field, *more]}])
 
 
 def prepare(home):
     derived(home, "100 / gb")
-    configure(home.stores, home.org_id, aggregations=[SUM])
+    configure(home.organization, aggregations=[SUM])
     rows = [csv_row("a1", 4), csv_row("a2", 0), csv_row("a3", 5, ts="2026-08-31T23:00:00Z")]
     home.ingest("a.csv", HEADER + "".join(rows))
     home.ingest("b.csv", HEADER + csv_row("b1", 0, account="bolt") + csv_row("b2", 10))
@@ -59,12 +59,12 @@ def rederivation(id="d1", **changes):
 
 
 def rederived(home, id="d1", **changes):
-    backfill.start(home.stores, home.org_id, rederivation(id, **changes))
-    return backfill.apply(home.stores, home.org_id, id, "ann")
+    backfill.start(home.organization, rederivation(id, **changes))
+    return backfill.apply(home.organization, id, "ann")
 
 
 def shares(home):
-    [table] = [name for name in home.stores.lake(home.org_id).tables() if name.startswith("m_")]
+    [table] = [name for name in home.organization.lake.tables() if name.startswith("m_")]
     rows = home.query(f'SELECT uid, "measure.share" FROM lake."{table}"')
     return {uid: None if value is None else value.normalize() for uid, value in rows}
 
@@ -76,7 +76,7 @@ def errors(home):
 
 
 def balanced(home):
-    assert check_reconciliation(home.stores, home.org_id).differences == ()
+    assert check_reconciliation(home.organization).differences == ()
 
 
 @pytest.mark.long
@@ -88,7 +88,7 @@ def test_stored_values_become_what_the_meter_says_now(home):
     before = home.measurements(of_source=True), errors(home)
     derived(home, "200 / (gb - 10)")
 
-    found = backfill.start(home.stores, home.org_id, rederivation())
+    found = backfill.start(home.organization, rederivation())
 
     assert shares(home) == {"a1": 25, "a2": None, "a3": 20, "b1": None, "b2": 10}
     assert found.summary["measurementsSeen"] == 5
@@ -104,7 +104,7 @@ def test_stored_values_become_what_the_meter_says_now(home):
         ("2026-09", "acme", "35", "-53.333333333333"),
         ("2026-09", "bolt", None, "-20"),
     ]
-    backfill.apply(home.stores, home.org_id, "d1", "ann")
+    backfill.apply(home.organization, "d1", "ann")
     assert shares(home) == {
         "a1": Decimal("-33.333333333333"),
         "a2": -20,
@@ -116,7 +116,7 @@ def test_stored_values_become_what_the_meter_says_now(home):
     assert home.uids() == uids
     assert home.query("SELECT uid, source, row FROM lake.uid_index ORDER BY ALL") == places
     balanced(home)
-    backfill.revert(home.stores, home.org_id, "d1", "bob")
+    backfill.revert(home.organization, "d1", "bob")
     assert (home.measurements(of_source=True), errors(home)) == before
     balanced(home)
 
@@ -153,10 +153,10 @@ def test_a_new_field_gets_its_column_and_a_column_stays(home):
     found = rederived(home)
 
     assert found.summary["measurementsGone"] == 5
-    [table] = [name for name in home.stores.lake(home.org_id).tables() if name.startswith("m_")]
+    [table] = [name for name in home.organization.lake.tables() if name.startswith("m_")]
     assert home.query(f'SELECT DISTINCT "what.note" FROM lake."{table}"') == [("eu",)]
     balanced(home)
-    backfill.revert(home.stores, home.org_id, "d1", "ann")
+    backfill.revert(home.organization, "d1", "ann")
     assert home.query(f'SELECT DISTINCT "what.note" FROM lake."{table}"') == [(None,)]
     balanced(home)
 
@@ -168,13 +168,13 @@ def test_reverted_it_is_as_before_and_applied_again_as_after(home):
     rederived(home)
     after = home.measurements(of_source=True), errors(home)
 
-    found = backfill.revert(home.stores, home.org_id, "d1", "bob")
+    found = backfill.revert(home.organization, "d1", "bob")
 
     assert found.status is BackfillStatus.REVERTED
     assert (home.measurements(of_source=True), errors(home)) == before
     balanced(home)
-    backfill.restart(home.stores, home.org_id, "d1", "ann")
-    backfill.apply(home.stores, home.org_id, "d1", "ann")
+    backfill.restart(home.organization, "d1", "ann")
+    backfill.apply(home.organization, "d1", "ann")
     assert (home.measurements(of_source=True), errors(home)) == after
     balanced(home)
 
@@ -182,33 +182,33 @@ def test_reverted_it_is_as_before_and_applied_again_as_after(home):
 @pytest.mark.slow
 def test_apply_is_refused_if_the_configuration_or_the_window_has_changed(home):
     derived(home, "1 + gb")
-    backfill.start(home.stores, home.org_id, rederivation())
-    backfill.start(home.stores, home.org_id, rederivation("d2", window=SEPTEMBER))
+    backfill.start(home.organization, rederivation())
+    backfill.start(home.organization, rederivation("d2", window=SEPTEMBER))
     home.ingest("c.csv", HEADER + csv_row("c1", 3))
 
     with pytest.raises(Conflict, match="the lake has changed"):
-        backfill.apply(home.stores, home.org_id, "d2", "ann")
+        backfill.apply(home.organization, "d2", "ann")
     derived(home, "2 + gb")
     with pytest.raises(Conflict, match="has changed"):
-        backfill.apply(home.stores, home.org_id, "d1", "ann")
-    backfill.restart(home.stores, home.org_id, "d1", "ann")
-    backfill.apply(home.stores, home.org_id, "d1", "ann")
+        backfill.apply(home.organization, "d1", "ann")
+    backfill.restart(home.organization, "d1", "ann")
+    backfill.apply(home.organization, "d1", "ann")
     assert shares(home)["c1"] == 5
 
 
 @pytest.mark.slow
 def test_started_again_after_the_configuration_alone_has_changed_it_is_staged_again(home):
     derived(home, "1 + gb")
-    first = backfill.start(home.stores, home.org_id, rederivation())
-    assert backfill.start(home.stores, home.org_id, rederivation()) == first
+    first = backfill.start(home.organization, rederivation())
+    assert backfill.start(home.organization, rederivation()) == first
     derived(home, "2 + gb")
     with pytest.raises(Conflict, match="the configuration has changed"):
-        backfill.apply(home.stores, home.org_id, "d1", "ann")
+        backfill.apply(home.organization, "d1", "ann")
 
-    found = backfill.start(home.stores, home.org_id, rederivation())
+    found = backfill.start(home.organization, rederivation())
 
     assert found.snapshot == first.snapshot
-    backfill.apply(home.stores, home.org_id, "d1", "ann")
+    backfill.apply(home.organization, "d1", "ann")
     assert shares(home) == {"a1": 6, "a2": 2, "a3": 7, "b1": 2, "b2": 12}
     balanced(home)
 
@@ -221,9 +221,9 @@ def test_revert_is_refused_if_a_later_backfill_changed_its_rows(home):
     rederived(home, "d2", window=SEPTEMBER)
 
     with pytest.raises(Conflict, match="a later backfill changed"):
-        backfill.revert(home.stores, home.org_id, "d1", "ann")
-    backfill.revert(home.stores, home.org_id, "d2", "ann")
-    backfill.revert(home.stores, home.org_id, "d1", "ann")
+        backfill.revert(home.organization, "d1", "ann")
+    backfill.revert(home.organization, "d2", "ann")
+    backfill.revert(home.organization, "d1", "ann")
     assert shares(home) == {"a1": 25, "a2": None, "a3": 20, "b1": None, "b2": 10}
     balanced(home)
 

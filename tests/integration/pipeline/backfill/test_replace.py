@@ -25,7 +25,7 @@ OTHERS = csv_row("a2", 7) + csv_row("bad", "x") + csv_row("n1", 5, account="bolt
 
 
 def prepare(home):
-    configure(home.stores, home.org_id, aggregations=[SUM])
+    configure(home.organization, aggregations=[SUM])
     home.ingest("old.csv", OLD)
 
 
@@ -43,11 +43,11 @@ def start(home, *texts, id="p1", **changes):
         files[-1].write_text(text)
     names = tuple(path.name for path in files)
     wanted = BackfillSpec(Mode.REPLACE, **{"window": SEPTEMBER, "files": names} | changes)
-    return backfill.start(home.stores, home.org_id, Order(wanted, "ann", id, files))
+    return backfill.start(home.organization, Order(wanted, "ann", id, files))
 
 
 def apply(home, id="p1"):
-    return backfill.apply(home.stores, home.org_id, id, "ann")
+    return backfill.apply(home.organization, id, "ann")
 
 
 def lake(home):
@@ -55,11 +55,11 @@ def lake(home):
 
 
 def balanced(home):
-    assert check_reconciliation(home.stores, home.org_id).differences == ()
+    assert check_reconciliation(home.organization).differences == ()
 
 
 def values(home):
-    [table] = [name for name in home.stores.lake(home.org_id).tables() if name.startswith("m_")]
+    [table] = [name for name in home.organization.lake.tables() if name.startswith("m_")]
     return {uid: int(gb) for uid, gb in home.query(f'SELECT uid, "measure.gb" FROM lake."{table}"')}
 
 
@@ -84,16 +84,16 @@ def test_new_files_take_the_place_of_the_window(home):
         (each["account"], *(x and x["quantity"] for x in (each["before"], each["after"])))
         for each in found.summary["quantities"]
     ] == [("acme", "4", "10"), ("bolt", None, "5")]
-    snapshot = home.stores.lake(home.org_id).snapshot()
+    snapshot = home.organization.lake.snapshot()
     applied = apply(home)
-    assert applied.applied == home.stores.lake(home.org_id).snapshot() == snapshot + 1
+    assert applied.applied == home.organization.lake.snapshot() == snapshot + 1
     assert values(home) == {"a1": 10, "a2": 2, "n1": 5}
     assert len(home.rejected()) == 2
     balanced(home)
     assert start(home, NEW, HEADER + OTHERS) == applied
     with pytest.raises(Conflict, match=r"APPLIED, with another content of 'new-0\.csv'"):
         start(home, OLD, HEADER + OTHERS)
-    backfill.revert(home.stores, home.org_id, "p1", "bob")
+    backfill.revert(home.organization, "p1", "bob")
     assert lake(home) == before
     balanced(home)
 
@@ -109,16 +109,16 @@ def test_reverted_it_is_as_before_and_applied_again_as_after(home):
     assert (again.attempt, again.accepted, again.repeats) == (2, 0, 2)
     balanced(home)
 
-    found = backfill.revert(home.stores, home.org_id, "p1", "bob")
+    found = backfill.revert(home.organization, "p1", "bob")
 
     assert found.status is BackfillStatus.REVERTED
     assert lake(home) == before
     balanced(home)
-    backfill.restart(home.stores, home.org_id, "p1", "ann")
+    backfill.restart(home.organization, "p1", "ann")
     apply(home)
     assert (values(home), home.uids()) == after
     balanced(home)
-    backfill.revert(home.stores, home.org_id, "p1", "bob")
+    backfill.revert(home.organization, "p1", "bob")
     assert lake(home) == before
     balanced(home)
 
@@ -149,12 +149,12 @@ def test_what_is_outside_of_it_is_refused(home):
         start(home, NEW, NEW, id="p3")
     with pytest.raises(UnreadableSource):
         start(home, "", id="p4")
-    statuses = {each.id: each.status for each in backfill.history(home.stores, home.org_id)}
+    statuses = {each.id: each.status for each in backfill.history(home.organization)}
     assert set(statuses.values()) == {BackfillStatus.FAILED}
     assert start(home, NEW.replace("bolt", "acme"), accounts=(acme,), id="p2b").status is (
         BackfillStatus.STAGED
     )
-    assert list(home.stores.lake(home.org_id).staging.iterdir()) == []
+    assert list(home.organization.lake.staging.iterdir()) == []
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_with_another_content_of_the_files_it_is_applied_only_if_that_was_seen(h
     start(home, NEW.replace(",10,", ",99,"))
     apply(home)
     assert values(home)["a1"] == 99
-    backfill.revert(home.stores, home.org_id, "p1", "ann")
+    backfill.revert(home.organization, "p1", "ann")
     with pytest.raises(Conflict, match=r"REVERTED, with another content of 'new-0\.csv'"):
         start(home, NEW)
 
@@ -185,7 +185,7 @@ def test_a_file_that_is_not_there_is_no_failure_of_the_disk(home, tmp_path):
 
     for path in (tmp_path / "gone.csv", tmp_path):
         with pytest.raises(Invalid, match="a file that is there"):
-            backfill.start(home.stores, home.org_id, Order(wanted, "ann", "p1", [path]))
+            backfill.start(home.organization, Order(wanted, "ann", "p1", [path]))
 
 
 @pytest.mark.slow
@@ -193,7 +193,7 @@ def test_apply_is_refused_if_the_files_would_be_calculated_otherwise(home):
     def share(calculation):
         field = {"category": "MEASURE", "code": "share", "name": "Share"}
         derived = [{**field, "calculation": calculation}]
-        configure(home.stores, home.org_id, meters=[{**EGRESS, "derivedFields": derived}])
+        configure(home.organization, meters=[{**EGRESS, "derivedFields": derived}])
 
     share("gb * 2")
     start(home, NEW)
@@ -222,14 +222,14 @@ def test_apply_is_refused_if_the_window_or_a_uid_changed_meanwhile(home):
     home.ingest("more.csv", HEADER + csv_row("c1", 1))
     with pytest.raises(Conflict, match="has changed since"):
         apply(home)
-    backfill.restart(home.stores, home.org_id, "p1", "ann")
+    backfill.restart(home.organization, "p1", "ann")
     home.ingest("august.csv", HEADER + csv_row("n1", 6, ts="2026-08-01T00:00:00Z"))
-    shutil.rmtree(home.stores.lake(home.org_id).cache / "uids")
+    shutil.rmtree(home.organization.lake.cache / "uids")
     with pytest.raises(Conflict, match="would come out otherwise"):
         apply(home)
     # What was deleted and came back is known: the cache was built anew meanwhile.
     assert home.ingest("b.csv", HEADER + csv_row("a1", 1)).repeats == 1
-    backfill.restart(home.stores, home.org_id, "p1", "ann")
+    backfill.restart(home.organization, "p1", "ann")
     apply(home)
     assert values(home) == {"a1": 10, "a2": 2, "n1": 6}
     balanced(home)
@@ -243,8 +243,8 @@ def test_apply_is_refused_if_as_many_of_other_rows_would_be_stored(home):
     [file] = found.summary["files"]
     assert (file["accepted"], file["rejected"]) == (1, 1)
     wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=("x1",))
-    backfill.start(home.stores, home.org_id, Order(wanted, "ann", "r"))
-    backfill.apply(home.stores, home.org_id, "r", "ann")
+    backfill.start(home.organization, Order(wanted, "ann", "r"))
+    backfill.apply(home.organization, "r", "ann")
     home.ingest("second.csv", HEADER + csv_row("x2", 1, **august))
     before = lake(home)
 
@@ -265,7 +265,7 @@ def test_revert_is_refused_if_the_old_uids_are_taken(home):
     home.ingest("c.csv", HEADER + csv_row("a3", 9))
 
     with pytest.raises(Conflict, match="'a3'"):
-        backfill.revert(home.stores, home.org_id, "p1", "ann")
+        backfill.revert(home.organization, "p1", "ann")
 
 
 # -- rejected rows of what is replaced, or was -------------------------------------------------
@@ -274,7 +274,7 @@ def test_revert_is_refused_if_the_old_uids_are_taken(home):
 def states(home):
     """The files, lines and states of rejected rows."""
     wanted = RejectedFilter(status=None)
-    rows = list_rejected(home.stores, home.org_id, wanted, 100)
+    rows = list_rejected(home.organization, wanted, 100)
     return sorted((row.name, row.row, row.status) for row in rows)
 
 
@@ -285,10 +285,10 @@ def test_rejected_rows_of_a_replacement_that_is_reverted_are_withdrawn(home):
     apply(home)
     assert states(home) == [("new-0.csv", 3, "open")]
 
-    backfill.revert(home.stores, home.org_id, "p1", "bob")
+    backfill.revert(home.organization, "p1", "bob")
 
     assert states(home) == [("new-0.csv", 3, "withdrawn")]
-    backfill.restart(home.stores, home.org_id, "p1", "ann")
+    backfill.restart(home.organization, "p1", "ann")
     apply(home)
     assert states(home) == [("new-0.csv", 3, "open")]
     balanced(home)
@@ -309,7 +309,7 @@ def test_rejected_rows_of_a_file_that_is_replaced_whole_are_withdrawn(home):
     apply(home)
 
     assert states(home) == [("part.csv", 5, "open"), ("whole.csv", 3, "withdrawn")]
-    backfill.revert(home.stores, home.org_id, "p1", "bob")
+    backfill.revert(home.organization, "p1", "bob")
     assert states(home) == before
 
 
@@ -322,8 +322,8 @@ def test_a_file_that_replaces_itself_waits_with_its_new_attempt(home):
     apply(home)
 
     assert states(home) == [("new-0.csv", 3, "open")]
-    backfill.revert(home.stores, home.org_id, "p1", "bob")
+    backfill.revert(home.organization, "p1", "bob")
     # As before: of its first attempt the row waits.
     assert states(home) == [("new-0.csv", 3, "open")]
-    assert requeue(home.stores, home.org_id, RejectedFilter()).to_wire()["rejected"] == 1
+    assert requeue(home.organization, RejectedFilter()).to_wire()["rejected"] == 1
     balanced(home)

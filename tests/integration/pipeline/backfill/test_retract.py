@@ -47,7 +47,7 @@ OTHER = HEADER + csv_row("b1", 4) + csv_row("b2", 8, ts="2026-08-31T23:59:59Z")
 
 
 def prepare(home):
-    configure(home.stores, home.org_id, aggregations=[SUM])
+    configure(home.organization, aggregations=[SUM])
     home.ingest("a.csv", DATA)
     home.ingest("b.csv", OTHER)
 
@@ -75,8 +75,8 @@ def retraction(home, id="r1", **changes):
 
 
 def retracted(home, id="r1", **changes):
-    backfill.start(home.stores, home.org_id, retraction(home, id, **changes))
-    return backfill.apply(home.stores, home.org_id, id, "ann")
+    backfill.start(home.organization, retraction(home, id, **changes))
+    return backfill.apply(home.organization, id, "ann")
 
 
 def lake(home):
@@ -84,19 +84,19 @@ def lake(home):
 
 
 def balanced(home):
-    found = check_reconciliation(home.stores, home.org_id)
+    found = check_reconciliation(home.organization)
     assert found.differences == ()
     return found
 
 
 def test_staging_shows_the_difference_and_changes_nothing(unchanged):
     home = unchanged
-    before, snapshot = lake(home), home.stores.lake(home.org_id).snapshot()
+    before, snapshot = lake(home), home.organization.lake.snapshot()
 
-    found = backfill.start(home.stores, home.org_id, retraction(home, uuid4().hex))
+    found = backfill.start(home.organization, retraction(home, uuid4().hex))
 
     assert lake(home) == before
-    assert home.stores.lake(home.org_id).snapshot() == snapshot == found.snapshot
+    assert home.organization.lake.snapshot() == snapshot == found.snapshot
     assert found.status is BackfillStatus.STAGED
     assert found.summary["measurementsGone"] == 2
     assert found.summary["months"] == ["2026-09"]
@@ -116,20 +116,20 @@ def test_applied_it_is_gone_and_an_old_snapshot_still_has_it(home):
         "b1",
         "b2",
     ]
-    [table] = [name for name in home.stores.lake(home.org_id).tables() if name.startswith("m_")]
+    [table] = [name for name in home.organization.lake.tables() if name.startswith("m_")]
     count = f'SELECT count(*) FROM lake."{table}"'
     assert home.query(count) == [(2,)]
     assert home.query(f"{count} AT (VERSION => {found.snapshot})") == [(4,)]
     assert balanced(home).totals["retracted"] == 2
-    assert aggregate(home.stores, home.org_id, Month(2026, 9)).quantities[0].value == 4
+    assert aggregate(home.organization, Month(2026, 9)).quantities[0].value == 4
 
 
 def test_receipts_say_by_what_it_was_retracted_and_the_same_bytes_come_in_again(home):
     before = lake(home)
     retracted(home)
 
-    [shown] = show_receipts(home.stores, home.org_id, identity(home))
-    [seen, other] = uid_receipts(home.stores, home.org_id, ["a1", "b1"])
+    [shown] = show_receipts(home.organization, identity(home))
+    [seen, other] = uid_receipts(home.organization, ["a1", "b1"])
 
     [mark] = shown["retracted"]
     assert (mark["backfill"], mark["reason"], mark["measurements"]) == ("r1", "wrong file", 2)
@@ -139,7 +139,7 @@ def test_receipts_say_by_what_it_was_retracted_and_the_same_bytes_come_in_again(
     home.clock.advance(seconds=1)
     receipt = home.ingest("a.csv", DATA)
     assert (receipt.attempt, receipt.accepted, receipt.repeats, receipt.rejected) == (2, 2, 0, 1)
-    [seen] = uid_receipts(home.stores, home.org_id, ["a1"])
+    [seen] = uid_receipts(home.organization, ["a1"])
     assert (seen["status"], seen["attempt"], len(seen["retracted"])) == ("accepted", 2, 1)
     assert lake(home) == before
     balanced(home)
@@ -201,7 +201,7 @@ def test_reverted_it_is_as_before(home):
     before = lake(home)
     retracted(home)
 
-    found = backfill.revert(home.stores, home.org_id, "r1", "bob")
+    found = backfill.revert(home.organization, "r1", "bob")
 
     assert found.status is BackfillStatus.REVERTED
     assert lake(home) == before
@@ -213,18 +213,18 @@ def test_it_comes_and_goes(home):
     before = lake(home)
     retracted(home)
     after = lake(home)
-    backfill.revert(home.stores, home.org_id, "r1", "bob")
+    backfill.revert(home.organization, "r1", "bob")
     # Their uids are known again.
     assert home.ingest("c.csv", HEADER + csv_row("a1", 9)).rejected == 1
     assert home.ingest("e.csv", HEADER + csv_row("a1", 1)).repeats == 1
-    backfill.restart(home.stores, home.org_id, "r1", "ann")
-    backfill.apply(home.stores, home.org_id, "r1", "ann")
+    backfill.restart(home.organization, "r1", "ann")
+    backfill.apply(home.organization, "r1", "ann")
     assert lake(home) == after
     balanced(home)
-    backfill.revert(home.stores, home.org_id, "r1", "bob")
+    backfill.revert(home.organization, "r1", "bob")
     assert lake(home) == before
     balanced(home)
-    history = backfill.show(home.stores, home.org_id, "r1").history
+    history = backfill.show(home.organization, "r1").history
     assert [(each.action.value, each.author) for each in history] == [
         *(("stage", "ann"), ("apply", "ann"), ("revert", "bob")),
         *(("stage", "ann"), ("apply", "ann"), ("revert", "bob")),
@@ -234,58 +234,58 @@ def test_it_comes_and_goes(home):
 @pytest.mark.slow
 def test_every_step_again_changes_nothing(home):
     order = retraction(home)
-    staged = backfill.start(home.stores, home.org_id, order)
-    assert backfill.start(home.stores, home.org_id, order) == staged
-    applied = backfill.apply(home.stores, home.org_id, "r1", "ann")
-    snapshot = home.stores.lake(home.org_id).snapshot()
-    assert backfill.apply(home.stores, home.org_id, "r1", "ann") == applied
-    assert backfill.start(home.stores, home.org_id, order) == applied
-    reverted = backfill.revert(home.stores, home.org_id, "r1", "ann")
-    assert home.stores.lake(home.org_id).snapshot() == snapshot + 1
-    assert backfill.revert(home.stores, home.org_id, "r1", "ann") == reverted
-    assert home.stores.lake(home.org_id).snapshot() == snapshot + 1
+    staged = backfill.start(home.organization, order)
+    assert backfill.start(home.organization, order) == staged
+    applied = backfill.apply(home.organization, "r1", "ann")
+    snapshot = home.organization.lake.snapshot()
+    assert backfill.apply(home.organization, "r1", "ann") == applied
+    assert backfill.start(home.organization, order) == applied
+    reverted = backfill.revert(home.organization, "r1", "ann")
+    assert home.organization.lake.snapshot() == snapshot + 1
+    assert backfill.revert(home.organization, "r1", "ann") == reverted
+    assert home.organization.lake.snapshot() == snapshot + 1
 
 
 def test_what_is_dropped_is_gone_but_for_the_history(unchanged):
     home, id_ = unchanged, uuid4().hex
     before = lake(home)
-    backfill.start(home.stores, home.org_id, retraction(home, id_))
+    backfill.start(home.organization, retraction(home, id_))
 
-    found = backfill.drop(home.stores, home.org_id, id_, "ann")
+    found = backfill.drop(home.organization, id_, "ann")
 
     assert found.status is BackfillStatus.DROPPED
     assert lake(home) == before
-    assert not (home.stores.lake_folder(home.org_id) / "backfills" / id_).exists()
-    assert backfill.drop(home.stores, home.org_id, id_, "ann") == found
+    assert not (home.organization.lake_folder / "backfills" / id_).exists()
+    assert backfill.drop(home.organization, id_, "ann") == found
     with pytest.raises(Conflict, match="DROPPED and cannot be applied"):
-        backfill.apply(home.stores, home.org_id, id_, "ann")
-    assert id_ in {each.id for each in backfill.history(home.stores, home.org_id)}
+        backfill.apply(home.organization, id_, "ann")
+    assert id_ in {each.id for each in backfill.history(home.organization)}
 
 
 @pytest.mark.slow
 def test_apply_is_refused_if_the_source_got_more_rows_meanwhile(home):
-    backfill.start(home.stores, home.org_id, retraction(home, source=identity(home, "a.csv")))
-    backfill.start(home.stores, home.org_id, retraction(home, "r2", source=identity(home, "b.csv")))
+    backfill.start(home.organization, retraction(home, source=identity(home, "a.csv")))
+    backfill.start(home.organization, retraction(home, "r2", source=identity(home, "b.csv")))
     # The row that was rejected can be read now.
-    configure(home.stores, home.org_id, meters=[])
+    configure(home.organization, meters=[])
     retracted(home, "other", source=None, uids=("a1",))
 
     with pytest.raises(Conflict, match="has changed since"):
-        backfill.apply(home.stores, home.org_id, "r1", "ann")
-    assert backfill.apply(home.stores, home.org_id, "r2", "ann").applied
-    found = backfill.restart(home.stores, home.org_id, "r1", "ann")
+        backfill.apply(home.organization, "r1", "ann")
+    assert backfill.apply(home.organization, "r2", "ann").applied
+    found = backfill.restart(home.organization, "r1", "ann")
     assert found.summary["measurementsGone"] == 1
-    backfill.apply(home.stores, home.org_id, "r1", "ann")
+    backfill.apply(home.organization, "r1", "ann")
     assert home.uids() == []
     balanced(home)
 
 
 @pytest.mark.slow
 def test_what_does_not_touch_it_may_come_meanwhile(home):
-    backfill.start(home.stores, home.org_id, retraction(home))
+    backfill.start(home.organization, retraction(home))
     home.ingest("c.csv", HEADER + csv_row("c1", 3))
 
-    backfill.apply(home.stores, home.org_id, "r1", "ann")
+    backfill.apply(home.organization, "r1", "ann")
 
     assert len(home.uids()) == 3
     balanced(home)
@@ -312,41 +312,41 @@ def test_what_does_not_touch_it_may_come_meanwhile(home):
 def test_what_makes_no_sense_is_refused(unchanged, changes, error, about):
     home, changes = unchanged, {"id": uuid4().hex, **changes}
     with pytest.raises(error, match=about):
-        backfill.start(home.stores, home.org_id, retraction(home, **changes))
+        backfill.start(home.organization, retraction(home, **changes))
 
 
 def test_an_id_stands_for_one_backfill(unchanged):
     home, id_ = unchanged, uuid4().hex
-    backfill.start(home.stores, home.org_id, retraction(home, id_))
+    backfill.start(home.organization, retraction(home, id_))
 
     other = retraction(home, id_, source=identity(home, "b.csv"))
     with pytest.raises(Conflict, match="about something else"):
-        backfill.start(home.stores, home.org_id, other)
+        backfill.start(home.organization, other)
 
 
 @pytest.mark.long
 def test_whoever_applies_it_may_die_after_the_commit_and_a_taken_uid_stops_its_revert(
     home, monkeypatch
 ):
-    backfill.start(home.stores, home.org_id, retraction(home))
+    backfill.start(home.organization, retraction(home))
     monkeypatch.setattr(failpoint, "hook", lambda name: 1 // (name != "backfill.committed"))
     with pytest.raises(ZeroDivisionError):
-        backfill.apply(home.stores, home.org_id, "r1", "ann")
+        backfill.apply(home.organization, "r1", "ann")
     monkeypatch.setattr(failpoint, "hook", None)
-    snapshot = home.stores.lake(home.org_id).snapshot()
-    assert backfill.show(home.stores, home.org_id, "r1").status is BackfillStatus.STAGED
+    snapshot = home.organization.lake.snapshot()
+    assert backfill.show(home.organization, "r1").status is BackfillStatus.STAGED
 
-    found = backfill.apply(home.stores, home.org_id, "r1", "bob")
+    found = backfill.apply(home.organization, "r1", "bob")
 
     assert (found.status, found.applied) == (BackfillStatus.APPLIED, snapshot)
-    assert home.stores.lake(home.org_id).snapshot() == snapshot
+    assert home.organization.lake.snapshot() == snapshot
     balanced(home)
     # It cannot be reverted once somebody took a uid.
     home.ingest("c.csv", HEADER + csv_row("a1", 9))
     with pytest.raises(Conflict, match=r"with the uids of what it withdrew came in since.*'a1'"):
-        backfill.revert(home.stores, home.org_id, "r1", "ann")
-    assert home.stores.lake(home.org_id).snapshot() == snapshot + 1
-    assert backfill.show(home.stores, home.org_id, "r1").status is BackfillStatus.APPLIED
+        backfill.revert(home.organization, "r1", "ann")
+    assert home.organization.lake.snapshot() == snapshot + 1
+    assert backfill.show(home.organization, "r1").status is BackfillStatus.APPLIED
 
 
 @pytest.mark.long
@@ -356,10 +356,10 @@ def test_what_is_withdrawn_already_says_by_what(home):
     with pytest.raises(
         Conflict, match=r"of source 'a.csv' \(\w{12}\) .* already, by backfill 'r1'"
     ):
-        backfill.start(home.stores, home.org_id, retraction(home, "r2"))
+        backfill.start(home.organization, retraction(home, "r2"))
     chosen = {"source": None, "uids": ("a1", "b1", "a2")}
     with pytest.raises(Conflict, match=r"uid 'a1', 'a2' were withdrawn already, by backfill 'r1'"):
-        backfill.start(home.stores, home.org_id, retraction(home, "r3", **chosen))
+        backfill.start(home.organization, retraction(home, "r3", **chosen))
 
 
 @pytest.mark.long
@@ -367,12 +367,12 @@ def test_measurements_of_an_account_that_was_deleted_meanwhile_do_not_come_back(
     retracted(home)
     home.clock.advance(seconds=1)
     [bolt] = [id_ for id_, code in home.account_codes().items() if code == "bolt"]
-    with home.stores.state.transaction(home.org_id, "bob") as transaction:
+    with home.organization.transaction("bob") as transaction:
         transaction.delete(Account, bolt)
     before = lake(home)
 
     with pytest.raises(Conflict, match=r"account 'bolt' was deleted since .*: 1\)"):
-        backfill.revert(home.stores, home.org_id, "r1", "ann")
+        backfill.revert(home.organization, "r1", "ann")
 
     assert lake(home) == before
     # As the error says.
@@ -393,18 +393,19 @@ def test_it_can_be_reverted_after_upkeep_and_a_move(home, tmp_path):
     before = lake(home)
     retracted(home, source=None, uids=tuple(f"m{number}" for number in range(0, 3_000, 2)))
     retracted(home, "r2", source=None, uids=("a1", "m1"))
-    bill(home.stores, home.org_id, Month(2026, 9))
+    bill(home.organization, Month(2026, 9))
     for number in range(3):
         home.ingest(f"{number}.csv", HEADER + csv_row(f"later{number}"))
-        maintain(home.stores, home.org_id, kept_for=timedelta(0), snapshots_for=timedelta(0))
+        maintain(home.organization, kept_for=timedelta(0), snapshots_for=timedelta(0))
     folder, org_id = home.stores.home, home.org_id
     home.stores.close()
 
     moved = Path(shutil.copytree(folder, tmp_path / "moved"))
     shutil.rmtree(folder)
     with open_home(moved, org_id) as other:
-        backfill.revert(other.stores, org_id, "r2", "ann")
-        backfill.revert(other.stores, org_id, "r1", "ann")
+        organization = other.stores.organization(org_id)
+        backfill.revert(organization, "r2", "ann")
+        backfill.revert(organization, "r1", "ann")
         balanced(other)
         retracted(other, "later", source=None, uids=("later0", "later1", "later2"))
         assert lake(other) == before
@@ -417,14 +418,15 @@ def test_two_backfills_and_ingest_side_by_side_are_safe(home):
 
     def correct(name):
         with open_home(folder, org_id) as mine:
+            organization = mine.stores.organization(org_id)
             for _ in range(2):
                 retraction_of = retraction(mine, name, source=sources[name])
-                backfill.start(mine.stores, org_id, retraction_of)
-                backfill.restart(mine.stores, org_id, name, "ann")
-                backfill.apply(mine.stores, org_id, name, "ann")
-                backfill.revert(mine.stores, org_id, name, "ann")
-            backfill.restart(mine.stores, org_id, name, "ann")
-            backfill.apply(mine.stores, org_id, name, "ann")
+                backfill.start(organization, retraction_of)
+                backfill.restart(organization, name, "ann")
+                backfill.apply(organization, name, "ann")
+                backfill.revert(organization, name, "ann")
+            backfill.restart(organization, name, "ann")
+            backfill.apply(organization, name, "ann")
 
     def ingest():
         with open_home(folder, org_id) as mine:
@@ -442,11 +444,11 @@ def test_two_backfills_and_ingest_side_by_side_are_safe(home):
 
 def test_nobody_else_works_on_the_same_one(home):
     with (
-        lock_backfill(home.stores, home.org_id, "r1"),
+        lock_backfill(home.organization, "r1"),
         open_home(home.stores.home, home.org_id) as other,
         pytest.raises(Busy, match="another process works on it"),
     ):
-        backfill.start(other.stores, other.org_id, retraction(other))
+        backfill.start(other.organization, retraction(other))
 
 
 # -- rejected rows of what is withdrawn --------------------------------------------------------
@@ -455,17 +457,15 @@ def test_nobody_else_works_on_the_same_one(home):
 def states(home, **filters):
     """The states of rejected rows by id."""
     wanted = RejectedFilter(**{"status": None} | filters)
-    return {
-        str(row.place): row.status for row in list_rejected(home.stores, home.org_id, wanted, 100)
-    }
+    return {str(row.place): row.status for row in list_rejected(home.organization, wanted, 100)}
 
 
 def waiting(home):
     """What everybody counts who counts rejected rows that wait."""
-    organization = home.stores.state.organization(home.org_id)
-    reviewed = review_bills(home.stores, home.org_id, Month(2026, 9))
+    organization = home.stores.find_organization(home.org_id)
+    reviewed = review_bills(home.organization, Month(2026, 9))
     rows = [each.detail for each in reviewed if each.kind is ReviewKind.REJECTED_ROWS]
-    return status(home.stores, organization).rejected, rows
+    return status(organization).rejected, rows
 
 
 @pytest.mark.long
@@ -478,10 +478,10 @@ def test_rejected_rows_of_a_withdrawn_file_wait_for_nobody_and_a_revert_opens_th
 
     assert states(home) == {row: "withdrawn"}
     assert waiting(home) == ({}, [])
-    assert requeue(home.stores, home.org_id, RejectedFilter(source="a.csv")).receipts == []
-    shown = show_rejected(home.stores, home.org_id, row)
+    assert requeue(home.organization, RejectedFilter(source="a.csv")).receipts == []
+    shown = show_rejected(home.organization, row)
     assert [each["backfill"] for each in shown["withdrawnBy"]] == ["r1"]
-    backfill.revert(home.stores, home.org_id, "r1", "bob")
+    backfill.revert(home.organization, "r1", "bob")
     assert states(home) == {row: "open"}
     assert waiting(home) == before
     balanced(home)
@@ -493,7 +493,7 @@ def test_a_withdrawn_row_comes_in_if_somebody_names_it(home):
     [row] = states(home)
 
     edit = Edit(row, json.dumps(wire_row("a3", 5)), "here")
-    done = requeue_edited(home.stores, home.org_id, [edit]).to_wire()
+    done = requeue_edited(home.organization, [edit]).to_wire()
 
     assert (done["accepted"], done["settled"]) == (1, 0)
     assert states(home) == {row: "requeued"}
@@ -508,10 +508,10 @@ def test_rows_of_a_file_that_is_delivered_again_wait_again(home):
 
     assert states(home) == {row: "open"}
     # The attempt that is withdrawn is not the one that counts.
-    backfill.start(home.stores, home.org_id, retraction(home, "r2"))
-    backfill.apply(home.stores, home.org_id, "r2", "ann")
+    backfill.start(home.organization, retraction(home, "r2"))
+    backfill.apply(home.organization, "r2", "ann")
     assert states(home) == {row: "withdrawn"}
-    backfill.revert(home.stores, home.org_id, "r2", "ann")
+    backfill.revert(home.organization, "r2", "ann")
     assert states(home) == {row: "open"}
 
 
@@ -527,9 +527,9 @@ def test_a_file_of_which_nothing_came_in_can_be_withdrawn(home):
     assert waiting(home)[0] == {"InvalidNumber": 1}
     with pytest.raises(Conflict, match="withdrawn already, by backfill 'r9'"):
         retracted(home, "again", **wrong)
-    [shown] = show_receipts(home.stores, home.org_id, wrong["source"])
+    [shown] = show_receipts(home.organization, wrong["source"])
     assert [(each["backfill"], each["measurements"]) for each in shown["retracted"]] == [("r9", 0)]
-    backfill.revert(home.stores, home.org_id, "r9", "ann")
+    backfill.revert(home.organization, "r9", "ann")
     assert set(states(home, source="bad.csv").values()) == {"open"}
 
 
@@ -543,35 +543,35 @@ def test_chosen_measurements_leave_the_rejected_rows_of_their_file_open(home):
 @pytest.mark.slow
 def test_a_row_that_was_mended_is_withdrawn_with_the_source_that_brought_it_in(home):
     [row] = states(home)
-    requeue_edited(home.stores, home.org_id, [Edit(row, json.dumps(wire_row("a3", 5)), "here")])
+    requeue_edited(home.organization, [Edit(row, json.dumps(wire_row("a3", 5)), "here")])
     [[name]] = home.query("SELECT name FROM lake.source WHERE name LIKE 'requeue-%'")
 
     retracted(home, source=identity(home, name))
 
     assert states(home) == {row: "withdrawn"}
-    shown = show_rejected(home.stores, home.org_id, row)
+    shown = show_rejected(home.organization, row)
     assert [each["measurements"] for each in shown["withdrawnBy"]] == [1]
-    backfill.revert(home.stores, home.org_id, "r1", "ann")
+    backfill.revert(home.organization, "r1", "ann")
     assert states(home) == {row: "requeued"}
     # Withdrawn once more, and its file delivered again: the row is rejected as it was at first.
-    backfill.restart(home.stores, home.org_id, "r1", "ann")
-    backfill.apply(home.stores, home.org_id, "r1", "ann")
+    backfill.restart(home.organization, "r1", "ann")
+    backfill.apply(home.organization, "r1", "ann")
     home.ingest("a.csv", DATA)
     assert states(home) == {row: "open"}
 
 
 @pytest.mark.slow
 def test_a_withdrawal_while_rows_are_being_requeued_keeps_them_out(home, monkeypatch):
-    backfill.start(home.stores, home.org_id, retraction(home))
+    backfill.start(home.organization, retraction(home))
     steps = []
 
     def hook(name):
         steps.append(name)
         if name == "requeue.written" and steps.count(name) == 1:
-            backfill.apply(home.stores, home.org_id, "r1", "ann")
+            backfill.apply(home.organization, "r1", "ann")
 
     monkeypatch.setattr(failpoint, "hook", hook)
-    done = requeue(home.stores, home.org_id, RejectedFilter()).to_wire()
+    done = requeue(home.organization, RejectedFilter()).to_wire()
 
     assert (done["received"], done["settled"]) == (0, 1)
     assert list(states(home).values()) == ["withdrawn"]
@@ -580,7 +580,7 @@ def test_a_withdrawal_while_rows_are_being_requeued_keeps_them_out(home, monkeyp
 @pytest.mark.long
 def test_a_home_of_an_older_version_knows_what_was_withdrawn(home):
     retracted(home)
-    lake_ = home.stores.lake(home.org_id)
+    lake_ = home.organization.lake
     with lake_.lock(), lake_.transaction() as connection:
         connection.execute("DROP TABLE lake.withdrawn_source")
         connection.execute("UPDATE lake.retraction SET attempt = NULL")
@@ -589,7 +589,7 @@ def test_a_home_of_an_older_version_knows_what_was_withdrawn(home):
 
     with open_home(path, home.org_id) as again:
         assert list(states(again).values()) == ["withdrawn"]
-        [shown] = show_receipts(again.stores, again.org_id, identity(again))
+        [shown] = show_receipts(again.organization, identity(again))
         assert [each["measurements"] for each in shown["retracted"]] == [2]
 
 
@@ -603,27 +603,27 @@ def test_a_file_that_was_delivered_again_is_not_withdrawn(home):
     home.ingest("a.csv", DATA)
 
     again, first = sorted(
-        show_receipts(home.stores, home.org_id, identity(home)), key=lambda each: -each["attempt"]
+        show_receipts(home.organization, identity(home)), key=lambda each: -each["attempt"]
     )
 
     assert [(each["backfill"], each["measurements"]) for each in first["retracted"]] == [("r1", 2)]
     assert again["retracted"] == []
-    [seen] = uid_receipts(home.stores, home.org_id, ["a1"])
+    [seen] = uid_receipts(home.organization, ["a1"])
     assert (seen["status"], seen["attempt"]) == ("accepted", 2)
 
 
 @pytest.mark.slow
 def test_each_attempt_tells_what_of_its_own_rows_is_withdrawn(home):
-    configure(home.stores, home.org_id, meters=[])
+    configure(home.organization, meters=[])
     more = HEADER + csv_row("c1", 1) + csv_row("c2", 2, meter="later")
     home.ingest("c.csv", more)
-    configure(home.stores, home.org_id, meters=[LATER])
+    configure(home.organization, meters=[LATER])
     home.clock.advance(seconds=1)
     home.ingest("c.csv", more)
 
     retracted(home, source=identity(home, "c.csv"))
 
-    found = show_receipts(home.stores, home.org_id, identity(home, "c.csv"))
+    found = show_receipts(home.organization, identity(home, "c.csv"))
     counts = {
         each["attempt"]: [mark["measurements"] for mark in each["retracted"]] for each in found
     }

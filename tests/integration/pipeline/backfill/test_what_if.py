@@ -35,8 +35,7 @@ def home(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         bands = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": Decimal("0.25")}]
         configure(
-            home.stores,
-            home.org_id,
+            home.organization,
             aggregations=[
                 aggregation("own", "CUSTOM_SQL", customSql="SELECT sum(gb * gb) FROM measurements")
             ],
@@ -53,14 +52,14 @@ def home(tmp_path):
             ],
         )
         use(home, ("late", "acme", 3))
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         yield home
 
 
 def stored(home):
     """What the lines of the bills of September come to, by account and type."""
     sums = defaultdict(Decimal)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         for each in bills.of_period(reader, str(SEPTEMBER)):
             for line in each.content.lines:
                 key = each.content.body["accountCode"], line.body["lineItemType"]
@@ -69,7 +68,7 @@ def stored(home):
 
 
 def compared(home, choice=STAGED):
-    with compare_backfill(home.stores, home.org_id, choice) as found:
+    with compare_backfill(home.organization, choice) as found:
         changes = list(found.changes())
     sides = [defaultdict(Decimal), defaultdict(Decimal)]
     for each in changes:
@@ -93,7 +92,7 @@ def wanted(home, mode, tmp_path):
 @pytest.mark.parametrize("mode", [Mode.RETRACT, pytest.param(Mode.REPLACE, marks=pytest.mark.slow)])
 def test_what_a_backfill_would_come_to_is_what_it_comes_to(home, tmp_path, mode):
     spec, files = wanted(home, mode, tmp_path)
-    staged = backfill.start(home.stores, home.org_id, Order(spec, "ann", "b", files))
+    staged = backfill.start(home.organization, Order(spec, "ann", "b", files))
     before = stored(home)
 
     was, would_be, summary = compared(home)
@@ -102,9 +101,9 @@ def test_what_a_backfill_would_come_to_is_what_it_comes_to(home, tmp_path, mode)
     assert was == {key: amount for key, amount in before.items() if key[0] in touched}
     assert (summary.stored.differing, summary.backfill) == (0, "b")
     assert stored(home) == before
-    assert backfill.show(home.stores, home.org_id, "b") == staged
-    backfill.apply(home.stores, home.org_id, "b", "ann")
-    bill(home.stores, home.org_id, SEPTEMBER)
+    assert backfill.show(home.organization, "b") == staged
+    backfill.apply(home.organization, "b", "ann")
+    bill(home.organization, SEPTEMBER)
     assert stored(home) == {k: v for k, v in before.items() if k[0] not in touched} | would_be
     assert would_be["acme", "MINIMUM_SPEND"] != was["acme", "MINIMUM_SPEND"]
 
@@ -125,22 +124,21 @@ def test_a_derived_field_that_is_calculated_again_is_priced_before_it_is_stored(
             "cumulative": True,
             "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
         }
-        configure(home.stores, home.org_id, meters=[{**meter, "derivedFields": derived}])
+        configure(home.organization, meters=[{**meter, "derivedFields": derived}])
         configure(
-            home.stores,
-            home.org_id,
+            home.organization,
             aggregations=[aggregation("twice", "SUM", targetField="twice")],
             pricings=[price],
         )
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         spec = BackfillSpec(Mode.REDERIVE, window=WINDOW)
-        backfill.start(home.stores, home.org_id, Order(spec, "ann", "b"))
+        backfill.start(home.organization, Order(spec, "ann", "b"))
 
         was, would_be, _ = compared(home)
 
         assert was == stored(home)
-        backfill.apply(home.stores, home.org_id, "b", "ann")
-        bill(home.stores, home.org_id, SEPTEMBER)
+        backfill.apply(home.organization, "b", "ann")
+        bill(home.organization, SEPTEMBER)
         assert would_be == stored(home)
         # 42.5 at 1, and twice as much again.
         assert would_be["acme", "USAGE"] == Decimal("127.5")
@@ -151,10 +149,10 @@ def test_what_is_not_staged_or_changes_nothing_is_refused(home):
     with pytest.raises(NotFound):
         compared(home, BackfillChoice("none"))
     spec = BackfillSpec(Mode.REAGGREGATE, window=WINDOW)
-    backfill.start(home.stores, home.org_id, Order(spec, "ann", "b"))
+    backfill.start(home.organization, Order(spec, "ann", "b"))
     with pytest.raises(Conflict, match="changes no measurements"):
         compared(home)
-    backfill.drop(home.stores, home.org_id, "b", "ann")
+    backfill.drop(home.organization, "b", "ann")
     with pytest.raises(Conflict, match="is DROPPED and cannot be looked at"):
         compared(home)
 
@@ -176,14 +174,14 @@ def check_world(folder, seed):
         world.clock.time = datetime(2022, 12, 2, tzinfo=UTC)
         bill_world(world)
         spec = BackfillSpec(Mode.RETRACT, "wrong", uids=uids)
-        backfill.start(world.stores, world.org_id, Order(spec, "ann", "b"))
+        backfill.start(world.organization, Order(spec, "ann", "b"))
         choice = BackfillChoice("b", ALL_MONTHS, by_month=True)
-        with compare_backfill(world.stores, world.org_id, choice) as found:
+        with compare_backfill(world.organization, choice) as found:
             changes, summary = list(found.changes()), found.summary
         codes = {each.key.account for each in changes}
         assert sums_of(changes, "before") == of_accounts(stored_sums(world), codes), seed
         assert (summary.not_priced, summary.stored.differing) == ([], 0), seed
-        backfill.apply(world.stores, world.org_id, "b", "ann")
+        backfill.apply(world.organization, "b", "ann")
         bill_world(world)
         assert sums_of(changes, "after") == of_accounts(stored_sums(world), codes), seed
     return {each.key.line_item_type for each in changes if each.difference}

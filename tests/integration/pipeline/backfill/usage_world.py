@@ -38,8 +38,7 @@ def prepared(home: Home) -> None:
     every = {"name": "X", "emailAddress": "a@b.example"}
     segments = [{"region": "eu"}, {"region": "*"}]
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         organizationConfig={"timezone": "America/New_York", "daysBeforeBillDue": 30},
         customFields={"account": {"factor": 2}},
         accounts=[
@@ -95,8 +94,7 @@ def prepared_small(home: Home) -> None:
     price_egress(home)
     every = {"name": "X", "emailAddress": "a@b.example"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[
             every | {"code": "tenth", "billEpoch": "2022-01-10"},
             every | {"code": "parent"},
@@ -145,7 +143,7 @@ def aggregated(
     """All quantities, by run and by what tells them apart."""
     found = {}
     for asked in runs:
-        result = aggregate(home.stores, home.org_id, asked)
+        result = aggregate(home.organization, asked)
         for row in result.rows:
             each = row.quantity
             place = (

@@ -23,7 +23,7 @@ class BalanceSchedule:
         self.id = self.create(document)
 
     def create(self, document: dict[str, Any]) -> str:
-        made = entities.create(self.world.stores, self.world.org, "me", self.ref(), document)
+        made = entities.create(self.world.organization, "me", self.ref(), document)
         return str(made["id"])
 
     def ref(self, id: str | None = None) -> ResourceRef:
@@ -34,13 +34,13 @@ class BalanceSchedule:
 
     def change(self, version: int, **changes: Any) -> None:
         document = self.document | changes | {"version": version}
-        entities.update(self.world.stores, self.world.org, "me", self.ref(self.id), document)
+        entities.update(self.world.organization, "me", self.ref(self.id), document)
 
     @property
     def runs(self) -> list[tuple[tuple[Any, Any], tuple[Any, Any]]]:
         """When it ran last and runs next, before and after each event of a change of it."""
         filters = EventFilters(resource_id=self.id)
-        found = list_events(self.world.stores, self.world.org, filters, Page(100))["data"]
+        found = list_events(self.world.organization, filters, Page(100))["data"]
         sides = [each["m3terEvent"]["eventData"] for each in reversed(found)]
         return [
             (_runs_of(each["oldDto"]), _runs_of(each["newDto"]))
@@ -50,7 +50,7 @@ class BalanceSchedule:
 
     @property
     def shown(self) -> dict[str, Any]:
-        return entities.retrieve(self.world.stores, self.world.org, self.ref(self.id))
+        return entities.retrieve(self.world.organization, self.ref(self.id))
 
 
 def _runs_of(shown: dict[str, Any]) -> tuple[Any, Any]:

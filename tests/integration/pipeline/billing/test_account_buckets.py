@@ -21,7 +21,7 @@ def add_family(home):
     """Children of acme: one in its pool, one on a plan of its own from the 20th on."""
     address = {"emailAddress": "a@b.example", "parentAccountId": "acme"}
     children = [{"code": code, "name": code, **address} for code in ("zoe", "anna")]
-    configure(home.stores, home.org_id, accounts=children)
+    configure(home.organization, accounts=children)
     subscribe(home, "anna", start="2026-09-20T00:00:00Z")
     use(home, ("5", "zoe", 7), ("6", "anna", 9))
 
@@ -29,13 +29,13 @@ def add_family(home):
 def add_commitment(home):
     of_bolt = {"accountId": "bolt", "startDate": "2026-09-10", "endDate": "2026-12-01"}
     commitments = [{**of_bolt, "currency": "USD", "amount": 50}]
-    configure(home.stores, home.org_id, commitments=commitments)
+    configure(home.organization, commitments=commitments)
 
 
 def delete_user(home):
     """An account that used something, and that there is no more."""
     use(home, ("7", "ghost", 11))
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+    with home.organization.transaction("someone") as transaction:
         transaction.delete(Account, transaction.find(Account, "ghost").id)
 
 
@@ -50,9 +50,9 @@ def home(tmp_path):
 
 def calculate(home, bucket):
     """The bills in their order, and what nothing prices."""
-    snapshot = home.stores.lake(home.org_id).snapshot()
+    snapshot = home.organization.lake.snapshot()
     selection = BillSelection(SEPTEMBER)
-    reading = read_bills(home.stores, home.org_id, selection, snapshot, bucket)
+    reading = read_bills(home.organization, selection, snapshot, bucket)
     found = list(reading.calculations())
     made = [each.made for part in found for each in part.made()]
     unpriced = [each for part in found for each in part.unpriced()]
@@ -60,7 +60,7 @@ def calculate(home, bucket):
 
 
 def test_buckets_hold_everything_of_their_accounts_and_relatives(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         whole = reader.configuration()
         [one], shared = (found := read_account_buckets(reader, None, 100)).buckets, found.shared
         parts = read_account_buckets(reader, None, 1)
@@ -88,8 +88,8 @@ def test_bills_do_not_depend_on_the_size_of_buckets(home, size):
 @pytest.mark.long
 def test_a_job_counts_the_bills_of_all_buckets(home, monkeypatch):
     monkeypatch.setattr(bill_reading, "BUCKET", 2)
-    first = bill(home.stores, home.org_id, SEPTEMBER)
-    again = bill(home.stores, home.org_id, SEPTEMBER)
+    first = bill(home.organization, SEPTEMBER)
+    again = bill(home.organization, SEPTEMBER)
 
     assert [each.account_code for each in first.bills] == ["acme", "bolt"]
     assert {each.stored.value for each in again.bills} == {"unchanged"}

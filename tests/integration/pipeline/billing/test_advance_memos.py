@@ -48,8 +48,7 @@ def home(tmp_path):
             template("quarter", 90, standingChargeBillInAdvance=False, standingChargeInterval=3),
         ]
         configure(
-            made.stores,
-            made.org_id,
+            made.organization,
             organizationConfig={"daysBeforeBillDue": 14, "allowOverlappingPlans": True},
             products=[{"code": "cloud", "name": "Cloud"}],
             planTemplates=templates,
@@ -71,23 +70,23 @@ def subscribe(home, plan, start, end=None, code=None):
     }
     if end is not None:
         row["endDate"] = f"{end}T00:00:00Z"
-    configure(home.stores, home.org_id, accountPlans=[row])
+    configure(home.organization, accountPlans=[row])
 
 
 def make(home, day, **more):
     """Make the bills of a date, as a job does that is asked for them."""
     last = date.fromisoformat(day) - timedelta(days=1)
-    return bill_order(home.stores, home.org_id, BillOrder(days=DayRange.of_day(last), **more))
+    return bill_order(home.organization, BillOrder(days=DayRange.of_day(last), **more))
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return bills.of_period(reader)
 
 
 def lock(home, day):
     [found] = [each for each in stored(home) if str(each.content.key.bill_date) == day]
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         bills.set_status(transaction, found.id, BillStatus.APPROVED)
         bills.lock(transaction, found.id)
 
@@ -251,7 +250,7 @@ def test_a_bill_that_was_made_before_gets_the_memo_of_a_change_of_today(home):
 def test_no_memo_goes_on_a_bill_that_the_lock_date_closes(home):
     subscribe(home, "month", "2026-01-01")
     make(home, "2026-01-01", approve=True)
-    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-01-31"})
+    configure(home.organization, billConfig={"billLockDate": "2026-01-31"})
     subscribe(home, "month", "2026-01-01", "2026-01-11")
     make(home, "2026-02-01")
     make(home, "2026-03-01")
@@ -263,7 +262,7 @@ def test_no_memo_goes_on_a_bill_that_the_lock_date_closes(home):
 def test_prices_of_a_memo_are_those_of_its_line(home, charge):
     bill_and_lock(home, "month")
     changed = template("month", charge)
-    configure(home.stores, home.org_id, planTemplates=[changed])
+    configure(home.organization, planTemplates=[changed])
     make(home, "2026-02-01")
     assert not memos(home)
 
@@ -304,7 +303,7 @@ def test_another_change_of_an_account_plan_makes_no_memo(home):
         "planId": "month",
         "startDate": "2026-01-01T00:00:00Z",
     }
-    configure(home.stores, home.org_id, accountPlans=[row | {"childBillingMode": "CHILD"}])
+    configure(home.organization, accountPlans=[row | {"childBillingMode": "CHILD"}])
     make(home, "2026-03-01")
 
     assert not memos(home)
@@ -318,8 +317,7 @@ def test_the_scheduled_job_makes_bills_again_that_it_would_not_look_at(home):
     subscribe(home, "month", "2026-01-01", "2026-02-11")
     home.clock.time = datetime(2027, 4, 3, tzinfo=UTC)
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         organizationConfig={
             "daysBeforeBillDue": 14,
             "allowOverlappingPlans": True,
@@ -327,7 +325,7 @@ def test_the_scheduled_job_makes_bills_again_that_it_would_not_look_at(home):
         },
     )
     home.clock.advance(hours=2)
-    job = submit_scheduled(home.stores, home.org_id)
+    job = submit_scheduled(home.organization)
     result = run_bill_job(home.stores, job)
 
     assert [str(each.bill_date) for each in result.bills] == ["2026-02-01"]
@@ -338,9 +336,7 @@ def test_the_scheduled_job_makes_bills_again_that_it_would_not_look_at(home):
 @pytest.mark.long
 def test_bills_of_a_date_that_are_one_have_the_memo(home):
     configure(
-        home.stores,
-        home.org_id,
-        organizationConfig={"daysBeforeBillDue": 14, "consolidateBills": True},
+        home.organization, organizationConfig={"daysBeforeBillDue": 14, "consolidateBills": True}
     )
     bill_and_lock(home, "year")
     subscribe(home, "year", "2026-01-01", "2026-04-11")
@@ -356,8 +352,7 @@ def test_bills_of_a_date_that_are_one_have_the_memo(home):
 
 def test_a_plan_of_a_child_is_corrected_on_the_bill_of_its_parent(home):
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[
             {"code": "child", "name": "Child", "emailAddress": "c@example.com"}
             | {"parentAccountId": "acme"}
@@ -365,10 +360,10 @@ def test_a_plan_of_a_child_is_corrected_on_the_bill_of_its_parent(home):
     )
     row = {"code": "of child", "accountId": "child", "planId": "month"}
     row["startDate"] = "2026-01-01T00:00:00Z"
-    configure(home.stores, home.org_id, accountPlans=[row])
+    configure(home.organization, accountPlans=[row])
     make(home, "2026-01-01")
     lock(home, "2026-01-01")
-    configure(home.stores, home.org_id, accountPlans=[row | {"endDate": "2026-01-10T00:00:00Z"}])
+    configure(home.organization, accountPlans=[row | {"endDate": "2026-01-10T00:00:00Z"}])
     make(home, "2026-02-01")
 
     [corrected] = [each for each in stored(home) if str(each.content.key.bill_date) == "2026-02-01"]
@@ -410,7 +405,7 @@ def test_a_plan_that_ended_before_and_is_extended_gets_a_debit_on_the_same_bill_
 
 
 def delete(home, kind, code):
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         transaction.delete(kind, transaction.find(kind, code).id)
 
 
@@ -473,7 +468,7 @@ def test_a_bill_that_is_not_locked_has_nothing_of_a_deleted_plan_with_the_next_j
 @pytest.mark.long
 def test_a_plan_that_is_deleted_and_comes_back_under_its_id_is_charged(home):
     bill_and_lock(home, "year")
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         record = transaction.find(AccountPlan, "year")
         transaction.delete(AccountPlan, record.id)
         transaction.create(record.entity, record.id)
@@ -486,9 +481,7 @@ def test_a_plan_that_is_deleted_and_comes_back_under_its_id_is_charged(home):
 def test_a_plan_that_has_no_billing_periods_any_more_is_corrected_all_the_same(home):
     """Its bill says when the next one would have been."""
     bill_and_lock(home, "year")
-    configure(
-        home.stores, home.org_id, planTemplates=[template("year", 365, billFrequency="AD_HOC")]
-    )
+    configure(home.organization, planTemplates=[template("year", 365, billFrequency="AD_HOC")])
     subscribe(home, "year", "2026-01-01", "2026-04-11")
     make(home, "2027-01-01")
 
@@ -504,7 +497,7 @@ def test_the_memo_of_a_line_is_explained_by_what_the_line_would_be(home):
     make(home, "2026-02-01")
     [found] = [each for each in stored(home) if str(each.content.key.bill_date) == "2026-02-01"]
 
-    explained = explain_bill(home.stores, home.org_id, ExplanationRequest(found.id))
+    explained = explain_bill(home.organization, ExplanationRequest(found.id))
 
     tree = as_node(explained.root)
     check_tree(tree)

@@ -29,11 +29,11 @@ def home(tmp_path):
 
 
 def run(home, **options):
-    return bill(home.stores, home.org_id, SEPTEMBER, **options)
+    return bill(home.organization, SEPTEMBER, **options)
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader, "2026-09")
     return {each.content.body["accountCode"]: each for each in found}
 
@@ -43,7 +43,7 @@ def outcomes(result):
 
 
 def change(home, function, code, *arguments):
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+    with home.organization.transaction("someone") as transaction:
         function(transaction, stored(home)[code].id, *arguments)
 
 
@@ -147,8 +147,7 @@ def test_an_account_that_cannot_be_billed_leaves_the_others_and_its_old_bill(hom
     run(home)
     old = stored(home)["acme"]
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         currencies=[{"code": "EUR", "name": "Euro"}],
         accounts=[
             {
@@ -255,7 +254,7 @@ def test_who_is_taken_off_its_plan_is_billed_nothing_any_more(home):
 
 
 def settings(home, **changes):
-    configure(home.stores, home.org_id, organizationConfig={"daysBeforeBillDue": 30, **changes})
+    configure(home.organization, organizationConfig={"daysBeforeBillDue": 30, **changes})
 
 
 def under_contracts(home):
@@ -264,8 +263,7 @@ def under_contracts(home):
     terms = {"standingCharge": 5, "billFrequency": "MONTHLY"}
     years = {"startDate": "2026-01-01", "endDate": "2027-01-01"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         billGroupingKeys=[{"code": "own", "name": "Own", "exclusive": True}],
         products=[{"code": "storage", "name": "Storage"}],
         planTemplates=[storage | terms],
@@ -286,7 +284,7 @@ def under_contracts(home):
 
 
 def stored_bills(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return bills.of_period(reader, "2026-09")
 
 
@@ -331,7 +329,7 @@ def test_bills_of_before_are_charged_once_whatever_is_consolidated(home, first):
     [failure] = outcome.failures
     [old] = [each for each in stored_bills(home) if each.content.key.frequency == kinds[0]]
     assert (failure.account_code, old.id in failure.reason) == ("bolt", True)
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         bills.remove(transaction, old.id)
     again = run(home)
     assert again.failures == []

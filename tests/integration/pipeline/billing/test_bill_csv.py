@@ -28,7 +28,7 @@ def home(every_lake, home_database, tmp_path_factory):  # noqa: ARG001
 
 def insert(home, count, day=date(2026, 10, 31)):
     """Bills without lines, which differ in their grouping keys."""
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         shared = {
             "org": home.org_id,
             "account_id": t.find(Account, "acme").id,
@@ -53,7 +53,7 @@ def insert(home, count, day=date(2026, 10, 31)):
 
 
 def rows(home, request):
-    file = write_bills(home.stores, home.org_id, request)
+    file = write_bills(home.organization, request)
     text = home.stores.objects.path(file.key).read_text("utf-8")
     return list(csv.reader(io.StringIO(text)))
 

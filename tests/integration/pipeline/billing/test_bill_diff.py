@@ -155,7 +155,7 @@ def test_causes_build_on_each_other_and_say_so(home):
 
 @pytest.mark.slow
 def test_a_rate_is_named_by_its_pair(home):
-    configure(home.stores, home.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(home.organization, currencies=[{"code": "EUR", "name": "Euro"}])
     rates = [{"from": "USD", "to": "EUR", "multiplier": 2}]
     change(home, OrganizationConfig, None, currencyConversions=rates)
     assert compare(home, home.bill).is_same
@@ -178,7 +178,7 @@ def test_a_rate_is_named_by_its_pair(home):
 
 @pytest.mark.slow
 def test_a_bill_in_another_currency_has_a_whole_in_each(home):
-    configure(home.stores, home.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(home.organization, currencies=[{"code": "EUR", "name": "Euro"}])
     rates = [{"from": "USD", "to": "EUR", "multiplier": 2}]
     use(home, ("9", "acme", 5))
     change(home, Account, "acme", currency="EUR")
@@ -204,18 +204,18 @@ def test_a_bill_in_another_currency_has_a_whole_in_each(home):
 
 def subscribe_balance(home, amount):
     """A balance of acme that pays for everything."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         account = reader.find(Account, "acme")
     fields = {"code": "credit", "name": "Credit", "accountId": account.id, "currency": "USD"}
     days = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
-    with home.stores.state.transaction(home.org_id, "carl") as transaction:
+    with home.organization.transaction("carl") as transaction:
         balance = transaction.create(Balance.from_wire({**fields, **days}))
     pay_in(home, balance.id, amount)
     return balance.id
 
 
 def pay_in(home, balance_id, amount):
-    with home.stores.state.transaction(home.org_id, "carl") as transaction:
+    with home.organization.transaction("carl") as transaction:
         paid = {"amount": amount, "description": "paid", "appliedDate": "2026-01-01T00:00:00Z"}
         balance = transaction.get(Balance, balance_id)
         book(transaction, balance, BalanceTransaction.from_wire(paid), Cause(EntityType.USER, "x"))
@@ -232,7 +232,7 @@ def test_a_credit_spent_elsewhere_is_named_with_who_spent_it(home):
         "meter,account,uid,ts,measure.gb,where.region\negress,acme,a,2026-08-03T00:00:00Z,20,eu\n"
     )
     home.ingest("august.csv", late)
-    made = bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 8)))
+    made = bill_order(home.organization, BillOrder(days=Month(2026, 8)))
     assert made.failures == []
     found = compare(home, home.bill, DiffChoice(2, "now"))
     [part] = [each for each in found.parts if each.amount]
@@ -252,7 +252,7 @@ def test_a_credit_spent_elsewhere_is_named_with_who_spent_it(home):
 
 def add_credit(home, amount):
     line = first_line(home, home.bill)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         body = bills.get(reader, home.bill).content.lines[0].body
     fields = {
         "productId": body["productId"],
@@ -265,7 +265,7 @@ def add_credit(home, amount):
         "servicePeriodEndDate": "2026-10-01T00:00:00Z",
     }
     ref = MemoRef(CreditLineItem, home.bill)
-    return create_memo(home.stores, home.org_id, "carl", ref, fields)["id"]
+    return create_memo(home.organization, "carl", ref, fields)["id"]
 
 
 @pytest.mark.slow
@@ -289,7 +289,7 @@ def test_a_line_of_a_person_is_a_cause_and_so_is_what_sources_do_not_pay_for_it(
 @pytest.mark.slow
 def test_what_a_job_says_is_a_cause(home):
     request = BillJobRequest(bill_date=date(2026, 10, 1), due_date=date(2026, 12, 24))
-    bill_order(home.stores, home.org_id, BillOrder(request=request))
+    bill_order(home.organization, BillOrder(request=request))
     found = compare(home, home.bill, LAST_TWO)
     assert parts_of(found) == [("job", "settings of the job", "0")]
     assert found.parts[0].header == ["dueDate"]
@@ -300,7 +300,7 @@ def test_what_a_job_says_is_a_cause(home):
 @pytest.mark.slow
 def test_deleted_and_new_entities_are_named(home):
     change(home, PlanTemplate, "cloud", standingCharge=40)
-    with home.stores.state.transaction(home.org_id, "dora") as transaction:
+    with home.organization.transaction("dora") as transaction:
         for record in list(transaction.all(Pricing)):
             transaction.delete(Pricing, record.id)
     found = compare(home, home.bill)
@@ -323,8 +323,8 @@ def test_deleted_and_new_entities_are_named(home):
 
 @pytest.mark.slow
 def test_a_plan_that_is_gone_takes_the_whole_bill(home):
-    with home.stores.state.transaction(home.org_id, "dora") as transaction:
-        with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.transaction("dora") as transaction:
+        with home.organization.reading() as reader:
             acme = reader.find(Account, "acme").id
         [plan] = [each for each in transaction.all(AccountPlan) if each.entity.account_id == acme]
         transaction.delete(AccountPlan, plan.id)
@@ -334,14 +334,14 @@ def test_a_plan_that_is_gone_takes_the_whole_bill(home):
 
 @pytest.mark.slow
 def test_a_locked_bill_says_what_it_would_be_and_why(home):
-    with home.stores.state.transaction(home.org_id, "carl") as transaction:
+    with home.organization.transaction("carl") as transaction:
         bills.set_status(transaction, home.bill, BillStatus.APPROVED)
         bills.lock(transaction, home.bill)
     assert compare(home, home.bill).is_same
     use(home, ("9", "acme", 5))
     make_bills(home)
     assert parts_of(compare(home, home.bill)) == [("usage", "9.csv", "5")]
-    assert len(list_bill_versions(home.stores, home.org_id, home.bill)) == 1
+    assert len(list_bill_versions(home.organization, home.bill)) == 1
 
 
 @pytest.mark.slow
@@ -367,7 +367,7 @@ def test_measurements_of_an_expired_snapshot_are_those_that_are_there_still(home
     for number in range(3):
         use(home, (f"9{number}", "acme", 5))
         make_bills(home)
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     with lake.lock():
         compact(lake)
         expire_snapshots(lake, timedelta(0), pinned_snapshots(home.stores.state, home.org_id))
@@ -402,7 +402,7 @@ def test_versions_that_there_are_not_are_refused(home):
     with pytest.raises(NotFound, match="bill"):
         compare(home, "00000000-0000-4000-8000-000000000000")
     # An approval is a version with the content of the one before it.
-    with home.stores.state.transaction(home.org_id, "carl") as transaction:
+    with home.organization.transaction("carl") as transaction:
         bills.set_status(transaction, home.bill, BillStatus.APPROVED)
     assert compare(home, home.bill, DiffChoice(1, 3)).after.version == 2
     with pytest.raises(Invalid, match="another content than version 2"):
@@ -415,7 +415,7 @@ def test_versions_that_there_are_not_are_refused(home):
 @pytest.mark.slow
 def test_what_cannot_be_calculated_now_is_said_with_the_reason(home):
     change(home, Account, "acme", currency="USD")
-    configure(home.stores, home.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(home.organization, currencies=[{"code": "EUR", "name": "Euro"}])
     change(home, Account, "acme", currency="EUR")
     with pytest.raises(Conflict, match=r"as it would be now cannot be calculated: .*conversion"):
         compare(home, home.bill)

@@ -194,7 +194,7 @@ def check(found, causes):
 
 def prepare(home):
     """The bill is in euros."""
-    configure(home.stores, home.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(home.organization, currencies=[{"code": "EUR", "name": "Euro"}])
     Rate(random.Random(0), 0).write(home, Facts().rate)
     change(home, Account, "acme", currency="EUR")
     return make_bills(home)["acme"]

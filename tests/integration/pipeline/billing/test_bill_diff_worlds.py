@@ -53,10 +53,10 @@ class Changes:
         self._retract(self.changed.withdrawn, "fix")
 
     def undo_correction(self):
-        backfill.revert(self.world.stores, self.world.org_id, "fix", "test")
+        backfill.revert(self.world.organization, "fix", "test")
 
     def _write_pricing(self, fields):
-        with self.world.stores.state.transaction(self.world.org_id, "test") as transaction:
+        with self.world.organization.transaction("test") as transaction:
             record = transaction.get(Pricing, self.changed.pricing["id"])
             entity = Pricing.from_wire({name: fields[name] for name in fields if name != "id"})
             transaction.update(record.id, record.version, entity)
@@ -64,8 +64,8 @@ class Changes:
 
     def _retract(self, uid, id):
         spec = BackfillSpec(Mode.RETRACT, reason="wrong", uids=(uid,))
-        backfill.start(self.world.stores, self.world.org_id, Order(spec, "test", id))
-        backfill.apply(self.world.stores, self.world.org_id, id, "test")
+        backfill.start(self.world.organization, Order(spec, "test", id))
+        backfill.apply(self.world.organization, id, "test")
 
 
 def expected_parts(totals, causes):
@@ -88,7 +88,7 @@ def check_parts(found, changes, causes):
 
 def find_bills(world, changed, rng):
     """The ids of the bill that all causes reach, and of another one that changes."""
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         codes = {each.id: each.entity.code for each in reader.all(Account)}
     by_name = {
         (codes[key.account_id], key.bill_date, key.frequency, key.interval): each.id

@@ -50,8 +50,7 @@ def pricing(code, price=1, **more):
 
 def price_metrics(home, calculation=SCALED, sql="SELECT max(gb) FROM measurements"):
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         customFields={"account": {"factor": 2}},
         aggregations=[FILES, aggregation("own", "CUSTOM_SQL", customSql=sql)],
         compoundAggregations=[compound("scaled", calculation)],
@@ -70,12 +69,12 @@ def home(tmp_path):
 
 def account_field(home, code, value):
     account = {"code": code, "name": code, "emailAddress": "a@a.example"}
-    configure(home.stores, home.org_id, accounts=[account | {"customFields": {"factor": value}}])
+    configure(home.organization, accounts=[account | {"customFields": {"factor": value}}])
 
 
 def lines(home, month=SEPTEMBER):
     """What stands on the bills, by account and description."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader, str(month))
     return {
         (each.content.body["accountCode"], line.body["description"]): line
@@ -93,7 +92,7 @@ def reasons(result):
 
 
 def run(home, month=SEPTEMBER):
-    return bill(home.stores, home.org_id, month)
+    return bill(home.organization, month)
 
 
 def test_a_quantity_that_cannot_be_calculated_fails_the_account_by_name(home):
@@ -119,8 +118,7 @@ def test_sql_that_gives_no_number_fails_the_account_and_the_compounds_that_read_
     assert quantities(home)["bolt", "Own"] == 200
 
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         compoundAggregations=[compound("twice", "aggregation.own * 2")],
         pricings=[pricing("own", compoundAggregationId="twice", aggregationId=None)],
     )
@@ -147,7 +145,7 @@ def test_bills_charge_for_compounds_and_sql(home):
         ("bolt", "Standing Charge"): 1,
     }
     scaled, own = found["acme", "Scaled"], found["acme", "Own"]
-    configuration = home.stores.state.configuration(home.org_id)
+    configuration = home.organization.configuration()
     record = configuration.find(CompoundAggregation, "scaled")
     assert scaled.body["compoundAggregationId"] == record.id
     assert not {"aggregationId", "meterId"} & scaled.body.keys()
@@ -160,9 +158,9 @@ def test_bills_charge_for_compounds_and_sql(home):
 def test_bills_pin_the_parts_of_a_compound(home):
     price_metrics(home)
     run(home)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [content, _] = [each.content for each in bills.of_period(reader, "2026-09")]
-    configuration = home.stores.state.configuration(home.org_id)
+    configuration = home.organization.configuration()
     parts = [configuration.find(Aggregation, code).id for code in ("sent", "files")]
 
     assert {*parts, configuration.find(CompoundAggregation, "scaled").id} <= content.pins[
@@ -196,7 +194,7 @@ def test_bands_of_a_compound_may_span_the_plan(home):
         pricing("scaled", compoundAggregationId="scaled") | spanning,
         pricing("own", aggregationId="own") | spanning,
     ]
-    configure(home.stores, home.org_id, pricings=changed)
+    configure(home.organization, pricings=changed)
     home.ingest("a.csv", HEADER + csv_row("8", 30, "acme", ts="2026-08-02T00:00:00Z"))
     run(home, AUGUST)
     run(home)
@@ -216,7 +214,7 @@ def test_bands_of_a_compound_may_span_the_plan(home):
 def test_usage_of_custom_sql_without_a_plan_is_reported(home):
     price_metrics(home)
     use(home, ("7", "nobody", 9))
-    configuration = home.stores.state.configuration(home.org_id)
+    configuration = home.organization.configuration()
     rows = run(home).unpriced
 
     assert {(each.aggregation_code, each.quantity, each.reason.value) for each in rows} == {
@@ -246,7 +244,7 @@ def test_a_bill_has_the_quantities_that_aggregate_stores(rows, calculation, eval
     with tempfile.TemporaryDirectory() as folder, a_home_to_bill(Path(folder)) as home:
         price_metrics(home)
         metric = compound("scaled", calculation, evaluateNullAggregations=evaluates)
-        configure(home.stores, home.org_id, compoundAggregations=[metric])
+        configure(home.organization, compoundAggregations=[metric])
         days = [
             csv_row(f"n{n}", gb, account, ts=f"2026-10-{day:02}T10:00:00Z")
             for n, (account, day, gb) in enumerate(rows)
@@ -254,10 +252,10 @@ def test_a_bill_has_the_quantities_that_aggregate_stores(rows, calculation, eval
         home.ingest("more.csv", HEADER + "".join(days))
         if not first:
             run(home, OCTOBER)
-        stored = aggregate(home.stores, home.org_id, OCTOBER)
+        stored = aggregate(home.organization, OCTOBER)
         if first:
             run(home, OCTOBER)
-        configuration, codes = home.stores.state.configuration(home.org_id), home.account_codes()
+        configuration, codes = home.organization.configuration(), home.account_codes()
         names = {
             each.id: each.entity.name
             for kind in (Aggregation, CompoundAggregation)

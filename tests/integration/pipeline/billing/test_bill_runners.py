@@ -25,13 +25,13 @@ def fill(home):
     address = {"emailAddress": "a@b.example", "parentAccountId": "acme"}
     children = [{"code": code, "name": code, **address} for code in ("zoe", "anna")]
     others = [{"code": f"c{n}", "name": f"C{n}", "emailAddress": "c@d.example"} for n in range(6)]
-    configure(home.stores, home.org_id, accounts=[*children, *others])
+    configure(home.organization, accounts=[*children, *others])
     subscribe(home, "anna", start="2026-09-20T00:00:00Z")
     subscribe(home, *(each["code"] for each in others))
     use(home, ("5", "zoe", 7), ("6", "anna", 9), *((f"c{n}", f"c{n}", n) for n in range(6)))
     of_bolt = {"accountId": "bolt", "startDate": "2026-09-10", "endDate": "2026-12-01"}
     commitments = [{**of_bolt, "currency": "USD", "amount": 50}]
-    configure(home.stores, home.org_id, commitments=commitments)
+    configure(home.organization, commitments=commitments)
     refuse_bills(home, "c3")
 
 
@@ -58,7 +58,7 @@ def opened(template, tmp_path, monkeypatch):
 
 def stored(home):
     """All that is stored of bills, but for their ids and those of their calculations."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = [(each.status, each.content) for each in bills.of_period(reader)]
     return sorted((each, repr(replace(content, calculation_id=None))) for each, content in found)
 
@@ -78,9 +78,9 @@ def shown(result):
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_bills_are_the_same_with_any_runner(opened, runner):
     with opened(None) as home:
-        expected, listed = shown(bill(home.stores, home.org_id, SEPTEMBER)), stored(home)
+        expected, listed = shown(bill(home.organization, SEPTEMBER)), stored(home)
     with opened(runner) as home:
-        result = bill(home.stores, home.org_id, SEPTEMBER)
+        result = bill(home.organization, SEPTEMBER)
         job = home.stores.state.jobs.get(result.job_id)
 
         assert len(listed) == 7
@@ -94,19 +94,19 @@ def test_bills_are_the_same_with_any_runner(opened, runner):
 def test_a_changed_configuration_is_not_mixed_into_a_run(opened, monkeypatch):
     """The run itself makes the buckets of which a task would read something newer."""
     with opened(None) as home:
-        expected = shown(bill(home.stores, home.org_id, SEPTEMBER))
+        expected = shown(bill(home.organization, SEPTEMBER))
     with opened("threads") as home:
         run_tasks = bucket_tasks.run_tasks
         ended = []
 
         def change_first(stores, runner, tasks, note):
             new = [{"code": "new", "name": "New", "emailAddress": "n@n.example"}]
-            configure(home.stores, home.org_id, accounts=new)
+            configure(home.organization, accounts=new)
             ended.extend(run_tasks(stores, runner, tasks, note))
             return ended
 
         monkeypatch.setattr(bucket_tasks, "run_tasks", change_first)
-        result = bill(home.stores, home.org_id, SEPTEMBER)
+        result = bill(home.organization, SEPTEMBER)
 
         assert ended == [None] * 2
         assert shown(result) == expected
@@ -125,11 +125,11 @@ def test_a_bucket_that_fails_is_named_and_the_others_are_billed(opened, monkeypa
     with opened("threads") as home:
         code = home.stores.state.organization(home.org_id).code
         with pytest.raises(TasksFailed, match=rf"bucket 2 of 2 of {code}: ZeroDivisionError"):
-            bill(home.stores, home.org_id, SEPTEMBER)
+            bill(home.organization, SEPTEMBER)
         assert 0 < len(stored(home)) < 7
         monkeypatch.undo()
         monkeypatch.setattr(bucket_tasks, "_LEAST", 1)
-        again = bill(home.stores, home.org_id, SEPTEMBER)
+        again = bill(home.organization, SEPTEMBER)
         assert {each.stored.value for each in again.bills} == {"created", "unchanged"}
         assert len(stored(home)) == 7
 
@@ -137,11 +137,11 @@ def test_a_bucket_that_fails_is_named_and_the_others_are_billed(opened, monkeypa
 def test_a_bucket_of_an_older_attempt_stores_nothing(opened, monkeypatch):
     """A task that comes late, after the job was cancelled or begun again, changes nothing."""
     with opened("threads") as home:
-        create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+        create(home.organization, "ann", {"billDate": "2026-10-01"})
         [job] = home.stores.state.jobs.waiting(home.org_id, "bill")
 
         def cancel_first(stores, runner, tasks, note):
-            cancel(stores, home.org_id, job.id)
+            cancel(stores.organization(home.org_id), job.id)
             return bucket_tasks_run(stores, runner, tasks, note)
 
         bucket_tasks_run = bucket_tasks.run_tasks
@@ -153,7 +153,7 @@ def test_a_bucket_of_an_older_attempt_stores_nothing(opened, monkeypatch):
 
 def test_a_wrong_runner_gets_the_nearest_word(opened):
     with pytest.raises(Invalid, match="did you mean processes"), opened("proceses") as home:
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
 
 
 @pytest.mark.slow
@@ -162,5 +162,5 @@ def test_a_scheduler_that_is_not_there_changes_nothing(opened):
         with pytest.raises(
             Unavailable, match=r"dask://127\.0\.0\.1:9 is unavailable: it cannot be"
         ):
-            bill(home.stores, home.org_id, SEPTEMBER)
+            bill(home.organization, SEPTEMBER)
         assert stored(home) == []

@@ -40,12 +40,12 @@ def later(home):
 
 def settings(home, **fields):
     """Change the organization's settings, and let a moment pass."""
-    configure(home.stores, home.org_id, organizationConfig={"daysBeforeBillDue": 14, **fields})
+    configure(home.organization, organizationConfig={"daysBeforeBillDue": 14, **fields})
     home.clock.advance(minutes=1)
 
 
 def submit(home):
-    return submit_scheduled(home.stores, home.org_id)
+    return submit_scheduled(home.organization)
 
 
 def run_all(home):
@@ -54,7 +54,7 @@ def run_all(home):
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader)
     return {
         (each.content.body["accountCode"], str(each.content.key.bill_date)): each for each in found
@@ -70,7 +70,7 @@ def approve_held_bills(home):
 
 
 def approve(home):
-    return approve_due(home.stores, home.org_id)
+    return approve_due(home.organization)
 
 
 def test_without_a_schedule_or_before_its_first_instant_there_is_no_job(later):
@@ -109,10 +109,7 @@ def test_while_a_run_is_unfinished_the_next_one_waits(later):
 
 
 def test_a_run_waits_while_ten_jobs_are_unfinished(later):
-    made = [
-        create(later.stores, later.org_id, "ann", {"billDate": "2026-10-01"})["id"]
-        for _ in range(10)
-    ]
+    made = [create(later.organization, "ann", {"billDate": "2026-10-01"})["id"] for _ in range(10)]
     later.clock.advance(hours=1)
     assert submit(later) is None
 
@@ -128,7 +125,7 @@ def test_a_run_makes_open_bills_and_those_of_the_day_before(later):
     job_id = submit(later)
     run_all(later)
 
-    assert get_job(later.stores, later.org_id, job_id)["createdBy"] == "bill schedule"
+    assert get_job(later.organization, job_id)["createdBy"] == "bill schedule"
     assert set(stored(later)) == {
         (code, bill_date) for code in ("acme", "bolt") for bill_date in ("2027-01-01", "2027-02-01")
     }
@@ -136,14 +133,14 @@ def test_a_run_makes_open_bills_and_those_of_the_day_before(later):
 
 @pytest.mark.long
 def test_late_usage_changes_a_bill_until_a_day_after_its_period(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [record] = reader.all(OrganizationConfig)
 
     def totals():
         order = order_of_run(record.entity, home.clock())
         return {
             each.account_code: str(each.total)
-            for each in bill_order(home.stores, home.org_id, order).bills
+            for each in bill_order(home.organization, order).bills
             if str(each.bill_date) == "2026-10-01"
         }
 
@@ -157,8 +154,8 @@ def test_late_usage_changes_a_bill_until_a_day_after_its_period(home):
 
 def test_a_bill_approves_itself_after_its_grace_period_and_not_before(home):
     settings(home, **GRACE)
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
-    create(home.stores, home.org_id, "ann", {})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {})
     run_all(home)
     home.clock.advance(minutes=118)
     assert approve(home) == 0
@@ -175,7 +172,7 @@ def test_a_bill_approves_itself_after_its_grace_period_and_not_before(home):
 
 
 def test_without_a_grace_period_no_bill_approves_itself(home):
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
     home.clock.advance(days=100)
 
@@ -186,20 +183,20 @@ def test_without_a_grace_period_no_bill_approves_itself(home):
 @pytest.mark.long
 def test_a_bill_that_was_approved_and_changed_waits_for_a_person(home):
     settings(home, **GRACE)
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
     home.clock.advance(hours=3)
     assert approve(home) == 2
     use(home, ("late", "acme", 1))
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
 
     assert approve(home) == 0
     assert statuses(home)["acme", "2026-10-01"] == "PENDING"
     # Nor is it forgotten with the events of the time.
-    read_log(home.stores, home.org_id)
+    read_log(home.organization)
     home.clock.advance(days=60)
-    assert forget_events(home.stores, home.org_id) > 0
+    assert forget_events(home.organization) > 0
     assert approve(home) == 0
 
 
@@ -207,7 +204,7 @@ def test_a_bill_that_changed_before_it_was_ever_approved_approves_itself(home):
     settings(home, **GRACE)
     for uid in ("one", "two"):
         use(home, (uid, "acme", 1))
-        create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+        create(home.organization, "ann", {"billDate": "2026-10-01"})
         run_all(home)
     assert stored(home)["acme", "2026-10-01"].version == 2
     home.clock.advance(hours=3)
@@ -217,11 +214,11 @@ def test_a_bill_that_changed_before_it_was_ever_approved_approves_itself(home):
 
 def test_an_approval_that_a_person_took_back_stays_so(home):
     settings(home, **GRACE)
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
     home.clock.advance(hours=3)
     approve(home)
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    with home.organization.transaction("ann") as transaction:
         id_ = stored(home)["bolt", "2026-10-01"].id
         bills.set_status(transaction, id_, BillStatus.PENDING)
 
@@ -230,14 +227,14 @@ def test_an_approval_that_a_person_took_back_stays_so(home):
 
 def test_a_bill_whose_account_failed_since_is_held_back(home):
     settings(home, **GRACE)
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
     # There is no rate from its plan's currency.
     account = {"code": "acme", "name": "acme", "emailAddress": "a@a.example", "currency": "EUR"}
-    configure(home.stores, home.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
-    configure(home.stores, home.org_id, accounts=[account])
+    configure(home.organization, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(home.organization, accounts=[account])
     home.clock.advance(minutes=1)
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
     home.clock.advance(hours=3)
 
@@ -255,8 +252,8 @@ def test_a_bill_with_usage_without_a_price_is_held_back_until_it_has_one(home):
 
     def price_from(start):
         found = {**pricing, "startDate": start, "pricingBands": bands}
-        configure(home.stores, home.org_id, pricings=[found])
-        create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+        configure(home.organization, pricings=[found])
+        create(home.organization, "ann", {"billDate": "2026-10-01"})
         run_all(home)
         home.clock.advance(hours=3)
 
@@ -274,12 +271,12 @@ def test_a_bill_is_held_back_however_many_jobs_there_were_since(home, monkeypatc
     pricing = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}
     bands = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}]
     late = {**pricing, "startDate": "2026-09-10T00:00:00Z", "pricingBands": bands}
-    configure(home.stores, home.org_id, pricings=[late])
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    configure(home.organization, pricings=[late])
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
     for _ in range(5):
         home.clock.advance(minutes=1)
-        create(home.stores, home.org_id, "ann", {"billDate": "2026-09-01"})
+        create(home.organization, "ann", {"billDate": "2026-09-01"})
         run_all(home)
     home.clock.advance(hours=3)
 
@@ -293,8 +290,8 @@ def test_a_setting_approves_bills_with_usage_without_a_price(home):
     pricing = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}
     bands = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}]
     late = {**pricing, "startDate": "2026-09-10T00:00:00Z", "pricingBands": bands}
-    configure(home.stores, home.org_id, pricings=[late])
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    configure(home.organization, pricings=[late])
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
     home.clock.advance(hours=3)
     assert approve(home) == 0
@@ -305,7 +302,7 @@ def test_a_setting_approves_bills_with_usage_without_a_price(home):
 
 def test_locked_bills_and_those_of_other_days_stay(home):
     settings(home, **GRACE)
-    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
     home.clock.time -= timedelta(hours=1)
 

@@ -34,7 +34,7 @@ def home(tmp_path):
 def scans(home):
     """The queries that aggregate measurements, as DuckDB's own log has them."""
     found = []
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     lake.open_to_write()  # Both verbs read where the first of them writes.
     with lake.reader() as connection:
         connection.execute("CALL enable_logging('QueryLog')")
@@ -48,7 +48,7 @@ def scans(home):
 
 
 def run(home, **options):
-    return bill(home.stores, home.org_id, SEPTEMBER, **options)
+    return bill(home.organization, SEPTEMBER, **options)
 
 
 def scans_of_bill(home, **options):
@@ -63,7 +63,7 @@ def total(home):
 
 def test_a_month_that_is_aggregated_and_billed_is_scanned_once(home):
     with scans(home) as aggregated:
-        aggregate(home.stores, home.org_id, SEPTEMBER)
+        aggregate(home.organization, SEPTEMBER)
     with scans(home) as billed:
         result = run(home)
 
@@ -74,8 +74,8 @@ def test_a_month_that_is_aggregated_and_billed_is_scanned_once(home):
 
 @pytest.mark.long
 def test_a_month_whose_compounds_are_billed_is_scanned_once(home):
-    configure(home.stores, home.org_id, **CHANGES["compound"])
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    configure(home.organization, **CHANGES["compound"])
+    aggregate(home.organization, SEPTEMBER)
 
     assert scans_of_bill(home) == 0
     assert total(home) == 204.5 + 42.5 + 3 * 21.25 + 200 + 3 * 200
@@ -83,7 +83,7 @@ def test_a_month_whose_compounds_are_billed_is_scanned_once(home):
 
 @pytest.mark.long
 def test_billing_again_and_billing_some_accounts_scan_nothing(home):
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
 
     assert scans_of_bill(home) == 0
     assert scans_of_bill(home, accounts=["acme"]) == 0
@@ -95,7 +95,7 @@ def test_without_quantities_bill_scans_once(home):
 
 @pytest.mark.long
 def test_measurements_of_the_month_that_came_later_are_billed(home):
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     use(home, ("9", "acme", 10))
 
     assert scans_of_bill(home) == 1
@@ -104,7 +104,7 @@ def test_measurements_of_the_month_that_came_later_are_billed(home):
 
 @pytest.mark.long
 def test_measurements_of_other_months_do_not_matter(home):
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     home.ingest("o.csv", HEADER + csv_row("9", 10, "acme", ts="2026-10-01T00:00:00Z"))
 
     assert scans_of_bill(home) == 0
@@ -112,9 +112,9 @@ def test_measurements_of_other_months_do_not_matter(home):
 
 @pytest.mark.long
 def test_after_a_change_of_the_aggregation_measurements_are_read(home):
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     changed = aggregation("sent", "SUM", quantityPerUnit=2)
-    configure(home.stores, home.org_id, aggregations=[changed])
+    configure(home.organization, aggregations=[changed])
 
     assert scans_of_bill(home) == 1
     assert total(home) == 62 + 21.25 + 100
@@ -122,9 +122,9 @@ def test_after_a_change_of_the_aggregation_measurements_are_read(home):
 
 @pytest.mark.long
 def test_aggregating_again_after_an_unrelated_change_notes_that_the_quantities_stand(home):
-    aggregate(home.stores, home.org_id, SEPTEMBER)
-    configure(home.stores, home.org_id, products=[{"code": "cloud", "name": "Clouds"}])
-    again = aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
+    configure(home.organization, products=[{"code": "cloud", "name": "Clouds"}])
+    again = aggregate(home.organization, SEPTEMBER)
 
     assert not again.appended
     assert scans_of_bill(home) == 0
@@ -166,7 +166,7 @@ USE = st.tuples(
 def test_bills_after_aggregate_are_those_without_it(rows, changes):
     with tempfile.TemporaryDirectory() as folder, a_home_to_bill(Path(folder)) as home:
         for each in sorted(changes):
-            configure(home.stores, home.org_id, **CHANGES[each])
+            configure(home.organization, **CHANGES[each])
         lines = [
             csv_row(f"n{number}", gb, account, ts=f"2026-09-{day:02}T10:00:00Z")
             for number, (account, day, gb) in enumerate(rows)
@@ -174,7 +174,7 @@ def test_bills_after_aggregate_are_those_without_it(rows, changes):
         home.ingest("more.csv", HEADER + "".join(lines))
         alone = everything(home)
         forget_bills(home)
-        aggregate(home.stores, home.org_id, SEPTEMBER)
+        aggregate(home.organization, SEPTEMBER)
 
         assert everything(home) == alone
 
@@ -182,7 +182,7 @@ def test_bills_after_aggregate_are_those_without_it(rows, changes):
 def everything(home):
     """All that billing comes to, but for the snapshot that it read."""
     result = run(home)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         contents = [each.content for each in bills.of_period(reader, str(SEPTEMBER))]
     found = [
         repr(replace(content, pins=unpinned(content.pins), lines=unpinned_lines(content)))
@@ -200,6 +200,6 @@ def unpinned_lines(content):
 
 
 def forget_bills(home):
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+    with home.organization.transaction("someone") as transaction:
         for table in (BILL_LINE, BILL):
             transaction.connection.execute(delete(table))

@@ -31,7 +31,7 @@ def line(number, kind, source, amount, pins=None):
 def billed(world: World):
     """A world with a bill that draws 30 from a balance and 20 from a commitment."""
     world.book(100)
-    with world.stores.state.transaction(world.org, "me") as transaction:
+    with world.organization.transaction("me") as transaction:
         account = transaction.find(Account, "acme").id
         agreed = Commitment(
             account_id=account,
@@ -64,26 +64,26 @@ def draws(world, of_balance=30, of_commitment=20):
 
 
 def repost(world, *args):
-    with world.stores.state.transaction(world.org, "me") as transaction:
+    with world.organization.transaction("me") as transaction:
         ledger.repost(transaction, world.bill, 2, draws(world, *args))
 
 
 def differences(world):
-    return [each.what for each in check_ledger(world.stores, world.org).differences]
+    return [each.what for each in check_ledger(world.organization).differences]
 
 
 def change(world, statement):
-    with world.stores.state.transaction(world.org, "me") as transaction:
+    with world.organization.transaction("me") as transaction:
         transaction.connection.execute(text(statement))
 
 
 def test_an_empty_ledger_is_right(world):
-    assert check_ledger(world.stores, world.org).postings == 0
+    assert check_ledger(world.organization).postings == 0
     assert differences(world) == []
 
 
 def test_a_ledger_with_bills_is_right(billed):
-    found = check_ledger(billed.stores, billed.org)
+    found = check_ledger(billed.organization)
 
     assert (found.postings, found.differences) == (3, ())
     assert sum(found.accounts.values()) == 0
@@ -131,12 +131,12 @@ def test_transactions_of_bills_are_listed(billed):
 
 
 def test_what_is_spent_of_a_commitment_is_shown(billed):
-    shown = billed.stores.state.configuration(billed.org).get(Commitment, billed.commitment)
+    shown = billed.organization.configuration().get(Commitment, billed.commitment)
     assert shown.entity.amount == 500
     from meterlake.model.resources import response
     from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
-    with billed.stores.state.reading(billed.org) as reader:
+    with billed.organization.reading() as reader:
         assert response(shown, StoredConfiguration(reader))["amountSpent"] == 20
 
 

@@ -79,17 +79,16 @@ def template(tmp_path_factory, lake_location):
         term = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
         facts = {"currency": "USD", "name": "Prepaid", **term}
         configure(
-            home.stores,
-            home.org_id,
+            home.organization,
             balances=[{"code": each, "accountId": each, **facts} for each in CODES],
         )
         who = Principal(PrincipalType.SERVICEUSER, "7", home.org_id, "key")
-        with home.stores.state.reading(home.org_id) as reader:
+        with home.organization.reading() as reader:
             balances = [each.id for each in reader.all(Balance)]
         for each in balances:
-            create_transaction(home.stores, home.org_id, who, each, {"amount": 20})
-        bill(home.stores, home.org_id, AUGUST, approve=True)
-        bill(home.stores, home.org_id, SEPTEMBER)
+            create_transaction(home.organization, who, each, {"amount": 20})
+        bill(home.organization, AUGUST, approve=True)
+        bill(home.organization, SEPTEMBER)
         carry_late_usage(home)
         use(home, ("9", "acme", 10), ("10", "bolt", 10))
         return home.stores.home, home.org_id
@@ -124,7 +123,7 @@ def damage(home, table, column):
     first = f'SELECT {names} FROM "{table}" WHERE {OWN[table]} ORDER BY {names} LIMIT 1'
     statement = f'UPDATE "{table}" SET "{column}" = :broken WHERE ({names}) IN ({first})'
     try:
-        with home.stores.state.transaction(home.org_id, "someone") as transaction:
+        with home.organization.transaction("someone") as transaction:
             values = {"broken": BROKEN, "acme": acme}
             return transaction.connection.execute(text(statement), values).rowcount == 1
     except DBAPIError:
@@ -147,7 +146,7 @@ def test_each_table_of_accounts_is_tried_or_named():
 def test_all_others_are_billed(opened, table, column):
     with opened() as home:
         is_damaged = damage(home, table, column)
-        result = bill(home.stores, home.org_id, SEPTEMBER)
+        result = bill(home.organization, SEPTEMBER)
 
         assert {each.account_code for each in result.failures} <= {"acme"}
         assert "bolt" in {each.account_code for each in result.bills}
@@ -171,7 +170,7 @@ def test_late_usage_of_all_others_is_settled(opened, monkeypatch, status, table,
     monkeypatch.setitem(OWN, "late_usage_line", f"late_usage_id IN ({of_status})")
     with opened() as home:
         is_damaged = damage(home, table, column)
-        result = bill(home.stores, home.org_id, AUGUST)
+        result = bill(home.organization, AUGUST)
         settled = [each.status.value for each in lates(home, "bolt")]
 
     assert {each.account_code for each in result.failures} <= {"acme"}
@@ -197,7 +196,7 @@ def test_late_usage_of_all_others_is_decided_by_scheduled_billing(opened, table,
 
 def lates(home, account):
     """What there is of late usage of an account."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [id_] = account_names.ids_of(reader, [account])
         return list_late_usage(reader, Page(100), account_ids=[id_])[0]
 
@@ -205,7 +204,7 @@ def lates(home, account):
 def test_a_damaged_row_of_late_usage_fails_its_account_by_name(opened):
     with opened() as home:
         assert damage(home, "late_usage", "sources")
-        result = bill(home.stores, home.org_id, SEPTEMBER)
+        result = bill(home.organization, SEPTEMBER)
 
     [failure] = result.failures
     assert failure.account_code == "acme"
@@ -216,7 +215,7 @@ def test_a_row_of_a_kind_that_there_is_not_ends_the_run_by_name(opened):
     with opened() as home:
         assert damage(home, "entity", "kind")
         with pytest.raises(DamagedRow, match=r"the row of \{broken .* is damaged"):
-            bill(home.stores, home.org_id, SEPTEMBER)
+            bill(home.organization, SEPTEMBER)
 
 
 @pytest.mark.slow
@@ -229,7 +228,7 @@ def test_all_others_are_billed_with_any_runner(opened, monkeypatch, runner, tabl
     with opened(runner=runner, runner_workers=2) as home:
         assert damage(home, table, column)
 
-        result = bill(home.stores, home.org_id, SEPTEMBER)
+        result = bill(home.organization, SEPTEMBER)
 
         assert {each.account_code for each in result.failures} <= {"acme"}
         assert "bolt" in {each.account_code for each in result.bills}

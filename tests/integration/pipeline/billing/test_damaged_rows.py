@@ -44,7 +44,7 @@ DAMAGES = {
 @pytest.fixture
 def home(tmp_path):
     with a_home_to_bill(tmp_path) as opened:
-        bill(opened.stores, opened.org_id, SEPTEMBER)
+        bill(opened.organization, SEPTEMBER)
         yield opened
 
 
@@ -56,12 +56,12 @@ def id_of(home, code):
 def damage(home, statement):
     values = {"acme": id_of(home, "acme"), "broken": BROKEN}
     used = {name: value for name, value in values.items() if f":{name}" in statement}
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+    with home.organization.transaction("someone") as transaction:
         assert transaction.connection.execute(text(statement), used).rowcount >= 1
 
 
 def bills_of(home, code):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         query = text("SELECT id FROM bill WHERE account_id = :account")
         return set(reader.connection.execute(query, {"account": id_of(home, code)}).scalars())
 
@@ -70,7 +70,7 @@ def bills_of(home, code):
 def test_verify_names_the_bill_of_the_damaged_row_alone(home, statement, said):
     damage(home, statement)
 
-    found = verify_bills(home.stores, home.org_id, VerifyChoice())
+    found = verify_bills(home.organization, VerifyChoice())
 
     of_bills = [each for each in found.differences if each.bill_id is not None]
     assert {each.bill_id for each in of_bills} == bills_of(home, "acme")
@@ -93,7 +93,7 @@ def test_billing_fails_the_account_of_the_damaged_row_alone(home, statement, cap
     caplog.set_level(logging.CRITICAL)
     damage(home, statement)
 
-    result = bill(home.stores, home.org_id, SEPTEMBER)
+    result = bill(home.organization, SEPTEMBER)
 
     [failure] = result.failures
     assert failure.account_code == "acme"
@@ -105,4 +105,4 @@ def test_a_damaged_row_of_no_account_ends_the_run_by_name(home):
     damage(home, "UPDATE entity SET body = :broken WHERE kind = 'Plan' AND :acme <> ''")
 
     with pytest.raises(DamagedRow, match=r"the row of Plan .*, version 1, in State is damaged"):
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)

@@ -84,8 +84,7 @@ def price_all_kinds(home):
         aggregation("busiest", "CUSTOM_SQL", customSql="SELECT max(gb) FROM measurements"),
     ]
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         aggregations=made,
         compoundAggregations=[
             {
@@ -116,7 +115,7 @@ def home(tmp_path):
 
 def bill_home(home):
     """The id of the bill of September."""
-    result = bill(home.stores, home.org_id, SEPTEMBER)
+    result = bill(home.organization, SEPTEMBER)
     assert result.failures == []
     [found] = result.bills
     return found.bill_id
@@ -124,11 +123,11 @@ def bill_home(home):
 
 def explain(home, bill_id, *line, **more):
     request = ExplanationRequest(bill_id, *line, **more)
-    return explain_bill(home.stores, home.org_id, request)
+    return explain_bill(home.organization, request)
 
 
 def stored(home, bill_id):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return bills.get(reader, bill_id)
 
 
@@ -151,7 +150,7 @@ def measured(tree):
 
 def answer_of(home, node):
     """What the SQL of a quantity gives."""
-    with query(home.stores, home.org_id, node["facts"]["statement"]) as found:
+    with query(home.organization, node["facts"]["statement"]) as found:
         [row] = found.rows
     return row
 
@@ -202,7 +201,7 @@ def test_measurements_of_a_line_are_in_pages_and_sum_up_to_its_quantity(home, mo
     ]
     assert node["more"] is True
     request = ExplanationRequest(id_, "1", rows=0)
-    with open_explanation(home.stores, home.org_id, request) as found:
+    with open_explanation(home.organization, request) as found:
         values = [each["value"] for each in found.stream()]
     assert sum(values) == Decimal(node["value"]) == Decimal("99.5")
     [none] = measured(as_node(explain(home, id_, "1", rows=0).root))
@@ -249,12 +248,12 @@ def test_what_comes_later_changes_no_version(home):
     before = explain(home, id_).to_wire()
 
     ingest(home, (1000, 4, "eu"), name="later")
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         [record] = transaction.all(Pricing)
         document = record.entity.to_wire()
         document["pricingBands"][0]["unitPrice"] = 7
         transaction.update(record.id, record.version, Pricing.from_wire(document))
-    compact(home.stores.lake(home.org_id))
+    compact(home.organization.lake)
     assert explain(home, id_).to_wire() == before
 
     assert bill_home(home) == id_
@@ -272,7 +271,7 @@ def test_a_version_whose_snapshot_is_gone_is_refused(home):
     id_ = bill_home(home)
     ingest(home, (1000, 4, "eu"), name="later")
     bill_home(home)
-    expire_snapshots(home.stores.lake(home.org_id), timedelta(0), ())
+    expire_snapshots(home.organization.lake, timedelta(0), ())
 
     with pytest.raises(Conflict, match=r"version 1 of bill .* snapshot \d+ .* is not kept"):
         explain(home, id_, version=1)
@@ -281,16 +280,16 @@ def test_a_version_whose_snapshot_is_gone_is_refused(home):
 
 @pytest.mark.long
 def test_a_bill_whose_measurements_are_lost_names_the_file(home):
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     with lake.lock():
         compact(lake)
     id_ = bill_home(home)
-    files = home.stores.lake(home.org_id).files
+    files = home.organization.lake.files
     lost = [each for each in files.names() if each.startswith("main/m_")]
     for name in lost:
         files.objects.delete(name)
     # What was read before is no longer in memory.
-    home.stores.lake(home.org_id).close()
+    home.organization.lake.close()
 
     with pytest.raises(Conflict) as refused:
         explain(home, id_)
@@ -327,7 +326,9 @@ def test_bills_that_nobody_can_calculate_again_are_refused(home):
 def test_bills_of_others_are_not_found(home):
     id_ = bill_home(home)
     with pytest.raises(NotFound, match=f"no bill '{id_}'"):
-        explain_bill(home.stores, new_organization(home.stores.state), ExplanationRequest(id_))
+        explain_bill(
+            home.stores.organization(new_organization(home.stores.state)), ExplanationRequest(id_)
+        )
     with pytest.raises(NotFound):
         explain(home, str(uuid4()))
 
@@ -347,7 +348,7 @@ def test_a_line_of_a_person_is_a_number_with_its_references(home):
         "referencedBillId": id_,
         "referencedLineItemId": usage["facts"]["id"],
     }
-    create_memo(home.stores, home.org_id, "test", MemoRef(CreditLineItem, id_), document)
+    create_memo(home.organization, "test", MemoRef(CreditLineItem, id_), document)
 
     found = explain(home, id_)
 
@@ -361,7 +362,7 @@ def test_a_line_of_a_person_is_a_number_with_its_references(home):
 @pytest.mark.slow
 def test_versions_of_entities_are_those_that_the_bill_pins(home):
     id_ = bill_home(home)
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         record = transaction.find(Aggregation, "sent")
         document = record.entity.to_wire() | {"name": "Other"}
         transaction.update(record.id, record.version, Aggregation.from_wire(document))

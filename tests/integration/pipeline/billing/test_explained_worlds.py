@@ -23,7 +23,7 @@ ALL_ROWS = 1000
 
 def answer_of(world, node):
     """What the SQL of a quantity gives, as the numbers that its tree has."""
-    with query(world.stores, world.org_id, node["facts"]["statement"]) as found:
+    with query(world.organization, node["facts"]["statement"]) as found:
         [row] = found.rows
     if node["facts"]["kind"] == "TIME_WEIGHTED_AVERAGE":
         return [narrow(row[0]["sum"]), row[0]["count"]]
@@ -53,7 +53,7 @@ def check_world(folder, seed, features, bills, quantities):
         checked = 0
         for row in rng.sample(stored, min(bills, len(stored))):
             request = ExplanationRequest(row["id"], rows=ALL_ROWS)
-            found = explain_bill(world.stores, world.org_id, request)
+            found = explain_bill(world.organization, request)
             tree = as_node(found.root)
             check_tree(tree)
             assert found.differences == []

@@ -37,30 +37,30 @@ SOURCES = ("balances", "commitments", "currencies", "overage", "rollover")
 
 def bill_world(world):
     """Bill all months; what became of how many bills."""
-    made = bill_order(world.stores, world.org_id, BillOrder(days=ALWAYS))
+    made = bill_order(world.organization, BillOrder(days=ALWAYS))
     return [each.stored.value for each in made.bills]
 
 
 def forget_inputs(world):
     """Have every bill made again."""
-    with world.stores.state.transaction(world.org_id, "test") as transaction:
+    with world.organization.transaction("test") as transaction:
         transaction.connection.execute(update(BILL).values(inputs=None))
 
 
 def stored_bills(world):
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         return list(bills.one_by_one(reader))
 
 
 def change_prices(world, _, rng):
-    with world.stores.state.transaction(world.org_id, "test") as transaction:
+    with world.organization.transaction("test") as transaction:
         for record in list(transaction.all(Pricing)):
             raised = raise_a_number(record.entity.to_wire(), rng)
             transaction.update(record.id, record.version, Pricing.from_wire(raised))
 
 
 def change_an_entity(world, _, rng):
-    with world.stores.state.transaction(world.org_id, "test") as transaction:
+    with world.organization.transaction("test") as transaction:
         records = [each for kind in KINDS.values() for each in transaction.all(kind)]
         for record in rng.sample(records, len(records)):
             raised = raise_a_number(record.entity.to_wire(), rng)
@@ -78,7 +78,7 @@ def measure_more(world, described, rng):
 
 
 def pay_in(world, _, rng):
-    with world.stores.state.transaction(world.org_id, "test") as transaction:
+    with world.organization.transaction("test") as transaction:
         balances = list(transaction.all(Balance))
         if balances:
             fields = {"amount": 10, "appliedDate": "2022-01-05T00:00:00Z", "description": "more"}
@@ -93,14 +93,14 @@ def choose_open_bill(transaction, rng):
 
 
 def lock_a_bill(world, _, rng):
-    with world.stores.state.transaction(world.org_id, "test") as transaction:
+    with world.organization.transaction("test") as transaction:
         for id_ in choose_open_bill(transaction, rng):
             bills.set_status(transaction, id_, BillStatus.APPROVED)
             bills.lock(transaction, id_)
 
 
 def delete_a_bill(world, _, rng):
-    with world.stores.state.transaction(world.org_id, "test") as transaction:
+    with world.organization.transaction("test") as transaction:
         for id_ in choose_open_bill(transaction, rng):
             bills.remove(transaction, id_)
 
@@ -159,18 +159,18 @@ def test_a_bill_that_is_deleted_while_a_run_leaves_it_as_it_was_is_made_again(
     tmp_path, monkeypatch
 ):
     with home_with_bills(tmp_path) as home:
-        bill(home.stores, home.org_id, Month(2026, 9))
-        with home.stores.state.reading(home.org_id) as reader:
+        bill(home.organization, Month(2026, 9))
+        with home.organization.reading() as reader:
             first, *others = bills.of_period(reader)
 
         def delete_first(step):
             if step == "bill.made":
                 monkeypatch.undo()
-                delete_bill(home.stores, home.org_id, "ann", first.id)
+                delete_bill(home.organization, "ann", first.id)
 
         monkeypatch.setattr(failpoint, "hook", delete_first)
-        bill(home.stores, home.org_id, Month(2026, 9))
-        with home.stores.state.reading(home.org_id) as reader:
+        bill(home.organization, Month(2026, 9))
+        with home.organization.reading() as reader:
             found = bills.of_period(reader)
 
     assert [each.content.total for each in found] == [

@@ -99,7 +99,7 @@ def test_a_difference_is_carried_once_by_a_memo_that_names_the_line(home):
     assert memo["referencedBillId"] == september.id
     assert memo["description"] == f"Late usage: {usage.body['description']}"
     assert memo["productId"] == usage.body["productId"]
-    assert verify_bills(home.stores, home.org_id, VerifyChoice()).differences == ()
+    assert verify_bills(home.organization, VerifyChoice()).differences == ()
 
 
 @pytest.mark.long
@@ -166,7 +166,7 @@ def test_what_a_backfill_takes_away_and_gives_back_is_carried_both_times(home):
     assert [each.measurements for each in sources] == [1, 1, 1]
     assert sources[1].id == sources[2].id == backfill_id
 
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     schedule(home)
     assert [amount for _, amount, _ in memos(home, OCTOBER)] == [1, -1, 1, -1]
     assert totals(home) == {SEPTEMBER: Decimal("74.5"), OCTOBER: 31}
@@ -189,8 +189,8 @@ def test_a_memo_waits_for_the_next_bill_and_comes_once(home):
     remove(home, "acme", OCTOBER)
     use(home, ("late", "acme", 1))
     month = BillOrder(days=NO_DAYS, late_usage=True)
-    bill_order(home.stores, home.org_id, month)
-    bill_order(home.stores, home.org_id, month)
+    bill_order(home.organization, month)
+    bill_order(home.organization, month)
     [late] = lates(home)
     assert (late.status, late.difference) == (LateUsageStatus.WAITING, 1)
     assert late.reason == "the account has no later bill yet that is PENDING"
@@ -208,9 +208,9 @@ def test_a_memo_goes_on_no_bill_that_is_approved_locked_or_closed(home):
     home.clock.time = datetime(2026, 12, 5, tzinfo=UTC)
     schedule(home)
     month = BillOrder(days=Month(2026, 11))
-    bill_order(home.stores, home.org_id, month)
+    bill_order(home.organization, month)
     lock(home, "acme", OCTOBER)
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    with home.organization.transaction("ann") as transaction:
         id_ = stored(home)["acme", NOVEMBER].id
         bills.set_status(transaction, id_, BillStatus.APPROVED)
     use(home, ("late", "acme", 1))
@@ -229,7 +229,7 @@ def test_a_memo_of_a_deleted_bill_is_carried_anew_and_one_that_a_person_deleted_
     [line] = [each for each in stored(home)["bolt", OCTOBER].content.lines if "MEMO/" in each.key]
     october = stored(home)["bolt", OCTOBER].id
     ref = MemoRef(CreditLineItem, october, line_id(october, line.key))
-    delete_memo(home.stores, home.org_id, "ann", ref)
+    delete_memo(home.organization, "ann", ref)
     assert totals(home, "bolt")[OCTOBER] == 31
 
     schedule(home)
@@ -249,7 +249,7 @@ def test_what_was_carried_is_taken_back_if_the_bill_itself_gets_it(home, policy)
     use(home, ("late", "acme", 1))
     schedule(home)
     choose(home, policy)
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     assert totals(home) == {SEPTEMBER: Decimal("74.5"), OCTOBER: 31}
     schedule(home)
     schedule(home)
@@ -264,7 +264,7 @@ def test_a_bill_that_is_deleted_and_made_anew_is_charged_once(home):
     use(home, ("late", "acme", 1))
     schedule(home)
     remove(home, "acme", SEPTEMBER)
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     schedule(home)
 
     assert sum(totals(home).values()) == Decimal("74.5") + 31
@@ -274,7 +274,7 @@ def test_a_bill_that_is_deleted_and_made_anew_is_charged_once(home):
 def test_usage_that_is_reported_and_billed_by_hand_is_open_no_more(home):
     use(home, ("late", "acme", 1))
     schedule(home)
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     schedule(home)
 
     [late] = lates(home)
@@ -302,7 +302,7 @@ def test_a_new_price_is_no_late_usage_and_late_usage_has_the_price_of_its_bill(h
     price = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}
     bands = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 9}]
     price |= {"startDate": "2026-01-01T00:00:00Z", "pricingBands": bands}
-    configure(home.stores, home.org_id, pricings=[price])
+    configure(home.organization, pricings=[price])
     use(home, ("late", "acme", 1))
     schedule(home)
 
@@ -345,7 +345,7 @@ def test_usage_of_the_open_period_is_billed_as_ever(home):
 def apply_elsewhere(home):
     """The same as a worker with stores of its own."""
     with open_stores(home.stores.settings, home.clock) as stores:
-        bill_order(stores, home.org_id, BillOrder(days=NO_DAYS, late_usage=True))
+        bill_order(stores.organization(home.org_id), BillOrder(days=NO_DAYS, late_usage=True))
 
 
 @pytest.mark.slow
@@ -370,7 +370,7 @@ def test_who_decides_too_late_decides_nothing(home, more):
     use(home, ("late", "acme", 1))
     slow = policy_of(home)
     slow._note_findings()
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         waiting = undecided_late_usage(reader)
         found = late_bills_by_id(reader, [each.bill_id for each in waiting])
     if more:
@@ -387,17 +387,17 @@ def test_who_decides_too_late_decides_nothing(home, more):
 def policy_of(home):
     """The policy as a worker applies it that reads the lake of now."""
     days = DayRange.of_day(date(2026, 10, 1))
-    run = BillRun(home.stores, home.org_id, BillSelection(days))
-    result = BillResult(days, "a job", home.stores.lake(home.org_id).snapshot())
+    run = BillRun(home.organization, BillSelection(days))
+    result = BillResult(days, "a job", home.organization.lake.snapshot())
     return _Application(run, LateRules.read(run, result), None)
 
 
 @pytest.mark.slow
 def test_usage_of_a_child_is_late_for_the_bill_of_its_parent(home):
     child = {"code": "kid", "name": "Kid", "emailAddress": "a@kid.example"}
-    configure(home.stores, home.org_id, accounts=[{**child, "parentAccountId": "acme"}])
+    configure(home.organization, accounts=[{**child, "parentAccountId": "acme"}])
     # It comes out as before, but the child counts from now on.
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     choose(home, "CARRY_FORWARD")
     use(home, ("late", "kid", 3))
     schedule(home)
@@ -410,7 +410,7 @@ def test_usage_of_a_child_is_late_for_the_bill_of_its_parent(home):
 def test_a_line_that_the_bill_does_not_have_is_named_by_the_bill_only(home):
     choose(home, "CARRY_FORWARD")
     retract(home, "1.csv")
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     assert totals(home)[SEPTEMBER] == 31
     use(home, ("late", "acme", 4))
     schedule(home)
@@ -419,7 +419,7 @@ def test_a_line_that_the_bill_does_not_have_is_named_by_the_bill_only(home):
     assert memos(home, OCTOBER) == [("DEBIT_MEMO", 4, False)]
     october, september = stored(home)["acme", OCTOBER], stored(home)["acme", SEPTEMBER]
     assert october.content.lines[-1].body["referencedBillId"] == september.id
-    page = list_memos(home.stores, home.org_id, MemoRef(DebitLineItem, october.id), Page(10))
+    page = list_memos(home.organization, MemoRef(DebitLineItem, october.id), Page(10))
     [entered] = page["data"]
     assert "referencedLineItemId" not in entered
     assert entered["amount"] == 4
@@ -428,11 +428,11 @@ def test_a_line_that_the_bill_does_not_have_is_named_by_the_bill_only(home):
 @pytest.mark.slow
 def test_a_memo_is_in_the_currency_of_its_bill(home):
     account = {"code": "acme", "name": "acme", "emailAddress": "a@a.example", "currency": "EUR"}
-    configure(home.stores, home.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
-    configure(home.stores, home.org_id, accounts=[account])
+    configure(home.organization, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(home.organization, accounts=[account])
     rates = [{"from": "USD", "to": "EUR", "multiplier": Decimal("0.9")}]
     wanted = {"daysBeforeBillDue": 14, "lateUsage": "CARRY_FORWARD", "currencyConversions": rates}
-    configure(home.stores, home.org_id, organizationConfig=wanted)
+    configure(home.organization, organizationConfig=wanted)
     remove(home, "acme", OCTOBER)
     use(home, ("late", "acme", 3))
     schedule(home)
@@ -469,7 +469,7 @@ def test_a_bill_without_pins_is_said_to_have_failed_and_changes_nothing(home):
 
     assert decided(home) == [("acme", "2026-09", "FAILED", None)]
     assert "make it again" in lates(home)[0].reason
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     schedule(home)
     assert decided(home) == [("acme", "2026-09", "RECALCULATED", 3)]
 
@@ -480,8 +480,8 @@ def test_a_minimum_spend_that_late_usage_reaches_is_carried_with_it(home):
     choose(home, "CARRY_FORWARD")
     template = {"code": "cloud", "name": "Cloud", "productId": "cloud", "currency": "USD"}
     more = {"standingCharge": 31, "billFrequency": "MONTHLY", "minimumSpend": 60}
-    configure(home.stores, home.org_id, planTemplates=[{**template, **more}])
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    configure(home.organization, planTemplates=[{**template, **more}])
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     assert totals(home)[SEPTEMBER] == 60 + 31
     use(home, ("late", "acme", 20))
     schedule(home)
@@ -496,7 +496,7 @@ def test_a_minimum_spend_that_late_usage_reaches_is_carried_with_it(home):
 def test_a_child_that_came_after_the_last_calculation_is_no_late_usage(home):
     child = {"code": "kid", "name": "Kid", "emailAddress": "a@kid.example"}
     choose(home, "CARRY_FORWARD")
-    configure(home.stores, home.org_id, accounts=[{**child, "parentAccountId": "acme"}])
+    configure(home.organization, accounts=[{**child, "parentAccountId": "acme"}])
     use(home, ("late", "kid", 3))
     schedule(home)
 
@@ -508,10 +508,10 @@ def test_what_came_before_the_last_calculation_of_an_unchanged_bill_is_not_late(
     """Usage that nothing charges changes no bill: each calculation has read it all the same."""
     choose(home, "CARRY_FORWARD")
     header = "meter,account,uid,ts,measure.n,cost.own,metadata.key\n"
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     before = stored(home)["acme", SEPTEMBER].version
     home.ingest("calls.csv", header + "calls,acme,c1,2026-09-05T00:00:00Z,7,1,k\n")
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
     assert stored(home)["acme", SEPTEMBER].version == before
     schedule(home)
     assert decided(home) == []

@@ -71,11 +71,11 @@ def billed(home):
 
 
 def bill_september(home):
-    bill_order(home.stores, home.org_id, BillOrder(days=Month(2026, 9)))
+    bill_order(home.organization, BillOrder(days=Month(2026, 9)))
 
 
 def approve(home, account, day):
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    with home.organization.transaction("ann") as transaction:
         bills.set_status(transaction, stored(home)[account, day].id, BillStatus.APPROVED)
 
 
@@ -88,12 +88,12 @@ def memo_of(home, day):
 
 def change_memo(home, amount):
     ref = memo_of(home, OCTOBER)
-    found = get_memo(home.stores, home.org_id, ref)
+    found = get_memo(home.organization, ref)
     names = ("version", "description", "referencedBillId", "referencedLineItemId")
     names += ("productId", "servicePeriodStartDate", "servicePeriodEndDate")
     changed = {name: found[name] for name in names} | {"amount": amount}
     changed["accountingProductId"] = found["productId"]
-    update_memo(home.stores, home.org_id, "ann", ref, changed)
+    update_memo(home.organization, "ann", ref, changed)
 
 
 @pytest.mark.long
@@ -117,11 +117,11 @@ def test_a_bill_that_is_made_again_after_its_late_usage_was_carried_charges_it_o
     }
     [source] = by_status["CARRIED", -5]
     assert source.kind is LateSourceKind.BILL
-    assert verify_bills(carried.stores, carried.org_id, VerifyChoice()).differences == ()
+    assert verify_bills(carried.organization, VerifyChoice()).differences == ()
 
 
 def test_a_memo_that_is_deleted_with_its_bill_is_carried_anew(carried):
-    delete_bill(carried.stores, carried.org_id, "ann", stored(carried)["acme", OCTOBER].id)
+    delete_bill(carried.organization, "ann", stored(carried)["acme", OCTOBER].id)
     schedule(carried)
 
     assert memos(carried, OCTOBER) == [("DEBIT_MEMO", 5, True)]
@@ -130,7 +130,7 @@ def test_a_memo_that_is_deleted_with_its_bill_is_carried_anew(carried):
 
 def test_what_is_carried_of_a_bill_that_is_deleted_for_good_is_taken_back_at_once(carried):
     deleted = stored(carried)["acme", SEPTEMBER]
-    delete_bill(carried.stores, carried.org_id, "ann", deleted.id)
+    delete_bill(carried.organization, "ann", deleted.id)
 
     assert totals(carried) == {OCTOBER: 31}
     assert memos(carried, OCTOBER) == [("DEBIT_MEMO", 5, True), ("CREDIT_MEMO", -5, False)]
@@ -147,14 +147,14 @@ def test_what_is_carried_of_a_bill_that_is_deleted_for_good_is_taken_back_at_onc
 @pytest.mark.slow
 def test_what_is_taken_back_of_a_deleted_bill_waits_for_a_bill_or_for_the_bill_itself(carried):
     lock(carried, "acme", OCTOBER)
-    delete_bill(carried.stores, carried.org_id, "ann", stored(carried)["acme", SEPTEMBER].id)
+    delete_bill(carried.organization, "ann", stored(carried)["acme", SEPTEMBER].id)
     assert billed(carried) == (36, -5)
     schedule(carried)
     assert billed(carried) == (36, -5)
     bill_september(carried)
     schedule(carried)
     assert billed(carried) == (BEFORE + 10, -5)
-    delete_bill(carried.stores, carried.org_id, "ann", stored(carried)["acme", SEPTEMBER].id)
+    delete_bill(carried.organization, "ann", stored(carried)["acme", SEPTEMBER].id)
     assert billed(carried) == (36, -5)
     carried.clock.time = datetime(2026, 11, 2, tzinfo=UTC)
     schedule(carried)
@@ -172,7 +172,7 @@ def test_memos_of_bills_that_an_older_version_deleted_are_taken_back_by_the_next
 
 @pytest.mark.slow
 def test_a_memo_that_a_person_deleted_is_not_taken_back(carried):
-    delete_memo(carried.stores, carried.org_id, "ann", memo_of(carried, OCTOBER))
+    delete_memo(carried.organization, "ann", memo_of(carried, OCTOBER))
     choose(carried, "RECALCULATE")
     use(carried, ("more", "acme", 10))
     schedule(carried)
@@ -200,7 +200,7 @@ def test_taking_back_is_undone_by_nobody_who_deletes_that_memo(carried):
     [credit] = [each for each in lates(carried) if each.difference == -5]
     october = stored(carried)["acme", OCTOBER].id
     ref = MemoRef(CreditLineItem, october, credit.lines[0].memo_id)
-    delete_memo(carried.stores, carried.org_id, "ann", ref)
+    delete_memo(carried.organization, "ann", ref)
     schedule(carried)
 
     assert memos(carried, OCTOBER) == [("DEBIT_MEMO", 5, True)]
@@ -287,7 +287,7 @@ def test_whoever_bills_by_hand_takes_back_at_once(carried):
 @pytest.mark.slow
 def test_the_recalculation_of_one_bill_takes_back_at_once(carried):
     chosen = (stored(carried)["acme", SEPTEMBER].id,)
-    bill_order(carried.stores, carried.org_id, BillOrder(bill_ids=chosen))
+    bill_order(carried.organization, BillOrder(bill_ids=chosen))
 
     assert billed(carried) == (BEFORE + 5, 0)
 
@@ -303,7 +303,7 @@ def test_a_memo_and_the_one_that_takes_it_back_are_lost_with_their_bills(carried
     assert memos(carried, NOVEMBER) == [("CREDIT_MEMO", -5, True)]
     for day in (first, OCTOBER if first == NOVEMBER else NOVEMBER):
         remove(carried, "acme", day)
-        bill_order(carried.stores, carried.org_id, BillOrder(days=Month(2026, 10)))
+        bill_order(carried.organization, BillOrder(days=Month(2026, 10)))
         schedule(carried)
         assert billed(carried) == (BEFORE + 5 + 31, 0)
 
@@ -348,8 +348,8 @@ def test_what_was_reported_and_is_retracted_before_a_bill_comes_out_as_it_was_is
 @pytest.mark.slow
 def test_a_memo_in_another_currency_is_taken_back_to_the_cent(home):
     account = {"code": "acme", "name": "acme", "emailAddress": "a@a.example", "currency": "EUR"}
-    configure(home.stores, home.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
-    configure(home.stores, home.org_id, accounts=[account])
+    configure(home.organization, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(home.organization, accounts=[account])
     convert(home, "0.9")
     remove(home, "acme", OCTOBER)
     use(home, ("late", "acme", 3))
@@ -365,7 +365,7 @@ def test_a_memo_in_another_currency_is_taken_back_to_the_cent(home):
 def convert(home, rate):
     rates = [{"from": "USD", "to": "EUR", "multiplier": Decimal(rate)}]
     wanted = {"daysBeforeBillDue": 14, "lateUsage": "CARRY_FORWARD", "currencyConversions": rates}
-    configure(home.stores, home.org_id, organizationConfig=wanted)
+    configure(home.organization, organizationConfig=wanted)
 
 
 @pytest.mark.slow
@@ -374,7 +374,7 @@ def test_a_new_price_of_a_bill_that_is_made_again_is_charged_once_too(carried):
     price = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}
     bands = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 2}]
     price |= {"startDate": "2026-01-01T00:00:00Z", "pricingBands": bands}
-    configure(carried.stores, carried.org_id, pricings=[price])
+    configure(carried.organization, pricings=[price])
     bill_september(carried)
     schedule(carried)
 
@@ -395,7 +395,7 @@ def test_what_is_to_be_taken_back_hides_nothing_that_came_later(carried, capsys)
     assert ("WAITING", -5) in waiting
     [period] = [each for each in lines if each.get("closedBy") == "bills"]
     assert (period["period"], period["measurements"]) == ("2026-09", 1)
-    found = review_bills(carried.stores, carried.org_id, Month(2026, 9))
+    found = review_bills(carried.organization, Month(2026, 9))
     told = {each.detail for each in found if each.kind is ReviewKind.LATE_USAGE}
     assert told == {
         "memos of usage that the bill has by now are to be taken back, -5.00 USD: WAITING",
@@ -413,7 +413,7 @@ def test_only_accounts_that_are_billed_have_memos_taken_back(carried):
         code: stored(carried)[code, SEPTEMBER].content.key.account_id for code in ("acme", "bolt")
     }
     order = BillOrder(days=Month(2026, 9), account_ids=(ids["bolt"],))
-    bill_order(carried.stores, carried.org_id, order)
+    bill_order(carried.organization, order)
 
     assert [amount for _, amount, _ in memos(carried, OCTOBER, "bolt")] == [-50, 50]
     assert memos(carried, OCTOBER) == [("DEBIT_MEMO", 5, True)]

@@ -23,15 +23,13 @@ def home(tmp_path):
     with a_home_to_bill(tmp_path) as opened:
         commitment = {"accountId": "acme", "startDate": "2026-01-01", "endDate": "2027-01-01"}
         configure(
-            opened.stores,
-            opened.org_id,
-            commitments=[commitment | {"currency": "USD", "amount": 100}],
+            opened.organization, commitments=[commitment | {"currency": "USD", "amount": 100}]
         )
         yield opened
 
 
 def totals(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader)
     codes = home.account_codes()
     return {
@@ -48,15 +46,15 @@ def outcomes(result):
 @pytest.mark.long
 def test_a_later_bill_draws_less_when_one_before_draws_more(home):
     for month in (SEPTEMBER, OCTOBER):
-        bill(home.stores, home.org_id, month, approve=True)
+        bill(home.organization, month, approve=True)
     assert totals(home) == {"2026-09": (0, "APPROVED"), "2026-10": (Decimal("4.5"), "APPROVED")}
 
     use(home, ("late", "acme", 7))
-    kept = bill(home.stores, home.org_id, SEPTEMBER, approve=True)
+    kept = bill(home.organization, SEPTEMBER, approve=True)
     # What would change approved bills has a word of its own.
     assert totals(home) == {"2026-09": (0, "APPROVED"), "2026-10": (Decimal("4.5"), "APPROVED")}
     assert outcomes(kept)["acme", "2026-10-01"] == "kept"
-    result = bill(home.stores, home.org_id, SEPTEMBER)
+    result = bill(home.organization, SEPTEMBER)
 
     assert totals(home) == {"2026-09": (0, "PENDING"), "2026-10": (Decimal("11.5"), "PENDING")}
     assert outcomes(result) == {
@@ -64,16 +62,16 @@ def test_a_later_bill_draws_less_when_one_before_draws_more(home):
         ("bolt", "2026-10-01"): "unchanged",
         ("acme", "2026-11-01"): "updated",
     }
-    assert check_ledger(home.stores, home.org_id).differences == ()
-    again = bill(home.stores, home.org_id, SEPTEMBER)
+    assert check_ledger(home.organization).differences == ()
+    again = bill(home.organization, SEPTEMBER)
     assert set(outcomes(again).values()) == {"unchanged"}
 
 
 @pytest.mark.long
 def test_a_later_bill_that_is_locked_stays_and_is_told(home):
     for month in (SEPTEMBER, OCTOBER):
-        bill(home.stores, home.org_id, month, approve=True)
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+        bill(home.organization, month, approve=True)
+    with home.organization.transaction("ann") as transaction:
         [locked] = [
             each.id
             for each in bills.of_period(transaction)
@@ -82,10 +80,10 @@ def test_a_later_bill_that_is_locked_stays_and_is_told(home):
         bills.lock(transaction, locked)
     use(home, ("late", "acme", 7))
 
-    result = bill(home.stores, home.org_id, SEPTEMBER)
+    result = bill(home.organization, SEPTEMBER)
 
     # The locked one keeps its 26.5: September draws the 73.5 that are left.
     assert totals(home)["2026-09"] == (Decimal(7), BillStatus.PENDING.value)
     assert totals(home)["2026-10"] == (Decimal("4.5"), "APPROVED")
     assert outcomes(result)["acme", "2026-10-01"] == "updated"
-    assert check_ledger(home.stores, home.org_id).differences == ()
+    assert check_ledger(home.organization).differences == ()

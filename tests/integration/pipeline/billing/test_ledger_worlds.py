@@ -21,9 +21,9 @@ CHUNK = 10
 
 def check_books(world, folder):
     """The ledger has no differences, and beancount finds none."""
-    assert check_ledger(world.stores, world.org_id).differences == ()
+    assert check_ledger(world.organization).differences == ()
     file = folder / "ledger.beancount"
-    assert write_beancount(world.stores, world.org_id, file) == len(world.postings())
+    assert write_beancount(world.organization, file) == len(world.postings())
     assert PROGRAM is None or bean_check(file) == ""
 
 

@@ -62,11 +62,11 @@ def files(home):
 
 def all_files(home):
     found = []
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         stored = bills.of_period(reader, "2026-09")
     for each in stored:
         for line in each.content.lines:
-            file = usage_file(home.stores, home.org_id, each.id, line_id(each.id, line.key))
+            file = usage_file(home.organization, each.id, line_id(each.id, line.key))
             content = wire.loads(home.stores.objects.path(file.key).read_bytes())
             found.append(content)
     return found
@@ -81,7 +81,7 @@ def total(content):
 
 
 def update(home, kind, code, **changes):
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         found = t.find(kind, code)
         document = found.entity.to_wire() | changes
         t.update(found.id, found.version, kind.from_wire(document))
@@ -91,14 +91,14 @@ def update(home, kind, code, **changes):
 def test_later_usage_is_not_there(home):
     subscribe(home, "acme")
     ingest(home, *USED)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     ingest(home, *LATER)
 
     usage = files(home)["Sent", "2026-09-01"]
     assert uids(usage) == ["1", "2", "3"]
     assert total(usage) == usage["lineItem"]["quantity"] == Decimal("30.5")
 
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     again = files(home)["Sent", "2026-09-01"]
     assert total(again) == again["lineItem"]["quantity"] == Decimal("3030.5")
 
@@ -107,10 +107,10 @@ def test_later_usage_is_not_there(home):
 def test_fields_that_came_later_and_codes_of_now_change_nothing(home):
     subscribe(home, "acme")
     ingest(home, *USED)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     more = {"category": "OTHER", "code": "note", "name": "Note"}
     fields = [*EGRESS["dataFields"], more]
-    configure(home.stores, home.org_id, meters=[EGRESS | {"dataFields": fields}])
+    configure(home.organization, meters=[EGRESS | {"dataFields": fields}])
     late = "meter,account,uid,ts,measure.gb,where.region,other.note\n"
     row = csv_row("9", 1).strip() + ",hello\n"
     assert home.ingest("late.csv", late + row).rejected == 0
@@ -125,7 +125,7 @@ def test_fields_that_came_later_and_codes_of_now_change_nothing(home):
 def test_a_line_has_its_own_time(home):
     subscribe(home, "acme", start="2026-09-10T00:00:00Z")
     ingest(home, *USED)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
 
     usage = files(home)["Sent", "2026-09-10"]
     assert uids(usage) == ["2", "3"]
@@ -137,7 +137,7 @@ def test_a_line_has_its_own_segment_as_it_was(home):
     shared = {"segmentedFields": ["region"]}
     some = [{"region": "eu"}, {"region": "us"}, {"region": "*"}]
     configure(
-        *(home.stores, home.org_id),
+        home.organization,
         aggregations=[aggregation("parted", "SUM", **shared, segments=some)],
         pricings=[
             {
@@ -154,7 +154,7 @@ def test_a_line_has_its_own_segment_as_it_was(home):
     )
     subscribe(home, "acme")
     ingest(home, *USED)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     ingest(home, *LATER)
     update(home, Aggregation, "parted", name="Parted otherwise")
 
@@ -174,9 +174,9 @@ def test_a_line_has_its_own_segment_as_it_was(home):
 @pytest.mark.long
 def test_a_line_has_what_passed_the_filters_of_its_contract(home):
     only_eu = [{"dimensionCode": "region", "value": "eu", "mode": "INCLUDE"}]
-    configure(home.stores, home.org_id, contracts=[CONTRACT | {"usageFilters": only_eu}])
+    configure(home.organization, contracts=[CONTRACT | {"usageFilters": only_eu}])
     subscribe(home, "acme")
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         [record] = t.all(AccountPlan)
         contract = t.find(Contract, "eu-only")
         t.update(
@@ -184,7 +184,7 @@ def test_a_line_has_what_passed_the_filters_of_its_contract(home):
             record.entity.model_copy(update={"contract_id": contract.id}),
         )
     ingest(home, *USED)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     update(home, Contract, "eu-only", usageFilters=[])
 
     usage = files(home)["Sent", "2026-09-01"]
@@ -195,7 +195,7 @@ def test_a_line_has_what_passed_the_filters_of_its_contract(home):
 @pytest.mark.long
 def test_an_average_over_time_has_what_holds_when_its_time_begins(home):
     configure(
-        *(home.stores, home.org_id),
+        home.organization,
         aggregations=[aggregation("stored", "TIME_WEIGHTED_AVERAGE")],
         pricings=[
             {
@@ -210,7 +210,7 @@ def test_an_average_over_time_has_what_holds_when_its_time_begins(home):
     )
     subscribe(home, "acme", start="2026-09-10T00:00:00Z")
     ingest(home, ("0", 5, 1, "eu"), *USED)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
 
     found = files(home)
     assert uids(found["Stored", "2026-09-10"]) == ["1", "2", "3"]
@@ -224,7 +224,7 @@ def price_compound(home, *aggregations, calculation, **more):
     """A compound aggregation of others, some of another meter, and a price for it."""
     home.clock.time = datetime.now(UTC) + timedelta(hours=1)  # After the meters came.
     configure(
-        *(home.stores, home.org_id),
+        home.organization,
         meters=[EGRESS, {**EGRESS, "code": "ingress", "name": "Ingress"}],
         aggregations=list(aggregations),
         compoundAggregations=[
@@ -268,7 +268,7 @@ def test_a_line_of_a_compound_aggregation_has_the_measurements_of_its_meters(hom
     price_compound(home, incoming, largest, calculation=sums)
     ingest(home, *USED)
     ingest_ingress(home, ("i1", 100, 3, "eu"), ("i2", 200, 20, "us"))
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     ingest_ingress(home, ("late", 1000, 3, "eu"))
 
     usage = files(home)["Both", "2026-09-01"]
@@ -294,7 +294,7 @@ def test_a_part_without_segments_counts_for_each_segment_of_a_compound_aggregati
     )
     ingest(home, *USED)
     ingest_ingress(home, ("i1", 100, 3, "eu"), ("i2", 200, 20, "us"))
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
 
     [usage] = [each for each in files(home).values() if "segment" in each["lineItem"]]
     assert uids(usage) == ["2", "i1", "i2"]
@@ -304,7 +304,7 @@ def test_a_part_without_segments_counts_for_each_segment_of_a_compound_aggregati
 @pytest.mark.long
 def test_usage_beyond_a_commitment_has_the_measurements_of_all_of_it(home):
     configure(
-        *(home.stores, home.org_id),
+        home.organization,
         commitments=[
             {
                 "accountId": "acme",
@@ -320,7 +320,7 @@ def test_usage_beyond_a_commitment_has_the_measurements_of_all_of_it(home):
     )
     subscribe(home, "acme")
     ingest(home, *USED)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
 
     found = {each["lineItem"]["lineItemType"]: each for each in all_files(home)}
     assert found["OVERAGE_USAGE"]["lineItem"]["quantity"] == Decimal("20.5")
@@ -331,7 +331,7 @@ def test_usage_beyond_a_commitment_has_the_measurements_of_all_of_it(home):
 def test_what_is_no_usage_has_no_measurements(home):
     subscribe(home, "acme")
     ingest(home, *USED)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
 
     standing = files(home)["Standing Charge", "2026-09-01"]
     assert (standing["data"], standing["hasMoreData"]) == ([], False)
@@ -350,7 +350,7 @@ def family(home):
         }
         for code in ("north", "south")
     ]
-    configure(home.stores, home.org_id, accounts=children)
+    configure(home.organization, accounts=children)
     subscribe(home, "south", start="2026-09-20T00:00:00Z")
     rows = [
         csv_row(f"{account}-{day}", gb, account, ts=f"2026-09-{day:02}T10:00:00Z")
@@ -373,12 +373,12 @@ def family(home):
 def test_a_line_of_a_pool_has_the_measurements_of_its_accounts(family, mode, expected):
     home = family
     subscribe(home, "acme")
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         record = t.find(AccountPlan, "acme-basic")
         document = record.entity.to_wire() | {"childBillingMode": mode}
         t.update(record.id, record.version, AccountPlan.from_wire(document))
     home.clock.advance(hours=1)
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     usage = [each for each in all_files(home) if each["lineItem"]["lineItemType"] == "USAGE"]
 
     assert {" ".join(uids(each)) for each in usage} == expected

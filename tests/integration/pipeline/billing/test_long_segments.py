@@ -23,8 +23,7 @@ def test_lines_of_segments_longer_than_an_index_takes_are_billed(tmp_path):
         segmented = {"segmentedFields": ["region"], "segments": SEGMENTS}
         price_egress(home, aggregation=segmented)
         configure(
-            home.stores,
-            home.org_id,
+            home.organization,
             pricings=[
                 {
                     "code": f"sent-{number}",
@@ -47,10 +46,10 @@ def test_lines_of_segments_longer_than_an_index_takes_are_billed(tmp_path):
                 for number, segment in enumerate(SEGMENTS, 1)
             ),
         )
-        made, again = (bill(home.stores, home.org_id, Month(2026, 9)) for _ in range(2))
+        made, again = (bill(home.organization, Month(2026, 9)) for _ in range(2))
 
         [billed] = made.bills
-        with home.stores.state.reading(home.org_id) as reader:
+        with home.organization.reading() as reader:
             found = bills.get(reader, billed.bill_id).content.lines
     lines = [each for each in found if each.body.get("segment")]
     assert [each.body["segment"] for each in lines] == SEGMENTS

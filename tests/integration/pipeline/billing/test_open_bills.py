@@ -33,19 +33,19 @@ def home(tmp_path):
 
 def run_scheduled(home):
     """Bill as the schedule does."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [record] = reader.all(OrganizationConfig)
-    return bill_order(home.stores, home.org_id, order_of_run(record.entity, home.clock()))
+    return bill_order(home.organization, order_of_run(record.entity, home.clock()))
 
 
 def run_job(home, **body):
-    create(home.stores, home.org_id, "ann", body)
+    create(home.organization, "ann", body)
     for job in home.stores.state.jobs.waiting(home.org_id, KIND):
         run_bill_job(home.stores, job.id)
 
 
 def all_bills(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return {
             (each.content.body["accountCode"], str(each.content.key.bill_date)): each
             for each in bills.of_period(reader)
@@ -62,7 +62,7 @@ def end(home, account, until):
 
 
 def change_plan(home, account, **changes):
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         found = t.find(AccountPlan, f"{account}-basic")
         t.update(found.id, found.version, found.entity.model_copy(update=changes))
 
@@ -80,7 +80,7 @@ def test_the_open_bill_of_a_plan_that_ended_before_is_made_again_and_empty(home)
 
 def test_it_is_also_made_again_where_empty_bills_are_suppressed(home):
     configure(
-        *(home.stores, home.org_id),
+        home.organization,
         organizationConfig={"daysBeforeBillDue": 14, "suppressedEmptyBills": True},
     )
     end(home, "acme", "2026-09-20")
@@ -115,12 +115,12 @@ def test_a_preview_shows_the_bill_that_a_plan_makes(home):
     account_id = all_bills(home)["acme", OCTOBER].content.key.account_id
     body = {"accountIds": [account_id], "billingFrequency": "MONTHLY", "billFrequencyInterval": 1}
 
-    assert str(preview(home.stores, home.org_id, "ann", body)["billDate"]) == "2026-10-15"
+    assert str(preview(home.organization, "ann", body)["billDate"]) == "2026-10-15"
 
 
 def test_approved_bills_wait_again_and_locked_ones_stay(home):
     for account in ("acme", "bolt"):
-        with home.stores.state.transaction(home.org_id, "ann") as t:
+        with home.organization.transaction("ann") as t:
             id_ = all_bills(home)[account, OCTOBER].id
             bills.set_status(t, id_, BillStatus.APPROVED)
             if account == "bolt":
@@ -158,10 +158,7 @@ def test_bills_of_a_job_with_its_own_periods_stay_and_it_leaves_others(home):
 
 def test_a_job_with_its_own_periods_bills_no_part_of_what_was_billed(home):
     made = create(
-        home.stores,
-        home.org_id,
-        "ann",
-        {"billingFrequency": "MONTHLY", "monthEpoch": "2026-01-15"},
+        home.organization, "ann", {"billingFrequency": "MONTHLY", "monthEpoch": "2026-01-15"}
     )
     result = run_bill_job(home.stores, made["id"])
 
@@ -199,11 +196,11 @@ def test_a_bill_of_a_single_charge_that_is_open_stays_as_long_as_there_is_the_ch
         "servicePeriodStartDate": "2026-10-01T00:00:00Z",
         "servicePeriodEndDate": "2026-10-02T00:00:00Z",
     }
-    configure(home.stores, home.org_id, charges=[charge])
+    configure(home.organization, charges=[charge])
     run_job(home, billDate="2026-10-11")
     run_scheduled(home)
     assert stored(home)["acme", "2026-10-11"] == 1
 
-    configure(home.stores, home.org_id, charges=[charge | {"billDate": "2026-12-24"}])
+    configure(home.organization, charges=[charge | {"billDate": "2026-12-24"}])
     run_scheduled(home)
     assert stored(home)["acme", "2026-10-11"] == 0

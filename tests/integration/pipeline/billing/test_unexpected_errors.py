@@ -42,17 +42,17 @@ def home(tmp_path):
     with a_home_to_bill(tmp_path) as opened:
         both = {"startDate": "2026-01-01", "endDate": "2027-01-01", "currency": "USD", "amount": 50}
         commitments = [both | {"accountId": code} for code in ("acme", "bolt")]
-        configure(opened.stores, opened.org_id, commitments=commitments)
+        configure(opened.organization, commitments=commitments)
         yield opened
 
 
 def execute(home, statement):
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+    with home.organization.transaction("someone") as transaction:
         transaction.connection.execute(text(statement))
 
 
 def dialect(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.connection.dialect.name
 
 
@@ -63,11 +63,11 @@ def refuse_bills_of(home, code, on="INSERT"):
 
 
 def run(home):
-    return bill(home.stores, home.org_id, SEPTEMBER)
+    return bill(home.organization, SEPTEMBER)
 
 
 def stored(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = bills.of_period(reader, "2026-09")
     return {each.content.body["accountCode"]: each.content.total for each in found}
 
@@ -91,7 +91,7 @@ def test_an_account_that_the_database_refuses_fails_alone(home):
 
     assert_only_acme_fails(home, result, "IntegrityError", "no bill of acme")
     assert stored(home) == {"bolt": 81}  # 131 - 50
-    assert check_ledger(home.stores, home.org_id).differences == ()
+    assert check_ledger(home.organization).differences == ()
 
     execute(home, DROPPED[dialect(home)])
     again = run(home)

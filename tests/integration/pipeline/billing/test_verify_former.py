@@ -21,20 +21,20 @@ SEPTEMBER = Month(2026, 9)
 def home(tmp_path):
     """The bill of acme said three things, that of bolt one."""
     with a_home_to_bill(tmp_path) as opened:
-        bill(opened.stores, opened.org_id, SEPTEMBER)
+        bill(opened.organization, SEPTEMBER)
         for uid in ("8", "9"):
             opened.clock.advance(days=1)
             use(opened, (uid, "acme", 1))
-            bill(opened.stores, opened.org_id, SEPTEMBER)
+            bill(opened.organization, SEPTEMBER)
         yield opened
 
 
 def verify(home, *ids, former=True):
-    return verify_bills(home.stores, home.org_id, VerifyChoice(bill_ids=ids, former=former))
+    return verify_bills(home.organization, VerifyChoice(bill_ids=ids, former=former))
 
 
 def sql(home, statement, **values):
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+    with home.organization.transaction("someone") as transaction:
         found = transaction.connection.execute(text(statement), values)
         return found.all() if found.returns_rows else found.rowcount
 
@@ -80,7 +80,7 @@ def test_a_former_line_that_was_altered_is_named_with_its_version(home):
 @pytest.mark.long
 def test_what_a_deleted_bill_said_is_verified(home):
     id_ = bill_of(home, "acme")
-    delete_bill(home.stores, home.org_id, "ann", id_)
+    delete_bill(home.organization, "ann", id_)
 
     found = verify(home, id_)
 

@@ -33,9 +33,7 @@ NOW = datetime(2022, 12, 2, tzinfo=UTC)
 def compared(world, *documents, first=MONTHS[0], last=MONTHS[-1], **choice):
     """The changes of months, and the summary."""
     with compare_history(
-        world.stores,
-        world.org_id,
-        WhatIfChoice(first, last, as_documents(documents), **choice),
+        world.organization, WhatIfChoice(first, last, as_documents(documents), **choice)
     ) as found:
         return list(found.changes()), found.summary
 
@@ -61,7 +59,7 @@ def contents(world):
 def stored_sums(world):
     """What the lines of stored bills come to, by month, account, product, type and currency."""
     sums = defaultdict(Decimal)
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         codes = {each.id: each.entity.code for each in reader.all(Account)}
         for month in MONTHS:
             for stored in bills.of_period(reader, str(month)):
@@ -94,7 +92,7 @@ def without(sums, left_out):
 
 def changed_documents(world, rng):
     """Files with some numbers of the configuration raised: of a price, and of other entities."""
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         records = [each for kind in KINDS.values() for each in reader.all(kind)]
     mixed = rng.sample(records, len(records))
     mixed.sort(key=lambda each: not isinstance(each.entity, Pricing))
@@ -211,15 +209,13 @@ def test_nothing_changes_where_nothing_is_changed(home):
 
 
 def test_a_comparison_needs_no_lock_and_leaves_no_trace(home):
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     before, found = files_of(home), contents(home)
     with home.stores.state.writing_home():
         # A writer is at work: whoever had to write would wait for it, and give up.
         changes, _ = compared(home, {"pricings": [PRICE]}, first=SEPTEMBER, last=SEPTEMBER)
     with compare_history(
-        home.stores,
-        home.org_id,
-        WhatIfChoice(SEPTEMBER, SEPTEMBER, as_documents([{"pricings": [PRICE]}])),
+        home.organization, WhatIfChoice(SEPTEMBER, SEPTEMBER, as_documents([{"pricings": [PRICE]}]))
     ) as given_up:
         next(given_up.changes())
 
@@ -258,8 +254,7 @@ def test_what_concerns_one_account_is_calculated_for_it_alone(home):
 def test_parents_are_calculated_with_their_children(home):
     """What a child uses is on the bill of its parent: the parent is calculated with it."""
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[
             {
                 "code": "child",
@@ -281,7 +276,7 @@ def test_a_balance_that_pays_more_is_empty_earlier(home):
     """Each side has its own ledger: what one month draws is gone for the next one."""
     use(home, ("7", "acme", 1))
     charged = {"commitments": [commitment(100)]}
-    configure(home.stores, home.org_id, **charged)
+    configure(home.organization, **charged)
     changes, _ = compared(
         home, {"pricings": [PRICE]}, first=SEPTEMBER, last=Month(2026, 11), by_month=True
     )
@@ -307,11 +302,11 @@ def commitment(amount):
 
 
 def test_locked_history_is_priced_anew_and_locks_stay(home):
-    bill(home.stores, home.org_id, SEPTEMBER, approve=True)
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    bill(home.organization, SEPTEMBER, approve=True)
+    with home.organization.transaction("ann") as transaction:
         for each in bills.of_period(transaction, str(SEPTEMBER)):
             bills.lock(transaction, each.id)
-    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-09-30"})
+    configure(home.organization, billConfig={"billLockDate": "2026-09-30"})
     found = contents(home)
     changes, summary = compared(home, {"pricings": [PRICE]}, first=SEPTEMBER, last=SEPTEMBER)
 
@@ -326,7 +321,7 @@ def test_late_usage_that_was_carried_forward_stands_in_its_own_month(home):
     schedule(home)
     home.clock.time = datetime(2026, 10, 2, tzinfo=UTC)
     config = {"daysBeforeBillDue": 14, "lateUsage": "CARRY_FORWARD"}
-    configure(home.stores, home.org_id, organizationConfig=config)
+    configure(home.organization, organizationConfig=config)
     use(home, ("late", "acme", 1))
     schedule(home)
 

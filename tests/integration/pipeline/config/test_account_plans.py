@@ -25,9 +25,7 @@ def shop(tmp_path, clock):
 
 
 def replace(shop, name, **document):
-    found = replace_account_plan(
-        shop.stores, shop.org_id, AUTHOR, shop.ids[name], shop.resolved(document)
-    )
+    found = replace_account_plan(shop.organization, AUTHOR, shop.ids[name], shop.resolved(document))
     shop.ids["new"] = found["newAccountPlan"]["id"]
     return found
 
@@ -141,14 +139,14 @@ def _subscribe(shop, clock):
 def test_the_filters_of_account_plans_mean_what_the_contract_says(plans, query, names):
     wanted = plans.wanted(AccountPlan, **query)
 
-    page = list_account_plans(plans.stores, plans.org_id, wanted, Page(100))
+    page = list_account_plans(plans.organization, wanted, Page(100))
 
     assert plans.names(page) == names
 
 
 def test_account_plans_come_in_pages(plans):
-    first = list_account_plans(plans.stores, plans.org_id, [], Page(3))
-    second = list_account_plans(plans.stores, plans.org_id, [], Page(3, first["nextToken"]))
+    first = list_account_plans(plans.organization, [], Page(3))
+    second = list_account_plans(plans.organization, [], Page(3, first["nextToken"]))
 
     assert plans.names(first) + plans.names(second) == ["other", "future", "grouped", "now", "past"]
     assert "nextToken" not in second

@@ -25,7 +25,7 @@ def home(tmp_path):
 
 
 def run(home, **options):
-    return bill(home.stores, home.org_id, SEPTEMBER, **options)
+    return bill(home.organization, SEPTEMBER, **options)
 
 
 def outcomes(result):
@@ -33,13 +33,13 @@ def outcomes(result):
 
 
 def lock(home, day, version=None):
-    current = entities.retrieve(home.stores, home.org_id, PLACE)["version"]
+    current = entities.retrieve(home.organization, PLACE)["version"]
     document = {"version": version or current, "billLockDate": day}
-    return entities.update(home.stores, home.org_id, "USER_1", PLACE, document)
+    return entities.update(home.organization, "USER_1", PLACE, document)
 
 
 def test_every_organization_has_one_from_the_start(home):
-    config = entities.retrieve(home.stores, home.org_id, PLACE)
+    config = entities.retrieve(home.organization, PLACE)
 
     assert config["version"] == 1
     assert "billLockDate" not in config
@@ -47,7 +47,7 @@ def test_every_organization_has_one_from_the_start(home):
 
 def test_an_update_names_the_current_version(home):
     with pytest.raises(Required):
-        entities.update(home.stores, home.org_id, "USER_1", PLACE, {"billLockDate": "2026-01-01"})
+        entities.update(home.organization, "USER_1", PLACE, {"billLockDate": "2026-01-01"})
     with pytest.raises(StaleVersion):
         lock(home, "2026-01-01", version=7)
     with pytest.raises(Invalid, match="billLockDate"):
@@ -71,8 +71,8 @@ def test_files_cannot_close_a_pending_bill_either(home):
     run(home)
 
     with pytest.raises(Invalid, match="billLockDate"):
-        configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-09-30"})
-    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-09-29"})
+        configure(home.organization, billConfig={"billLockDate": "2026-09-30"})
+    configure(home.organization, billConfig={"billLockDate": "2026-09-29"})
 
 
 @pytest.mark.long
@@ -110,7 +110,7 @@ def test_a_closed_bill_is_not_changed_by_hand(home):
     ):
         with (
             pytest.raises(Locked),
-            home.stores.state.transaction(home.org_id, "USER_1") as transaction,
+            home.organization.transaction("USER_1") as transaction,
         ):
             change(transaction)
 

@@ -123,9 +123,9 @@ def stores(tmp_path):
         yield opened
 
 
-def applied(stores, org, content):
+def applied(organization, content):
     documents = [Document("all.yaml", copy.deepcopy(content))]
-    changes = apply(stores.state, org, documents, "a")
+    changes = apply(organization.state, organization.id, documents, "a")
     return {change.kind: change.action for change in changes if change.kind in NAMES}
 
 
@@ -145,20 +145,22 @@ def test_every_kind_of_these_is_in_configuration_files():
 
 def test_what_is_applied_again_changes_nothing(stores):
     org = new_organization(stores.state)
-    assert set(applied(stores, org, CONTENT).values()) == {ChangeAction.CREATED}
+    organization = stores.organization(org)
+    assert set(applied(organization, CONTENT).values()) == {ChangeAction.CREATED}
 
-    assert set(applied(stores, org, CONTENT).values()) == {ChangeAction.UNCHANGED}
+    assert set(applied(organization, CONTENT).values()) == {ChangeAction.UNCHANGED}
 
 
 def test_an_export_changes_nothing_where_it_comes_from_and_makes_the_same_elsewhere(stores):
     org = new_organization(stores.state)
+    organization = stores.organization(org)
     other = new_organization(stores.state, "other")
-    applied(stores, org, CONTENT)
+    applied(organization, CONTENT)
     exported = export(stores.state, org)
 
-    again = applied(stores, org, exported)
+    again = applied(organization, exported)
     exported["webhooks"][0]["credentials"]["secret"] = "the other organization's own"
-    applied(stores, other, exported)
+    applied(stores.organization(other), exported)
 
     assert set(again.values()) == {ChangeAction.UNCHANGED}
     elsewhere = export(stores.state, other)

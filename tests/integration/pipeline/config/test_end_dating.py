@@ -48,7 +48,7 @@ def named(shop, ids):
 
 def end(shop, function, name, **document):
     document = {"endDate": JULY, "billingEntities": ALL} | document
-    found = function(shop.stores, shop.org_id, AUTHOR, shop.ids[name], document)
+    found = function(shop.organization, AUTHOR, shop.ids[name], document)
     return named(shop, found["updatedEntities"]), named(shop, found["failedEntities"])
 
 
@@ -101,7 +101,7 @@ def test_what_cannot_end_then_is_told_and_the_rest_ends(shop):
     )
 
     updated, failed = end(shop, end_account, "acme", **document)
-    answer = end_account(shop.stores, shop.org_id, AUTHOR, shop.ids["acme"], document)
+    answer = end_account(shop.organization, AUTHOR, shop.ids["acme"], document)
 
     assert updated == {"ACCOUNTPLAN": ["early"]}
     assert failed == {"ACCOUNTPLAN": ["acme plan"], "PREPAYMENT": ["acme prepaid"]}

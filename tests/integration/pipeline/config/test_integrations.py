@@ -36,30 +36,35 @@ def org(stores):
 
 @pytest.fixture
 def webhook(stores, org):
-    return integrations.create_webhook(stores, org, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK)
+    return integrations.create_webhook(
+        stores.organization(org), "a", ResourceRef(WEBHOOKS, {}), WEBHOOK
+    )
 
 
-def stored(stores, org):
-    with stores.state.reading(org) as reader:
+def stored(organization):
+    with organization.reading() as reader:
         (record,) = reader.all(WebhookDestination)
         return record
 
 
-def created(stores, org, resource, **document):
-    return entities.create(stores, org, "a", ResourceRef(BY_NAME[resource], {}), document)
+def created(organization, resource, **document):
+    return entities.create(organization, "a", ResourceRef(BY_NAME[resource], {}), document)
 
 
 def test_the_machine_itself_is_refused(stores, org, webhook):
+    organization = stores.organization(org)
     with pytest.raises(Invalid, match="webhook_loopback"):
-        integrations.create_webhook(stores, org, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | HERE)
+        integrations.create_webhook(organization, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | HERE)
     place = ResourceRef(WEBHOOKS, {}, webhook["id"])
     with pytest.raises(Invalid, match="webhook_loopback"):
-        integrations.update_webhook(stores, org, "a", place, WEBHOOK | HERE | {"version": 1})
+        integrations.update_webhook(organization, "a", place, WEBHOOK | HERE | {"version": 1})
 
 
 @pytest.mark.parametrize("stores", [True], indirect=True)
 def test_the_machine_itself_is_accepted_where_the_settings_say_so(stores, org):
-    made = integrations.create_webhook(stores, org, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | HERE)
+    made = integrations.create_webhook(
+        stores.organization(org), "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | HERE
+    )
 
     assert made["url"] == HERE["url"]
 
@@ -67,12 +72,12 @@ def test_the_machine_itself_is_accepted_where_the_settings_say_so(stores, org):
 def test_a_url_that_is_no_text_is_refused(stores, org):
     with pytest.raises(Invalid, match="url"):
         integrations.create_webhook(
-            stores, org, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | {"url": 1}
+            stores.organization(org), "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | {"url": 1}
         )
 
 
 def test_a_secret_is_stored_sealed_and_shown_masked(stores, org, webhook):
-    sealed = stored(stores, org).entity.credentials.secret
+    sealed = stored(stores.organization(org)).entity.credentials.secret
 
     assert SECRET not in str(webhook)
     assert sealed != SECRET
@@ -80,31 +85,32 @@ def test_a_secret_is_stored_sealed_and_shown_masked(stores, org, webhook):
 
 
 def test_a_webhook_is_switched_off_and_on(stores, org, webhook):
-    sealed = stored(stores, org).entity.credentials.secret
+    organization = stores.organization(org)
+    sealed = stored(organization).entity.credentials.secret
 
-    off = integrations.set_webhook_active(stores, org, "b", webhook["id"], active=False)
-    same = integrations.set_webhook_active(stores, org, "b", webhook["id"], active=False)
-    on = integrations.set_webhook_active(stores, org, "b", webhook["id"], active=True)
+    off = integrations.set_webhook_active(organization, "b", webhook["id"], active=False)
+    same = integrations.set_webhook_active(organization, "b", webhook["id"], active=False)
+    on = integrations.set_webhook_active(organization, "b", webhook["id"], active=True)
 
     assert [each["active"] for each in (off, same, on)] == [False, False, True]
     assert [each["version"] for each in (off, same, on)] == [2, 2, 3]
     assert SECRET not in str(off)
-    assert stored(stores, org).entity.credentials.secret == sealed
+    assert stored(organization).entity.credentials.secret == sealed
     with pytest.raises(NotFound):
-        integrations.set_webhook_active(stores, org, "b", derived_id("none"), active=True)
+        integrations.set_webhook_active(organization, "b", derived_id("none"), active=True)
 
 
 def test_integrations_are_found_by_what_they_hand_over(stores, org, webhook):
+    organization = stores.organization(org)
     rule = created(
-        *(stores, org, "notificationConfigurations"),
+        *(organization, "notificationConfigurations"),
         name="Due",
         code="due",
         description="d",
         eventName="billing.bill.created",
     )
     first = created(
-        stores,
-        org,
+        organization,
         "integrationConfigs",
         entityType="Notification",
         entityId=rule["id"],
@@ -113,7 +119,7 @@ def test_integrations_are_found_by_what_they_hand_over(stores, org, webhook):
     )
 
     def found(**wanted):
-        return integrations.integrations_of_type(stores, org, wanted, Page(10))
+        return integrations.integrations_of_type(organization, wanted, Page(10))
 
     assert found(entityType="Notification")["id"] == first["id"]
     assert len(found(entityType="Notification", destinationId=webhook["id"])["data"]) == 1
@@ -123,12 +129,13 @@ def test_integrations_are_found_by_what_they_hand_over(stores, org, webhook):
 
 
 def test_mappings_are_found_from_both_ends(stores, org):
+    organization = stores.organization(org)
     names = {"m3terEntity": "Account", "externalSystem": "S", "externalTable": "T"}
     for number in ("1", "2"):
-        created(stores, org, "externalMappings", **names, m3terId=number, externalId=f"x{number}")
+        created(organization, "externalMappings", **names, m3terId=number, externalId=f"x{number}")
 
     def found(**wanted):
-        page = integrations.mappings_of(stores, org, wanted, Page(10))
+        page = integrations.mappings_of(organization, wanted, Page(10))
         return [each["m3terId"] for each in page["data"]]
 
     assert found(m3terEntity="Account", m3terId="1") == ["1"]

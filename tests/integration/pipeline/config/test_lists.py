@@ -33,18 +33,18 @@ def test_the_children_of_an_account_come_in_pages_newest_first(shop, clock):
             Account, name, code=name, name=name, emailAddress="a@b.example", parentAccountId="@acme"
         )
 
-    first = list_children(shop.stores, shop.org_id, shop.ids["acme"], Page(2))
-    rest = list_children(shop.stores, shop.org_id, shop.ids["acme"], Page(2, first["nextToken"]))
+    first = list_children(shop.organization, shop.ids["acme"], Page(2))
+    rest = list_children(shop.organization, shop.ids["acme"], Page(2, first["nextToken"]))
 
     assert (shop.names(first), shop.names(rest)) == (["d", "c"], ["bolt"])
-    assert list_children(shop.stores, shop.org_id, shop.ids["bolt"], Page(2)) == {"data": []}
+    assert list_children(shop.organization, shop.ids["bolt"], Page(2)) == {"data": []}
     with pytest.raises(NotFound):
-        list_children(shop.stores, shop.org_id, shop.ids["cloud"], Page(2))
+        list_children(shop.organization, shop.ids["cloud"], Page(2))
 
 
 def by_product(shop, kind, **query):
     wanted = shop.wanted(kind, **query)
-    return list_by_product(shop.stores, shop.org_id, BY_ENTITY[kind], wanted, Page(100))
+    return list_by_product(shop.organization, BY_ENTITY[kind], wanted, Page(100))
 
 
 def test_plans_are_found_by_the_product_of_their_template(shop):
@@ -99,9 +99,7 @@ def counted(shop):
 
 def adjusted(shop, page=None, *, ascending=True, **query):
     wanted = shop.wanted(CounterAdjustment, counterId="@seats", accountId="@acme", **query)
-    return list_adjustments(
-        shop.stores, shop.org_id, wanted, page or Page(100), ascending=ascending
-    )
+    return list_adjustments(shop.organization, wanted, page or Page(100), ascending=ascending)
 
 
 def test_adjustments_may_be_sorted_by_their_day(counted):

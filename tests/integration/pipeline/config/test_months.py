@@ -39,12 +39,13 @@ def test_the_month_is_that_of_the_organization_s_calendar(
     settings = Settings(home=tmp_path, _env_file=None)
     with open_new(settings, clock) as stores:
         org_id = _in_zone(stores, timezone)
-        assert str(month_named(stores, org_id, "current")) == current
-        assert str(month_named(stores, org_id, "last")) == last
+        organization = stores.organization(org_id)
+        assert str(month_named(organization, "current")) == current
+        assert str(month_named(organization, "last")) == last
 
 
 def test_a_month_by_number_is_itself_and_anything_else_is_refused(tmp_path: Path) -> None:
     with open_stores(Settings(home=tmp_path, _env_file=None), create=True) as stores:
-        assert str(month_named(stores, "any", "2026-10")) == "2026-10"
+        assert str(month_named(stores.organization("any"), "2026-10")) == "2026-10"
         with pytest.raises(Invalid):
-            month_named(stores, "any", "yesterday")
+            month_named(stores.organization("any"), "yesterday")

@@ -45,7 +45,7 @@ def test_a_name_that_leads_inside_is_not_saved(tmp_path, names, addresses):
     with opened(tmp_path) as stores:
         org = new_organization(stores.state)
         with pytest.raises(Invalid, match="url"):
-            new_webhook(stores, org, f"https://{NAME}/")
+            new_webhook(stores.organization(org), f"https://{NAME}/")
 
 
 def test_a_name_that_leads_nowhere_is_saved_only_where_the_settings_say_so(tmp_path, names):
@@ -53,9 +53,9 @@ def test_a_name_that_leads_nowhere_is_saved_only_where_the_settings_say_so(tmp_p
     with opened(tmp_path) as stores:
         org = new_organization(stores.state)
         with pytest.raises(Invalid, match="has an address now"):
-            new_webhook(stores, org, f"https://{NAME}/")
+            new_webhook(stores.organization(org), f"https://{NAME}/")
     with opened(tmp_path / "other", webhook_must_resolve=False) as stores:
-        assert new_webhook(stores, new_organization(stores.state), f"https://{NAME}/")
+        assert new_webhook(stores.organization(new_organization(stores.state)), f"https://{NAME}/")
 
 
 OAUTH = {"type": "OAUTH_CLIENT_CREDENTIALS", "clientId": "me", "clientSecret": "x"}
@@ -68,10 +68,10 @@ def integration(url=f"https://{NAME}/", token_url=f"https://{TOKENS}/token"):
     return document | {"credentials": credentials}
 
 
-def save(stores, org, document, id_=None):
+def save(organization, document, id_=None):
     ref = ResourceRef(BY_NAME["integrationConfigs"], {}, id_)
     verb = integrations.update_integration if id_ else integrations.create_integration
-    return verb(stores, org, "test", ref, document)
+    return verb(organization, "test", ref, document)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,13 @@ def test_an_integration_whose_host_leads_inside_is_not_saved(tmp_path, names, ho
     names |= {NAME: ["93.184.216.34"], TOKENS: ["93.184.216.35"]}
     with opened(tmp_path) as stores:
         org = new_organization(stores.state)
-        made = save(stores, org, integration())
+        organization = stores.organization(org)
+        made = save(organization, integration())
         again = integration() | {"version": 1}
         names[host] = ["93.184.216.34", "10.0.0.1"]
         for document, id_ in ((integration(), None), (again, made["id"])):
             with pytest.raises(Invalid, match=rf"{field}.*webhook_private"):
-                save(stores, org, document, id_)
+                save(organization, document, id_)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +101,11 @@ def test_an_integration_whose_host_has_no_address_is_saved_where_the_settings_sa
     with opened(tmp_path) as stores:
         org = new_organization(stores.state)
         with pytest.raises(Invalid, match=rf"{field}.*has an address now"):
-            save(stores, org, integration())
+            save(stores.organization(org), integration())
     with opened(tmp_path / "other", webhook_must_resolve=False) as stores:
-        assert save(stores, new_organization(stores.state), integration())["version"] == 1
+        assert (
+            save(stores.organization(new_organization(stores.state)), integration())["version"] == 1
+        )
 
 
 @pytest.mark.parametrize("data", [None, [], {}, {"url": 1}, {"url": "x"}], ids=str)
@@ -112,7 +115,7 @@ def test_an_integration_without_a_host_is_refused_by_its_rules(tmp_path, names, 
     with opened(tmp_path) as stores:
         org = new_organization(stores.state)
         with pytest.raises(Invalid, match="configData"):
-            save(stores, org, document)
+            save(stores.organization(org), document)
 
 
 def test_a_name_that_led_outside_when_it_was_saved_is_not_called_when_it_leads_inside(
@@ -121,13 +124,14 @@ def test_a_name_that_led_outside_when_it_was_saved_is_not_called_when_it_leads_i
     names[NAME] = ["93.184.216.34"]
     with running_receiver() as receiver, opened(tmp_path) as stores:
         org = new_organization(stores.state)
-        webhook = new_webhook(stores, org, f"https://{NAME}:{receiver.port}/200")
-        [id_] = add_runs(stores, org, [content_for(webhook)])
+        organization = stores.organization(org)
+        webhook = new_webhook(organization, f"https://{NAME}:{receiver.port}/200")
+        [id_] = add_runs(organization, [content_for(webhook)])
         names[NAME] = ["127.0.0.1"]
 
         send_due(stores)
 
-        run, [tried] = run_of(stores, org, id_), tries(stores, org, id_)
+        run, [tried] = run_of(organization, id_), tries(organization, id_)
         assert run.status is RunStatus.ERROR
         assert NAME in tried.error
         assert tried.status_code is None

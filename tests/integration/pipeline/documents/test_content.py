@@ -40,7 +40,7 @@ def a_home(lake_location, tmp_path_factory):
     del lake_location
     with a_home_to_bill(tmp_path_factory.mktemp("to_bill")) as found:
         found.clock.time = datetime.now(UTC)
-        bill(found.stores, found.org_id, SEPTEMBER)
+        bill(found.organization, SEPTEMBER)
         yield found
 
 
@@ -64,13 +64,13 @@ def test_a_document_of_all_kinds_of_lines(home, format_):
 
 def test_nobody_has_no_document(home):
     with pytest.raises(NotFound):
-        read_document(home.stores, home.org_id, NOBODY)
+        read_document(home.organization, NOBODY)
 
 
 def test_a_document_has_the_lines_of_its_bill(home):
     [bill_id] = bill_ids(home)
-    found = read_document(home.stores, home.org_id, bill_id)
-    with home.stores.state.reading(home.org_id) as reader:
+    found = read_document(home.organization, bill_id)
+    with home.organization.reading() as reader:
         stored = bills.get(reader, bill_id)
     assert [Decimal(each["amount"]) for each in lines_of(found)] == [
         Decimal(each.body["convertedSubtotal"]) for each in stored.content.lines
@@ -93,7 +93,7 @@ def test_a_document_has_the_lines_of_its_bill(home):
 )
 def test_usage_is_as_fine_as_it_is_asked_for(home, detail, days):
     [bill_id] = bill_ids(home)
-    found = read_document(home.stores, home.org_id, bill_id, detail)
+    found = read_document(home.organization, bill_id, detail)
     rows = [
         row
         for each in found["usage"]["lines"]
@@ -109,24 +109,24 @@ def test_usage_is_as_fine_as_it_is_asked_for(home, detail, days):
 def test_long_bills_have_no_appendix_unless_it_is_asked_for(home, monkeypatch, most, chosen):
     monkeypatch.setattr(content, "DAYS_MAX", most)
     [bill_id] = bill_ids(home)
-    found = read_document(home.stores, home.org_id, bill_id)
+    found = read_document(home.organization, bill_id)
     assert (found["usage"]["detail"], found["usage"]["lines"] != []) == (chosen, chosen == "day")
 
 
 def make(home, bill_id, format_=DocumentFormat.JSON):
-    return make_document(home.stores, home.org_id, bill_id, format_).data
+    return make_document(home.organization, bill_id, format_).data
 
 
 def test_an_approved_bill_keeps_its_parties_and_usage_and_a_draft_has_todays_parties(a_home):
     first, second = bill_ids(a_home)[:2]
     describe(a_home, "Old name", "1 Old Street")
-    billing.set_status(a_home.stores, a_home.org_id, "test", first, BillStatus.APPROVED)
+    billing.set_status(a_home.organization, "test", first, BillStatus.APPROVED)
     approved = make(a_home, first)
     assert "Old name" in approved.decode()
     describe(a_home, "New name", "2 New Street")
     use(a_home, [("late", "acme", "1000", "2026-09-05T00:00:00Z", "eu")])
     assert make(a_home, first) == approved
-    found = read_document(a_home.stores, a_home.org_id, second)
+    found = read_document(a_home.organization, second)
     assert found["bill"]["draft"]
     assert (found["seller"]["name"], found["seller"]["address"]) == (
         "New name",
@@ -140,7 +140,7 @@ def test_an_approved_bill_keeps_its_parties_and_usage_and_a_draft_has_todays_par
 def describe(home, name, street):
     """Name the organization and its accounts, and say where they are."""
     home.clock.advance(seconds=1)
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         [fields] = transaction.all(CustomFields)
         own = {"sellerName": name, "sellerAddress": f"{street}\n\nTown", "sellerTaxId": "DE 1"}
         entity = fields.entity.model_copy(update={"organization": own})

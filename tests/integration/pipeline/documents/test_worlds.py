@@ -20,9 +20,9 @@ def check_world(seed, folder):
     """Every bill has a document; of the one with most lines, all lines are in the PDF."""
     with store_world(random_world(seed), folder) as world:
         world.bill_on_time(ALWAYS)
-        with world.stores.state.reading(world.org_id) as reader:
+        with world.organization.reading() as reader:
             stored = [each for month in MONTHS for each in bills.of_period(reader, str(month))]
-        found = [read_document(world.stores, world.org_id, each.id) for each in stored]
+        found = [read_document(world.organization, each.id) for each in stored]
     for bill, document in zip(stored, found, strict=True):
         lines = [each for section in document["sections"] for each in section["lines"]]
         amounts = {each["number"]: Decimal(each["amount"]) for each in lines}

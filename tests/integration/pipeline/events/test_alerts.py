@@ -18,7 +18,7 @@ def home(tmp_path):
 
 def listed(home, name, *, actioned=False):
     filters = EventFilters(event_name=name, include_actioned=actioned)
-    return list_events(home.stores, home.org_id, filters, Page(100, None))["data"]
+    return list_events(home.organization, filters, Page(100, None))["data"]
 
 
 def told(home, name):
@@ -26,7 +26,7 @@ def told(home, name):
 
 
 def check(home):
-    return [(each.name, each.subject) for each in check_alerts(home.stores, home.org_id)]
+    return [(each.name, each.subject) for each in check_alerts(home.organization)]
 
 
 def wait(home, **time):
@@ -51,9 +51,9 @@ def test_a_meter_that_gets_nothing_any_more_is_one_incident_until_it_does(home):
     assert check(home) == []
     wait(home, minutes=2)
 
-    first = check_alerts(home.stores, home.org_id)
+    first = check_alerts(home.organization)
     wait(home, hours=5)
-    again = check_alerts(home.stores, home.org_id)
+    again = check_alerts(home.organization)
 
     assert first == again
     [event] = told(home, FRESHNESS_ALERT)
@@ -84,7 +84,7 @@ def test_custom_fields_of_meter_and_organization_replace_the_setting(
 ):
     own = {"customFields": {"freshnessHours": meter}} if meter is not None else {}
     more = {"customFields": {"meter": {"freshnessHours": every}}} if every is not None else {}
-    configure(home.stores, home.org_id, meters=[EGRESS | own, CALLS], **more)
+    configure(home.organization, meters=[EGRESS | own, CALLS], **more)
     home.ingest("a.csv", rows(1, 0))
     wait(home, hours=hours)
 
@@ -124,7 +124,7 @@ def test_what_was_rejected_long_ago_does_not_count(home):
 
 
 def test_the_organization_can_have_a_limit_of_its_own(home):
-    configure(home.stores, home.org_id, customFields={"organization": {"rejectRate": "0.9"}})
+    configure(home.organization, customFields={"organization": {"rejectRate": "0.9"}})
     home.ingest("bad.csv", rows(2, 8))
 
     assert check(home) == []
@@ -134,7 +134,7 @@ def test_two_who_look_at_once_tell_it_once(home):
     found = {(REJECT_RATE_ALERT, home.org_id): {"message": "many"}}
 
     for _ in range(2):
-        resolve(home.stores, home.org_id, (REJECT_RATE_ALERT,), found)
-        resolve(home.stores, home.org_id, (FRESHNESS_ALERT,), {})
+        resolve(home.organization, (REJECT_RATE_ALERT,), found)
+        resolve(home.organization, (FRESHNESS_ALERT,), {})
 
     assert len(listed(home, REJECT_RATE_ALERT, actioned=True)) == 1

@@ -65,7 +65,7 @@ def account(create):
 @pytest.fixture
 def listed(stores, org):
     return lambda size=100, token=None, **filters: list_events(
-        stores, org, EventFilters(**filters), Page(size, token)
+        stores.organization(org), EventFilters(**filters), Page(size, token)
     )
 
 
@@ -81,13 +81,13 @@ def test_an_event_is_what_the_contract_says(stores, org, account, listed):
     assert event["eventName"] == event["m3terEvent"]["eventName"] == CREATED
     assert event["m3terEvent"]["eventData"]["newDto"]["id"] == id_
     assert event["dtActioned"] == NEVER
-    assert get_event(stores, org, event["id"]) == event
+    assert get_event(stores.organization(org), event["id"]) == event
     EventResponse.model_validate_json(wire.dumps(event))
 
 
 def test_there_is_no_event_that_there_is_not(stores, org):
     with pytest.raises(NotFound):
-        get_event(stores, org, str(uuid4()))
+        get_event(stores.organization(org), str(uuid4()))
 
 
 def test_the_list_shows_28_days_and_the_rest_is_kept(stores, org, account, ids, clock):
@@ -99,7 +99,7 @@ def test_the_list_shows_28_days_and_the_rest_is_kept(stores, org, account, ids, 
 
     assert ids() == []
     assert ids(ids=(event,)) == [event]
-    assert get_event(stores, org, event)["id"] == event
+    assert get_event(stores.organization(org), event)["id"] == event
 
 
 def test_pages_follow_each_other(account, listed):
@@ -151,23 +151,25 @@ def test_categories_are_names(transaction, ids):
 
 
 def test_the_types_have_the_scheduled_events_of_the_organization(stores, org, create):
+    organization = stores.organization(org)
     name = "scheduled.bill.reminder"
-    assert name not in list_event_types(stores, org)["events"]
+    assert name not in list_event_types(organization)["events"]
     create(ScheduledEventConfiguration(name=name, entity="Bill", field="endDate", offset=5))
 
-    types = list_event_types(stores, org)
+    types = list_event_types(organization)
     EventGetTypesResponse.model_validate(types)
     assert name in types["events"]
-    assert list_event_fields(stores, org, name)["events"][name]["new.endDate"] == "string"
+    assert list_event_fields(organization, name)["events"][name]["new.endDate"] == "string"
 
 
 def test_the_fields_of_all_types_or_of_one(stores, org):
-    everything = list_event_fields(stores, org)
+    organization = stores.organization(org)
+    everything = list_event_fields(organization)
 
     EventGetFieldsResponse.model_validate(everything)
-    assert sorted(everything["events"]) == list_event_types(stores, org)["events"]
-    assert list_event_fields(stores, org, CREATED)["events"] == {
+    assert sorted(everything["events"]) == list_event_types(organization)["events"]
+    assert list_event_fields(organization, CREATED)["events"] == {
         CREATED: everything["events"][CREATED]
     }
     with pytest.raises(Invalid, match="eventName"):
-        list_event_fields(stores, org, "configuration.teapot.created")
+        list_event_fields(organization, "configuration.teapot.created")

@@ -39,7 +39,7 @@ def watch(home):
 
 
 def alerts(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return [each.name for each in incidents.open_incidents(reader)]
 
 
@@ -109,7 +109,7 @@ def test_other_limits_are_looked_for_at_once(home, watch):
 
     meter = {**EGRESS, "customFields": {"freshnessHours": 1}}
     own = {"meter": {"freshnessHours": "NUMBER"}}
-    configure(home.stores, home.org_id, customFields=own, meters=[meter])
+    configure(home.organization, customFields=own, meters=[meter])
 
     assert watch.due() == [home.org_id]
     home.clock.advance(seconds=1)

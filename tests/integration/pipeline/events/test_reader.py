@@ -40,17 +40,21 @@ class World:
         self.stores, self.org_id, self.clock = stores, org_id, clock
         self.read()
 
+    @property
+    def organization(self):
+        return self.stores.organization(self.org_id)
+
     def read(self):
-        return read_log(self.stores, self.org_id, systems=SYSTEMS)
+        return read_log(self.organization, systems=SYSTEMS)
 
     def create(self, *entities):
-        with self.stores.state.transaction(self.org_id, "USER_1") as transaction:
+        with self.organization.transaction("USER_1") as transaction:
             found = [transaction.create(each) for each in entities]
         return found if len(found) > 1 else found[0]
 
     def change(self, record, **fields):
         entity = record.entity.model_copy(update=fields)
-        with self.stores.state.transaction(self.org_id, "USER_1") as transaction:
+        with self.organization.transaction("USER_1") as transaction:
             return transaction.update(record.id, record.version, entity)
 
     def account(self, code, **fields):
@@ -78,19 +82,19 @@ class World:
         return self.create(IntegrationConfig(**fields))
 
     def write(self, *made):
-        with self.stores.state.transaction(self.org_id, "USER_1") as transaction:
+        with self.organization.transaction("USER_1") as transaction:
             for each in made:
                 transaction.journal.add(each)
 
     def listed(self, **filters):
         filters = EventFilters(include_actioned=True, **filters)
-        return list_events(self.stores, self.org_id, filters, Page(100))["data"]
+        return list_events(self.organization, filters, Page(100))["data"]
 
     def fired(self, **filters):
         return self.listed(event_type="Notification", **filters)
 
     def runs(self):
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             found, _ = page_of_runs(reader.connection, self.org_id, RunFilters(), Page(100))
         return found
 
@@ -383,12 +387,12 @@ def test_batches_follow_each_other_to_the_end_of_the_log(world, monkeypatch):
 
     assert world.read() == 5 + 5
     assert len(world.fired()) == 5
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         assert entries_after(reader, read_position(reader), 1) == []
 
 
 def test_a_reader_that_is_to_stop_begins_nothing(world):
     world.account("acme")
 
-    assert read_log(world.stores, world.org_id, stop=lambda: True) == 0
+    assert read_log(world.organization, stop=lambda: True) == 0
     assert world.read() == 1

@@ -16,11 +16,11 @@ from tests.integration.pipeline.events.test_reader import world as world  # noqa
 
 def forget(world, days):
     world.clock.advance(days=days)
-    return forget_events(world.stores, world.org_id)
+    return forget_events(world.organization)
 
 
 def stored(world):
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         rows = reader.connection.execute(EVENT.select().where(EVENT.c.org == world.org_id))
         return {row.id for row in rows}
 
@@ -36,11 +36,11 @@ def test_what_is_older_than_the_setting_goes_with_its_notifications(world):
     world.read()
     world.clock.advance(seconds=1)
 
-    assert forget_events(world.stores, world.org_id) == 2
+    assert forget_events(world.organization) == 2
     assert [e["m3terEvent"]["eventData"]["newDto"]["code"] for e in world.fired()] == ["bolt"]
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         assert len(reader.connection.execute(EVENT_NOTIFICATION.select()).all()) == 1
-    assert forget_events(world.stores, world.org_id) == 0
+    assert forget_events(world.organization) == 0
 
 
 def test_the_setting_says_how_many_days(world):
@@ -52,7 +52,7 @@ def test_the_setting_says_how_many_days(world):
     world.clock.advance(seconds=1)
 
     assert world.listed(event_name=CREATED) == []
-    assert forget_events(world.stores, world.org_id) > 0
+    assert forget_events(world.organization) > 0
 
 
 def test_what_nobody_has_evaluated_stays_until_it_is(world):
@@ -67,7 +67,7 @@ def test_what_nobody_has_evaluated_stays_until_it_is(world):
     [fired] = world.fired()
     assert fired["m3terEvent"]["baseEventId"] == event
     assert fired["m3terEvent"]["eventData"]["newDto"]["id"] == account.id
-    forget_events(world.stores, world.org_id)
+    forget_events(world.organization)
     assert event not in stored(world)
     assert len(world.fired()) == 1
 
@@ -89,7 +89,7 @@ def test_the_event_of_an_open_incident_stays(world):
     world.read()
     [event] = world.listed(event_name="ingest.books.alert")
     row = {"org": world.org_id, "name": "ingest.books.alert", "subject": "lake"}
-    with world.stores.state.transaction(world.org_id, "U") as transaction:
+    with world.organization.transaction("U") as transaction:
         facts = {"event_id": event["id"], "since": world.clock.time}
         transaction.connection.execute(insert(INCIDENT), {**row, **facts})
     forget(world, 60)
@@ -101,8 +101,8 @@ def test_a_page_goes_on_when_its_last_event_is_gone(world):
     accounts = [world.account(f"a{n}") for n in range(3)]
     world.read()
     filters = EventFilters(event_name=CREATED)
-    first = list_events(world.stores, world.org_id, filters, Page(1))
+    first = list_events(world.organization, filters, Page(1))
     forget(world, 60)
 
-    rest = list_events(world.stores, world.org_id, filters, Page(5, first["nextToken"]))
+    rest = list_events(world.organization, filters, Page(5, first["nextToken"]))
     assert (rest["data"], len(accounts)) == ([], 3)

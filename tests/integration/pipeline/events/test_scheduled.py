@@ -41,14 +41,14 @@ def contract(world, account, end="2026-10-10", code="c"):
 
 
 def delete(world, record):
-    with world.stores.state.transaction(world.org_id, "USER_1") as transaction:
+    with world.organization.transaction("USER_1") as transaction:
         transaction.delete(type(record.entity), record.id)
 
 
 def go_on(world):
     """What the worker does in a second."""
     world.read()
-    fired = fire_scheduled(world.stores, world.org_id)
+    fired = fire_scheduled(world.organization)
     world.read()
     return fired
 
@@ -134,7 +134,7 @@ def test_a_date_that_moved_unread_is_read_again_when_its_moment_comes(world, acc
     world.change(made, end_date=date(2026, 11, 10))
     world.clock.advance(days=20)
 
-    assert fire_scheduled(world.stores, world.org_id) == 0
+    assert fire_scheduled(world.organization) == 0
     assert at(world, "2026-11-15") == 1
 
 
@@ -148,7 +148,7 @@ def test_what_is_deleted_has_no_event(world, account):
     delete(world, unread)
     world.clock.advance(days=20)
 
-    assert fire_scheduled(world.stores, world.org_id) == 0
+    assert fire_scheduled(world.organization) == 0
     assert go_on(world) == 0
     assert times(world) == []
 
@@ -182,7 +182,7 @@ def test_a_configuration_that_is_deleted_is_silent(world, account):
     world.clock.advance(days=20)
 
     assert go_on(world) == 0
-    with world.stores.state.reading(world.org_id) as reader:
+    with world.organization.reading() as reader:
         assert due_moments(reader, world.clock.time, 10) == []
 
 
@@ -190,7 +190,7 @@ def test_another_zone_has_other_midnights(world, account):
     configuration(world)
     contract(world, account)
     go_on(world)
-    with world.stores.state.transaction(world.org_id, "USER_1") as transaction:
+    with world.organization.transaction("USER_1") as transaction:
         [config] = transaction.all(OrganizationConfig)
         entity = config.entity.model_copy(update={"timezone": "Europe/Berlin"})
         transaction.update(config.id, config.version, entity)
@@ -232,10 +232,10 @@ def test_of_two_workers_each_moment_has_one_event(world, account, monkeypatch):
     def meanwhile(step):
         if step == "scheduled.fired" and not counts:
             counts.append(None)
-            counts.append(fire_scheduled(world.stores, world.org_id))
+            counts.append(fire_scheduled(world.organization))
 
     monkeypatch.setattr("meterlake.model.values.failpoint.hook", meanwhile)
-    first = fire_scheduled(world.stores, world.org_id)
+    first = fire_scheduled(world.organization)
 
     assert first + counts[1] == 1
     assert len(times(world)) == 1

@@ -27,12 +27,12 @@ def home(tmp_path):
 
 
 def meter(home, code="egress"):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.find(Meter, code).id
 
 
 def account(home, code):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.find(Account, code).id
 
 
@@ -46,7 +46,7 @@ def fold(home, function="SUM", code="egress", field="gb", type_="MEASURE"):
 
 
 def asked(home, **query):
-    return explore(home.stores, home.org_id, read(UsageQueryRequest, {**SEPTEMBER, **query}))
+    return explore(home.organization, read(UsageQueryRequest, {**SEPTEMBER, **query}))
 
 
 def uids(answer):
@@ -69,12 +69,12 @@ def test_nothing_is_found_in_a_time_without_measurements(home):
 
 def test_an_unknown_saved_question_is_not_found(home):
     with pytest.raises(NotFound):
-        explore_saved(home.stores, home.org_id, NOWHERE)
+        explore_saved(home.organization, NOWHERE)
 
 
 def test_a_parent_is_without_its_children(home):
     child = {"code": "kid", "name": "Kid", "emailAddress": "a@b.example", "parentAccountId": "acme"}
-    configure(home.stores, home.org_id, accounts=[child])
+    configure(home.organization, accounts=[child])
     home.ingest("a.csv", HEADER + csv_row("1", 1, "acme") + csv_row("2", 10, "kid"))
     aggregations, groups = [fold(home)], [{"groupType": "ACCOUNT"}]
     [row] = asked(home, accountIds=[account(home, "acme")], aggregations=aggregations).documents()
@@ -87,7 +87,7 @@ def test_a_new_field_is_null_until_it_is_sent(home):
     home.ingest("a.csv", HEADER + csv_row("1"))
     field = {"category": "COST", "code": "own", "name": "Own"}
     changed = {**EGRESS, "dataFields": [*EGRESS["dataFields"], field]}
-    configure(home.stores, home.org_id, meters=[changed])
+    configure(home.organization, meters=[changed])
     [row] = asked(home).documents()
     assert row["cost.own"] is None
     functions = ("SUM", "MEAN", "LATEST", "COUNT")
@@ -132,7 +132,7 @@ def test_rows_of_several_meters_are_in_one_order(home):
 
 
 def test_what_comes_meanwhile_is_not_seen(home, monkeypatch):
-    configure(home.stores, home.org_id, meters=[CALLS])
+    configure(home.organization, meters=[CALLS])
     home.ingest("a.csv", HEADER + csv_row("1"))
     real, came = verb.aggregate_query, []
 
@@ -179,7 +179,7 @@ def test_a_question_is_ended_before_it_begins(home):
     stop = Stop()
     stop("enough")
     with pytest.raises(BadQuery, match="enough"):
-        explore(home.stores, home.org_id, read(UsageQueryRequest, SEPTEMBER), stop)
+        explore(home.organization, read(UsageQueryRequest, SEPTEMBER), stop)
     assert uids(asked(home)) == ["1"]
 
 
@@ -190,7 +190,7 @@ def test_a_running_question_is_ended(home):
     )
 
     def run():
-        with home.stores.lake(home.org_id).reader() as connection:
+        with home.organization.lake.reader() as connection:
             try:
                 with stop.ending(connection):
                     started.set()
@@ -214,15 +214,15 @@ def test_a_saved_question_means_the_time_at_which_it_is_asked(home):
         "name": "yesterday",
         "usageQuery": {"timePeriod": "YESTERDAY", "meterIds": ["egress"]},
     }
-    configure(home.stores, home.org_id, usageSavedQueries=[saved])
-    with home.stores.state.reading(home.org_id) as reader:
+    configure(home.organization, usageSavedQueries=[saved])
+    with home.organization.reading() as reader:
         [record] = reader.all(verb.UsageSavedQuery)
     home.ingest("a.csv", HEADER + csv_row("1"))  # of 3 September
-    assert uids(explore_saved(home.stores, home.org_id, record.id)) == []
+    assert uids(explore_saved(home.organization, record.id)) == []
     home.clock.time -= timedelta(days=27)
-    assert uids(explore_saved(home.stores, home.org_id, record.id)) == ["1"]
+    assert uids(explore_saved(home.organization, record.id)) == ["1"]
     home.clock.advance(days=1)
-    assert uids(explore_saved(home.stores, home.org_id, record.id)) == []
+    assert uids(explore_saved(home.organization, record.id)) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ pytest_plugins = ["tests.doubles.fixtures"]
 
 def test_texts_of_customers_do_not_break_rows(home):
     rows = [{"dimensions": {"name": name}, "measures": {}} for name in ("a\r=1+1", 'b"\n', "c")]
-    kept = keep(home.stores, home.org_id, "answer", rows, FileFormat.CSV)
+    kept = keep(home.organization, "answer", rows, FileFormat.CSV)
     text = home.stores.objects.get(kept.key).decode()
 
     found = list(csv.reader(io.StringIO(text, newline=""), strict=True))

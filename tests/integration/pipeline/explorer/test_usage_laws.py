@@ -67,8 +67,7 @@ def world(folder):
     with a_home(folder) as opened:
         opened.clock.time = datetime(2026, 10, 1, tzinfo=UTC)
         configure(
-            opened.stores,
-            opened.org_id,
+            opened.organization,
             aggregations=list(kinds()),
             compoundAggregations=[
                 {
@@ -136,9 +135,9 @@ def ingest(home, rows, name="usage.csv", written=as_csv):
 
 def quantities(home):
     """Every quantity of a run, and how many measurements are behind it."""
-    result = aggregate(home.stores, home.org_id, SEPTEMBER)
+    result = aggregate(home.organization, SEPTEMBER)
     assert result.failures == []
-    around = home.stores.state.configuration(home.org_id)
+    around = home.organization.configuration()
     names = {
         each.id: each.entity.code
         for kind in (Aggregation, CompoundAggregation)
@@ -209,16 +208,16 @@ def test_withdrawn_and_given_in_again_or_reverted_quantities_are_as_they_were(ho
     ingest(home, PERMUTED[40:], "gone.csv")
     [[identity]] = home.query("SELECT identity FROM lake.source WHERE name = 'gone.csv'")
     order = Order(BackfillSpec(Mode.RETRACT, "law", source=identity), "ann", "law")
-    backfill.start(home.stores, home.org_id, order)
+    backfill.start(home.organization, order)
     assert quantities(home) == whole
 
-    backfill.apply(home.stores, home.org_id, "law", "ann")
+    backfill.apply(home.organization, "law", "ann")
     without = quantities(home)
-    backfill.revert(home.stores, home.org_id, "law", "ann")
+    backfill.revert(home.organization, "law", "ann")
     assert quantities(home) == whole != without
 
-    backfill.restart(home.stores, home.org_id, "law", "ann")
-    backfill.apply(home.stores, home.org_id, "law", "ann")
+    backfill.restart(home.organization, "law", "ann")
+    backfill.apply(home.organization, "law", "ann")
     assert quantities(home) == without
 
     ingest(home, PERMUTED[40:], "gone.csv")

@@ -27,12 +27,12 @@ def home(tmp_path):
 
 
 def organization(home, **fields):
-    configure(home.stores, home.org_id, organizationConfig={"daysBeforeBillDue": 30, **fields})
+    configure(home.organization, organizationConfig={"daysBeforeBillDue": 30, **fields})
 
 
 def accounts(home, *entries):
     fields = {"name": "A", "emailAddress": "a@b.example"}
-    configure(home.stores, home.org_id, accounts=[fields | entry for entry in entries])
+    configure(home.organization, accounts=[fields | entry for entry in entries])
 
 
 def ingest(home, rows, name="usage.csv"):
@@ -56,8 +56,8 @@ def around(tz, *days):
 def sums(home, asked):
     """The sums of a run by account and first and last instant; of the aggregation `sent`."""
     codes = home.account_codes()
-    result = aggregate(home.stores, home.org_id, asked)
-    sent = home.stores.state.configuration(home.org_id).find(Aggregation, "sent")
+    result = aggregate(home.organization, asked)
+    sent = home.organization.configuration().find(Aggregation, "sent")
     return {
         (codes[each.account_id], each.period): each.value
         for each in result.quantities
@@ -104,8 +104,7 @@ def test_every_account_has_its_own_periods_in_one_run(home):
         {"code": "end", "billEpoch": "2022-01-31"},
     )
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         planTemplates=[
             {
                 "code": "quarter",
@@ -165,8 +164,7 @@ def test_around_the_beginning_and_the_end_of_a_plan_all_usage_is_in_one_quantity
     template = {"name": "T", "productId": "cloud", "currency": "USD", "standingCharge": 0}
     template |= {"billFrequency": "MONTHLY", "code": "quarter", "billFrequencyInterval": 3}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         planTemplates=[template, template | {"code": "month", "billFrequencyInterval": 1}],
         plans=[
             {"code": code, "name": "P", "planTemplateId": code} for code in ("quarter", "month")
@@ -176,8 +174,7 @@ def test_around_the_beginning_and_the_end_of_a_plan_all_usage_is_in_one_quantity
     start, end = "2026-11-20T00:00:00Z", "2026-11-10T00:00:00Z"
     always = {"startDate": "2022-01-01T00:00:00Z"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accountPlans=[
             {"code": account, "accountId": account, "planId": plan, **fields}
             for account, plan, fields in (
@@ -226,8 +223,8 @@ def test_runs_of_other_frequencies_and_periods_do_not_touch_each_other(home):
         PeriodSpec.between(date(2026, 9, 1), date(2026, 9, 3)),
         PeriodSpec.between(date(2026, 9, 1), date(2026, 9, 4)),
     ]
-    runs = [aggregate(home.stores, home.org_id, each) for each in asked]
-    again = [aggregate(home.stores, home.org_id, each) for each in asked[1:3]]
+    runs = [aggregate(home.organization, each) for each in asked]
+    again = [aggregate(home.organization, each) for each in asked[1:3]]
 
     assert all(run.appended for run in runs)
     assert [run.run_id for run in again] == [run.run_id for run in runs[1:3]]
@@ -249,14 +246,14 @@ def test_runs_of_other_frequencies_and_periods_do_not_touch_each_other(home):
 
 def test_a_run_of_an_older_version_stands_as_long_as_nothing_changed(home):
     ingest(home, [("acme", datetime(2026, 9, 1, tzinfo=UTC), 1)])
-    first = aggregate(home.stores, home.org_id, Month(2026, 9))
-    lake = home.stores.lake(home.org_id)
+    first = aggregate(home.organization, Month(2026, 9))
+    lake = home.organization.lake
     with lake.lock(), lake.transaction() as connection:
         connection.execute(
             "UPDATE lake.quantity SET frequency = NULL, period = NULL, kind = NULL,"
             " statement_id = NULL"
         )
-    again = aggregate(home.stores, home.org_id, Month(2026, 9))
+    again = aggregate(home.organization, Month(2026, 9))
 
     assert (again.appended, again.run_id) == (False, first.run_id)
 
@@ -273,9 +270,7 @@ def test_what_children_use_is_pooled_with_their_parent(home):
     )
     subscribe(home, "parent", "own", "idle")
     configure(
-        home.stores,
-        home.org_id,
-        # Without a product the meter is for every plan.
+        home.organization,
         accountPlans=[
             {
                 "code": "moved",
@@ -294,7 +289,7 @@ def test_what_children_use_is_pooled_with_their_parent(home):
             ("busy", half, 64),
         ],
     )
-    result = aggregate(home.stores, home.org_id, Month(2026, 9))
+    result = aggregate(home.organization, Month(2026, 9))
     codes = home.account_codes()
     found = {
         (codes[row.quantity.account_id], row.pooled and row.pooled.value): row.quantity.value
@@ -337,7 +332,7 @@ def test_what_gave_a_quantity_is_kept_and_gives_it_again(home):
     ingest(
         home, [(code, first, n + 1) for n, code in enumerate(("acme", "own", "child", "parent"))]
     )
-    result = aggregate(home.stores, home.org_id, Month(2026, 9))
+    result = aggregate(home.organization, Month(2026, 9))
     # What comes later does not change what a snapshot holds.
     ingest(home, [("acme", first, 100)], "late.csv")
     stored = home.query(
@@ -351,7 +346,7 @@ def test_what_gave_a_quantity_is_kept_and_gives_it_again(home):
     assert len(statements) == 3  # The month, periods of their own, pools.
     assert {row[-1] for row in stored} == {result.snapshot}
     again = set()
-    with home.stores.lake(home.org_id).reader() as connection:
+    with home.organization.lake.reader() as connection:
         for sql, parameters in statements:
             for row in connection.execute(sql, json.loads(parameters)).fetchall():
                 again |= {(row[0], value) for value in row if isinstance(value, Decimal)}

@@ -61,15 +61,15 @@ def cells(exported: Exported, type: str) -> list[dict]:
 
 
 def test_measurements_as_csv_have_the_columns_of_the_drop_folder(home):
-    stores, org_id = home.stores, home.org_id
-    exported = export(stores, org_id, usage("csv"))
+    organization = home.organization
+    exported = export(organization, usage("csv"))
 
     assert gzip.decompress(content(exported, "measurements")).decode() == EXPECTED_CSV
 
 
 def test_measurements_as_json_lines_have_the_shape_of_the_wire(home):
-    stores, org_id = home.stores, home.org_id
-    found = lines(export(stores, org_id, usage("jsonl")), "measurements")
+    organization = home.organization
+    found = lines(export(organization, usage("jsonl")), "measurements")
 
     assert found[0] == {
         "meter": "disk",
@@ -95,9 +95,9 @@ def test_measurements_as_json_lines_have_the_shape_of_the_wire(home):
 
 
 def test_measurements_as_parquet_keep_their_types(home):
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
     table = pq.read_table(
-        io.BytesIO(content(export(stores, org_id, usage("parquet")), "measurements"))
+        io.BytesIO(content(export(organization, usage("parquet")), "measurements"))
     )
     kinds = {field.name: str(field.type) for field in table.schema}
 
@@ -112,15 +112,15 @@ def test_measurements_as_parquet_keep_their_types(home):
 
 
 def test_the_manifest_tells_what_was_written(home):
-    stores, org_id = home.stores, home.org_id
-    exported = export(stores, org_id, usage("csv"))
+    organization = home.organization
+    exported = export(organization, usage("csv"))
     manifest = json.loads(Path(exported.manifest_url).read_text(), parse_float=Decimal)
     measurements, quantities = manifest["files"]
 
     assert manifest == exported.manifest
-    assert manifest["orgId"] == org_id
+    assert manifest["orgId"] == organization.id
     assert manifest["organization"] == "small-sohne"
-    assert manifest["snapshot"] == stores.lake(org_id).snapshot()
+    assert manifest["snapshot"] == organization.lake.snapshot()
     assert manifest["created"] == "2026-11-03T10:30:00Z"
     assert measurements["meter"] == "disk"
     assert measurements["rows"] == 5
@@ -138,16 +138,16 @@ def test_the_manifest_tells_what_was_written(home):
 
 
 def test_keys_follow_from_the_job(home):
-    stores, org_id = home.stores, home.org_id
-    exported = export(stores, org_id, usage("csv"))
-    hour = f"orgId={org_id}/date=2026-11-03/hour=10"
+    organization = home.organization
+    exported = export(organization, usage("csv"))
+    hour = f"orgId={organization.id}/date=2026-11-03/hour=10"
     [key] = [file["key"] for file in exported.manifest["files"] if file["type"] == "measurements"]
     unique, label, rest = key.removeprefix(f"{hour}/type=measurements/").split("_")
 
     assert uuid.UUID(unique).version == 5
     assert (label, rest) == ("disk", "measurements.csv.gz")
     assert exported.manifest_url.endswith(f"{hour}/{exported.job_id}_manifest.json")
-    assert Path(exported.url) == stores.home / "exports" / "small-sohne"
+    assert Path(exported.url) == organization.stores.home / "exports" / "small-sohne"
 
 
 def test_names_are_safe_whatever_the_meter_is_called():
@@ -170,8 +170,8 @@ def test_hours_have_no_leading_zero_and_are_those_of_utc():
 
 
 def test_a_month_is_a_month_in_the_organizations_time_zone(home):
-    stores, org_id = home.stores, home.org_id
-    exported = export(stores, org_id, usage("jsonl", month=OCTOBER))
+    organization = home.organization
+    exported = export(organization, usage("jsonl", month=OCTOBER))
     found = [row["uid"] for row in lines(exported, "measurements")]
 
     # The hours around midnight in Berlin: U-2 is October's, u-3 and ü are November's.
@@ -182,7 +182,7 @@ def test_a_month_is_a_month_in_the_organizations_time_zone(home):
     }
     [quantity] = lines(exported, "quantities")
     assert quantity["quantity"] == Decimal("0.66666666666666666667")
-    empty = export(stores, org_id, usage("csv", month=Month(2026, 12)))
+    empty = export(organization, usage("csv", month=Month(2026, 12)))
     assert [file["rows"] for file in empty.manifest["files"]] == [0, 0]
     assert empty.manifest["files"][0]["sums"]["measure.bytes"] is None
 
@@ -199,7 +199,7 @@ def test_quantities_of_every_frequency_and_segment_are_told_apart(home):
         for change in changes:
             query = f"SELECT * REPLACE ({change}) {newest}"
             connection.execute(f"INSERT INTO lake.quantity BY NAME {query}")
-    found = lines(export(home.stores, home.org_id, usage("jsonl")), "quantities")
+    found = lines(export(home.organization, usage("jsonl")), "quantities")
     names = ("month", "frequency", "period", "segment")
 
     assert [tuple(row.get(name) for name in names) for row in found] == [
@@ -209,8 +209,8 @@ def test_quantities_of_every_frequency_and_segment_are_told_apart(home):
 
 
 def test_every_kind_of_configuration_is_exported(home):
-    stores, org_id = home.stores, home.org_id
-    exported = export(stores, org_id, operational("jsonl"))
+    organization = home.organization
+    exported = export(organization, operational("jsonl"))
     names = [file["type"] for file in exported.manifest["files"]]
 
     assert names == [each.key_type for each in exports_of(Source.OPERATIONAL)]
@@ -223,8 +223,8 @@ def test_every_kind_of_configuration_is_exported(home):
 
 
 def test_nested_values_are_flat_in_csv(home):
-    stores, org_id = home.stores, home.org_id
-    exported = export(stores, org_id, operational("csv"))
+    organization = home.organization
+    exported = export(organization, operational("csv"))
     account = cells(exported, "account")[0]
     [pricing] = cells(exported, "pricing")
     [plan] = cells(exported, "plan")
@@ -244,8 +244,8 @@ def test_nested_values_are_flat_in_csv(home):
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
 def test_bills_and_lines_are_exact(home, format):
-    stores, org_id = home.stores, home.org_id
-    exported = export(stores, org_id, operational(format, types=("bills", "billLineItems")))
+    organization = home.organization
+    exported = export(organization, operational(format, types=("bills", "billLineItems")))
     bill_file, line_file = exported.manifest["files"]
 
     assert bill_file["sums"] == {"billTotal": {"USD": "23.47"}}
@@ -269,21 +269,21 @@ def test_bills_and_lines_are_exact(home, format):
 def test_an_organization_without_anything_has_an_export(tmp_path):
     made, clock = make_home(tmp_path / "home")
     with open_stores(made, clock) as stores:
-        org_id = stores.state.organization().id
+        organization = stores.find_organization()
         for written_as in Format:
             assert [
-                file["rows"] for file in export(stores, org_id, usage(written_as)).manifest["files"]
+                file["rows"] for file in export(organization, usage(written_as)).manifest["files"]
             ] == [0]
-            assert export(stores, org_id, operational(written_as)).rows > 0
+            assert export(organization, operational(written_as)).rows > 0
 
 
 def test_what_cannot_be_exported_is_named(home):
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
     with pytest.raises(Invalid, match="export type: 'nothing'"):
-        export(stores, org_id, usage("csv", types=("nothing",)))
+        export(organization, usage("csv", types=("nothing",)))
     with pytest.raises(Invalid, match="object store"):
-        export(stores, org_id, usage("csv", to="ftp://x/y"))
-    assert stores.state.jobs.recent(org_id) == []
+        export(organization, usage("csv", to="ftp://x/y"))
+    assert organization.state.jobs.recent(organization.id) == []
 
 
 def test_all_columns_of_operational_types_are_unlike():
@@ -323,12 +323,12 @@ def test_of_every_number_it_is_known_whether_it_is_money():
 
 
 def test_measurements_of_a_deleted_field_are_still_exported(home):
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
     meter = home.meter("changing", (Field(Category.WHAT, "old"),))
     home.store(meter, [("c-1", "acme", "2026-10-01 00:00:00", None, "x")])
     snapshot = home.lake.snapshot()
     home.store(meter.__class__(meter.id, 2, "changing", FIELDS), [("c-2", *ROWS[0][1:])])
-    exported = export(stores, org_id, usage("jsonl"))
+    exported = export(organization, usage("jsonl"))
     [file] = [each for each in exported.manifest["files"] if each.get("meter") == "changing"]
 
     assert [column["name"] for column in file["columns"][5:]] == [
@@ -348,7 +348,7 @@ def test_sums_are_exact_where_they_need_more_than_38_digits(home, count):
     meter = home.meter("huge", FIELDS[:1])
     huge = Decimal("99999999999999999999999999.999999999999")
     home.store(meter, [(f"h-{n}", "acme", "2026-10-02 00:00:00", None, huge) for n in range(count)])
-    exported = export(home.stores, home.org_id, usage("parquet"))
+    exported = export(home.organization, usage("parquet"))
     [file] = [each for each in exported.manifest["files"] if each.get("meter") == "huge"]
 
     with exact():

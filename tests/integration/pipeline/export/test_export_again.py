@@ -185,26 +185,28 @@ def test_many_rows_are_written_the_same_by_any_number_of_threads(shared, tmp_pat
 
 
 def test_an_export_that_was_changed_behind_our_back_is_not_replaced(home, tmp_path):
-    stores, org_id = home.stores, home.org_id
-    job = stores.state.jobs.get(submit_export(stores, org_id, usage("csv", to=str(tmp_path / "t"))))
-    place = ObjectPrefix(org_id, job.id, job.created)
+    organization = home.organization
+    job = organization.state.jobs.get(
+        submit_export(organization, usage("csv", to=str(tmp_path / "t")))
+    )
+    place = ObjectPrefix(organization.id, job.id, job.created)
     key = place.file_key(ExportPart("quantities"), Format.CSV)
-    open_objects(tmp_path / "t", stores.settings).put_bytes(key, b"something else")
+    open_objects(tmp_path / "t", organization.settings).put_bytes(key, b"something else")
 
     with pytest.raises(ObjectExists):
-        run_export(stores, job.id)
-    assert stores.state.jobs.get(job.id).status is JobStatus.FAILED
+        run_export(organization.stores, job.id)
+    assert organization.state.jobs.get(job.id).status is JobStatus.FAILED
 
 
 @pytest.mark.long
 def test_an_export_after_a_change_leaves_the_one_before_it_whole(home, tmp_path):
     """Two jobs into one place: files and manifests of their own, and both verify."""
     to = tmp_path / "t"
-    first = export(home.stores, home.org_id, usage("csv", to=str(to)))
+    first = export(home.organization, usage("csv", to=str(to)))
     before = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
     row = ("late", "acme", "2026-10-20 00:00:00", None, 3, None, "eu", None)
     home.store(home.meter_fields(), [row])
-    second = export(home.stores, home.org_id, usage("csv", to=str(to)))
+    second = export(home.organization, usage("csv", to=str(to)))
 
     after = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
     manifests = [path for path in after if path.name.endswith("_manifest.json")]
@@ -227,27 +229,27 @@ def test_an_export_after_a_change_leaves_the_one_before_it_whole(home, tmp_path)
 @pytest.mark.long
 @pytest.mark.parametrize("writer", [export_rows, export_files])
 def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, writer):
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
 
     def full(chunks, _threads):
         yield next(iter(chunks))
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writer, "compress", full)
-    stores.settings = stores.settings.model_copy(update={"export_retry_seconds": 0.01})
+    organization.settings = organization.settings.model_copy(update={"export_retry_seconds": 0.01})
     with pytest.raises(Unavailable, match="No space left"):
-        export(stores, org_id, usage("csv"))
-    [job] = stores.state.jobs.recent(org_id)
+        export(organization, usage("csv"))
+    [job] = organization.state.jobs.recent(organization.id)
     assert job.status is JobStatus.FAILED
-    assert not (stores.home / "exports").exists()
+    assert not (organization.stores.home / "exports").exists()
 
 
 @pytest.mark.parametrize("kind", ["moto", "gs"])
 def test_exports_go_to_object_stores(home, new_place, kind):
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
     place = new_place(kind)
-    stores.settings = stores.settings.model_copy(update=place.endpoints)
-    exported = export(stores, org_id, usage("csv", to=place.url))
+    organization.settings = organization.settings.model_copy(update=place.endpoints)
+    exported = export(organization, usage("csv", to=place.url))
     objects = place.open()
 
     assert sorted(info.key for info in objects.list()) == sorted(
@@ -261,23 +263,23 @@ def test_exports_go_to_object_stores(home, new_place, kind):
 
 
 def test_a_missing_bucket_is_not_found(home, new_place):
-    stores, org_id = home.stores, home.org_id
+    organization = home.organization
     place = new_place("moto")
-    stores.settings = stores.settings.model_copy(update=place.endpoints)
+    organization.settings = organization.settings.model_copy(update=place.endpoints)
     with pytest.raises(NotFound):
-        export(stores, org_id, usage("csv", to="s3://never-made/x"))
-    job = stores.state.jobs.recent(org_id)[0]
+        export(organization, usage("csv", to="s3://never-made/x"))
+    job = organization.state.jobs.recent(organization.id)[0]
     assert job.status is JobStatus.FAILED
     # What is staged waits for a retry.
-    assert (stores.home / "staging" / "exports" / job.id / "manifest.json").exists()
+    assert (organization.stores.home / "staging" / "exports" / job.id / "manifest.json").exists()
 
 
 def test_a_job_of_another_kind_is_no_export(home):
-    stores, org_id = home.stores, home.org_id
-    with stores.state.jobs.running(org_id, "bill", {}) as job:
+    organization = home.organization
+    with organization.state.jobs.running(organization.id, "bill", {}) as job:
         pass
     with pytest.raises(Invalid, match="must be export, not bill"):
-        run_export(stores, job.id)
+        run_export(organization.stores, job.id)
 
 
 COMPLETE = [
@@ -306,7 +308,7 @@ def test_exported_measurements_can_be_ingested_again(home, tmp_path, written_as)
         other = Home(stores, stores.state.organization().id, clock, "")
         other.meter("round trip", FIELDS)
         delivery = Delivery("d-1", before.name, clock())
-        receipt = ingest_file(stores, other.org_id, before, delivery)
+        receipt = ingest_file(stores.organization(other.org_id), before, delivery)
         after = measurements_of(other, written_as)
 
         assert (receipt.received, receipt.accepted) == (2, 2)
@@ -317,6 +319,6 @@ def test_exported_measurements_can_be_ingested_again(home, tmp_path, written_as)
 
 
 def measurements_of(home, written_as) -> Path:
-    exported = export(home.stores, home.org_id, usage(written_as, types=("measurements",)))
+    exported = export(home.organization, usage(written_as, types=("measurements",)))
     [key] = [f["key"] for f in exported.manifest["files"] if f["meter"] == "round trip"]
     return Path(exported.url, key)

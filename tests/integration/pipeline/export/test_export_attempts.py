@@ -51,7 +51,7 @@ def billed(**more):
 
 def recalculated(home):
     """Calculate the bill of the home again: 1 USD more."""
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         [bill] = bills.of_period(transaction)
         first, *others = bill.content.lines
         body = first.body | {"convertedSubtotal": first.body["convertedSubtotal"] + 1}
@@ -105,8 +105,8 @@ def statuses(home, job_id):
 
 def test_bills_lines_and_focus_of_one_export_are_those_of_one_instant(home, tmp_path, monkeypatch):
     at_step(monkeypatch, "export.file_staged", lambda: recalculated(home))
-    during = export(home.stores, home.org_id, billed(to=str(tmp_path / "during")))
-    after = export(home.stores, home.org_id, billed(to=str(tmp_path / "after")))
+    during = export(home.organization, billed(to=str(tmp_path / "during")))
+    after = export(home.organization, billed(to=str(tmp_path / "after")))
 
     [total] = set(totals(during.manifest))
     assert set(totals(after.manifest)) == {total + 1}
@@ -116,7 +116,7 @@ def test_bills_lines_and_focus_of_one_export_are_those_of_one_instant(home, tmp_
 def test_a_retry_puts_the_bytes_that_were_put_also_of_bills_that_changed(
     home, tmp_path, monkeypatch, error
 ):
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     at_step(monkeypatch, "export.file_put", stop(error))
     with pytest.raises(type(error)):
         run_export(home.stores, job_id)
@@ -127,7 +127,7 @@ def test_a_retry_puts_the_bytes_that_were_put_also_of_bills_that_changed(
     if isinstance(error, Unavailable):
         home.clock.later(minutes=2)
     else:
-        export_jobs.retry(home.stores, home.org_id, job_id)
+        export_jobs.retry(home.organization, job_id)
     exported = run_export(home.stores, job_id)
 
     assert put.read_bytes() == before
@@ -137,7 +137,7 @@ def test_a_retry_puts_the_bytes_that_were_put_also_of_bills_that_changed(
 
 
 def test_what_was_damaged_after_it_was_staged_is_written_again(home, tmp_path, monkeypatch):
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     staging = home.stores.home / "staging" / "exports" / job_id
 
     def damage():
@@ -149,7 +149,7 @@ def test_what_was_damaged_after_it_was_staged_is_written_again(home, tmp_path, m
         run_export(home.stores, job_id)
     assert not staging.exists()
 
-    export_jobs.retry(home.stores, home.org_id, job_id)
+    export_jobs.retry(home.organization, job_id)
     exported = run_export(home.stores, job_id)
 
     assert list(verify(home.stores.settings, exported.manifest_url)) == []
@@ -157,7 +157,7 @@ def test_what_was_damaged_after_it_was_staged_is_written_again(home, tmp_path, m
 
 def test_what_is_not_staged_completely_does_not_stay(home, tmp_path, monkeypatch):
     configured(home, export_attempts=1)
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     at_step(monkeypatch, "export.file_staged", stop(Unavailable("disk", "full")))
     with pytest.raises(Unavailable):
         run_export(home.stores, job_id)
@@ -168,14 +168,14 @@ def test_what_is_not_staged_completely_does_not_stay(home, tmp_path, monkeypatch
 def test_names_are_those_of_when_the_job_was_made(home, tmp_path, monkeypatch):
     configured(home, export_folder=tmp_path)
     id_ = destination(home, prefix="old", **LOCAL)
-    job_id = submit_export(home.stores, home.org_id, replace(usage(id_), format=Format.JSONL))
+    job_id = submit_export(home.organization, replace(usage(id_), format=Format.JSONL))
     home.clock.later(seconds=1)
     at_step(monkeypatch, "export.file_put", stop(SystemExit()))
     with pytest.raises(SystemExit):
         run_export(home.stores, job_id)
     shutil.rmtree(home.stores.home / "staging" / "exports" / job_id)
     configured(home, export_file_bytes=100)
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         before = transaction.get(ExportDestination, id_)
         changes = {"prefix": "new", "partitionOrder": "TYPE_FIRST", "bucketName": "ours"}
         changed = ExportDestination.from_wire(before.entity.to_wire() | changes)
@@ -198,7 +198,7 @@ def written(folder):
 def test_a_destination_that_is_named_twice_gets_everything_once(home, tmp_path):
     configured(home, export_folder=tmp_path)
     id_ = destination(home, **LOCAL)
-    exported = export(home.stores, home.org_id, usage(id_, id_))
+    exported = export(home.organization, usage(id_, id_))
 
     assert len(exported.places) == 1
 
@@ -208,7 +208,7 @@ def test_where_one_of_several_destinations_fails_the_others_get_everything(home,
     (tmp_path / "file").touch()
     wrong = destination(home, bucketName="file", **LOCAL)
     others = [destination(home, bucketName=name, **LOCAL) for name in ("one", "two")]
-    job_id = submit_export(home.stores, home.org_id, usage(others[0], wrong, others[1]))
+    job_id = submit_export(home.organization, usage(others[0], wrong, others[1]))
     with pytest.raises(MeterlakeError):
         run_export(home.stores, job_id)
 
@@ -229,8 +229,8 @@ def test_where_one_of_several_destinations_fails_the_others_get_everything(home,
 def test_a_destination_that_is_gone_keeps_nothing_from_the_others(home, tmp_path):
     configured(home, export_folder=tmp_path)
     gone, one, two = (destination(home, bucketName=each, **LOCAL) for each in ("off", "one", "two"))
-    job_id = submit_export(home.stores, home.org_id, usage(gone, one, two))
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    job_id = submit_export(home.organization, usage(gone, one, two))
+    with home.organization.transaction("test") as transaction:
         transaction.delete(ExportDestination, gone)
     with pytest.raises(NotFound, match=gone):
         run_export(home.stores, job_id)
@@ -243,7 +243,7 @@ def test_a_destination_that_is_gone_keeps_nothing_from_the_others(home, tmp_path
 def test_a_cancel_is_heard_before_the_next_place(home, tmp_path, monkeypatch):
     configured(home, export_folder=tmp_path)
     ids = [destination(home, bucketName=name, **LOCAL) for name in ("one", "two")]
-    job_id = submit_export(home.stores, home.org_id, usage(*ids))
+    job_id = submit_export(home.organization, usage(*ids))
 
     def cancel(reached):
         if reached == "export.manifest_put":
@@ -267,7 +267,7 @@ def test_who_exports_at_once_leaves_nothing_to_a_worker(home, tmp_path, monkeypa
         seen.append((step, [job.id for job in jobs.waiting(home.org_id, KIND)]))
 
     monkeypatch.setattr(failpoint, "hook", look)
-    exported = export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    exported = export(home.organization, billed(to=str(tmp_path)))
 
     assert [step for step, _ in seen[:2]] == ["export.submitted", "export.taken"]
     assert all(waiting == before for _, waiting in seen)
@@ -277,7 +277,7 @@ def test_who_exports_at_once_leaves_nothing_to_a_worker(home, tmp_path, monkeypa
 
 
 def test_the_end_of_a_job_tells_how_far_it_came(home, tmp_path):
-    exported = export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    exported = export(home.organization, billed(to=str(tmp_path)))
     progress = home.stores.state.jobs.get(exported.job_id).progress
 
     assert (progress["phase"], progress["rows"]) == ("done", exported.rows)
@@ -294,7 +294,7 @@ GONE = Unavailable("lake", "the network is cut")
 def test_files_are_made_again_if_the_lake_fails_meanwhile(home, tmp_path, monkeypatch, times):
     configured(home, export_attempts=3, export_retry_seconds=0.01)
     at_step(monkeypatch, "export.file_staged", stop(GONE), times=times)
-    exported = export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    exported = export(home.organization, billed(to=str(tmp_path)))
 
     job = home.stores.state.jobs.get(exported.job_id)
     assert (job.status, job.attempt) == (JobStatus.COMPLETE, 1)
@@ -309,7 +309,7 @@ def test_a_lake_that_stays_away_leaves_the_job_waiting_and_fails_it_in_the_end(
     home, tmp_path, monkeypatch, error, tries
 ):
     configured(home, export_attempts=3, export_retry_seconds=0.01)
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     jobs, tried = home.stores.state.jobs, []
 
     def fail():
@@ -336,7 +336,7 @@ def test_a_lake_that_stays_away_leaves_the_job_waiting_and_fails_it_in_the_end(
 
 def test_who_waits_for_the_lake_hears_of_a_cancel(home, tmp_path, monkeypatch):
     configured(home, export_attempts=3, export_retry_seconds=60)
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
 
     def fail():
         home.stores.state.jobs.cancel(home.org_id, job_id, KIND)
@@ -352,12 +352,12 @@ def test_who_waits_for_the_lake_hears_of_a_cancel(home, tmp_path, monkeypatch):
 
 
 def cancel(home, job_id):
-    return export_jobs.cancel(home.stores, home.org_id, job_id)
+    return export_jobs.cancel(home.organization, job_id)
 
 
 def test_a_job_whose_executor_is_dead_is_cancelled_at_once(home, tmp_path):
     jobs = home.stores.state.jobs
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     jobs.take(job_id, 1)
     assert cancel(home, job_id)["status"] == "RUNNING"  # It may be alive.
     home.clock.later(minutes=2)
@@ -369,7 +369,7 @@ def test_a_job_whose_executor_is_dead_is_cancelled_at_once(home, tmp_path):
 
 def test_a_cancel_that_nobody_heard_of_is_not_forgotten(home, tmp_path):
     jobs = home.stores.state.jobs
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     jobs.take(job_id, 1)
     cancel(home, job_id)
     home.clock.later(minutes=2)
@@ -385,7 +385,7 @@ def test_a_cancel_that_nobody_heard_of_is_not_forgotten(home, tmp_path):
     ("step", "objects"), [("export.taken", 0), ("export.staged", 0), ("export.file_put", 3)]
 )
 def test_a_short_export_hears_of_a_cancel_too(home, tmp_path, monkeypatch, step, objects):
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     at_step(monkeypatch, step, lambda: cancel(home, job_id))
     with pytest.raises(Cancelled):
         run_export(home.stores, job_id)
@@ -396,7 +396,7 @@ def test_a_short_export_hears_of_a_cancel_too(home, tmp_path, monkeypatch, step,
     )
     assert len(written(tmp_path)) == objects
     assert not [path for path in written(tmp_path) if "manifest" in path.name]
-    export_jobs.retry(home.stores, home.org_id, job_id)
+    export_jobs.retry(home.organization, job_id)
     exported = run_export(home.stores, job_id)
     assert list(verify(home.stores.settings, exported.manifest_url)) == []
 
@@ -413,7 +413,7 @@ def die(home, job_id):
 
 
 def test_a_job_whose_process_always_dies_is_given_up_and_tells_so(home, tmp_path):
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     for _ in range(DEATHS_MAX):
         die(home, job_id)
     with pytest.raises(GivenUp):
@@ -422,10 +422,10 @@ def test_a_job_whose_process_always_dies_is_given_up_and_tells_so(home, tmp_path
 
     assert status is JobStatus.FAILED
     assert f"its process died {DEATHS_MAX} times" in error
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [told], _ = events.page(reader, events.EventFilter(names=(FAILURE,)), Page(1))
     assert told.event.data["newDto"]["message"] == error
-    export_jobs.retry(home.stores, home.org_id, job_id)
+    export_jobs.retry(home.organization, job_id)
     die(home, job_id)
     assert run_export(home.stores, job_id).rows > 0
 
@@ -433,7 +433,7 @@ def test_a_job_whose_process_always_dies_is_given_up_and_tells_so(home, tmp_path
 def test_a_job_that_was_left_is_not_renewed(home, tmp_path):
     """A renewal may wait for the database while the attempt is left: it would take the job back."""
     jobs = home.stores.state.jobs
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     with running(jobs, jobs.take(job_id, 1)) as attempt:
         attempt.tell(rows=7)
         attempt.leave()
@@ -445,7 +445,7 @@ def test_a_job_that_was_left_is_not_renewed(home, tmp_path):
 
 
 def test_who_stops_in_order_is_not_counted(home, tmp_path, monkeypatch):
-    job_id = submit_export(home.stores, home.org_id, billed(to=str(tmp_path)))
+    job_id = submit_export(home.organization, billed(to=str(tmp_path)))
     for _ in range(DEATHS_MAX - 1):
         die(home, job_id)
     at_step(monkeypatch, "export.file_staged", stop(SystemExit()), times=2)
@@ -462,7 +462,7 @@ def test_who_stops_in_order_is_not_counted(home, tmp_path, monkeypatch):
 def test_a_job_whose_snapshot_has_gone_says_so(home, tmp_path):
     jobs = home.stores.state.jobs
     ids = [
-        submit_export(home.stores, home.org_id, request)
+        submit_export(home.organization, request)
         for request in (
             ExportRequest(source=Source.USAGE, to=str(tmp_path / "one")),
             ExportRequest(source=Source.USAGE, to=str(tmp_path / "two")),
@@ -480,12 +480,12 @@ def test_a_job_whose_snapshot_has_gone_says_so(home, tmp_path):
     home.clock.later(minutes=2)
 
     with pytest.raises(Conflict, match=f"the snapshot {snapshot} of the lake, which has expired"):
-        export_jobs.retry(home.stores, home.org_id, failed.id)
+        export_jobs.retry(home.organization, failed.id)
     with pytest.raises(Conflict, match="ask for it anew"):
         run_export(home.stores, silent.id)
     assert jobs.get(silent.id).status is JobStatus.FAILED
     # Operational exports do not read the lake.
-    export_jobs.retry(home.stores, home.org_id, other.id)
+    export_jobs.retry(home.organization, other.id)
     assert run_export(home.stores, other.id).rows > 0
 
 
@@ -501,7 +501,7 @@ def parted(home, export_bucket, monkeypatch):
     with relay(place.server) as network:
         configured(home, s3_endpoint=network.url, export_attempts=1, export_credentials="own")
         id_ = destination(home, bucketName=name, prefix="some/prefix", **S3)
-        yield submit_export(home.stores, home.org_id, usage(id_)), name, network
+        yield submit_export(home.organization, usage(id_)), name, network
 
 
 def parts(home, name):

@@ -30,7 +30,7 @@ pytest_plugins = ["tests.doubles.fixtures"]
 def rows(home, type, **more):
     """The rows of one type of export, by id where they have one."""
     request = ExportRequest(source=Source.OPERATIONAL, format=Format.JSONL, types=(type,), **more)
-    exported = export(home.stores, home.org_id, request)
+    exported = export(home.organization, request)
     [file] = exported.manifest["files"]
     text = gzip.decompress(Path(exported.url, file["key"]).read_bytes()).decode()
     found = [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
@@ -39,14 +39,14 @@ def rows(home, type, **more):
 
 
 def update(home, kind, id, **changes):
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         before = t.get(kind, id)
         entity = kind.from_wire(before.entity.to_wire() | changes)
         return t.update(id, before.version, entity)
 
 
 def only(home, kind):
-    [record] = home.stores.state.configuration(home.org_id).all(kind)
+    [record] = home.organization.configuration().all(kind)
     return record
 
 
@@ -61,7 +61,7 @@ def tick(home):
 def test_nothing_changed_is_no_row(home):
     since = tick(home)
     request = ExportRequest(source=Source.OPERATIONAL, format=Format.CSV, changes_since=since)
-    files = export(home.stores, home.org_id, request).manifest["files"]
+    files = export(home.organization, request).manifest["files"]
 
     assert {file["rows"] for file in files} == {0}
     assert {file["columns"][-1]["name"] for file in files} == {"deleted"}
@@ -78,7 +78,7 @@ def test_the_instant_itself_counts(home):
 
 def test_what_is_computed_of_others_counts_as_a_change(home):
     since = tick(home)
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         other = t.create(Product.from_wire({"name": "Other", "code": "other"}))
     update(home, PlanTemplate, only(home, PlanTemplate).id, productId=other.id)
 
@@ -105,7 +105,7 @@ def test_bands_that_are_gone_are_told(home):
     assert second["deleted"] == second["dtLastModified"] > since.isoformat()
     assert "unitPrice" not in second
 
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         t.delete(Pricing, pricing.id)
     gone = rows(home, "pricingBands", changes_since=since)
     assert [(row["sequenceNumber"], "deleted" in row) for row in gone] == [(1, True), (2, True)]
@@ -116,7 +116,7 @@ def test_bills_come_with_all_their_lines(home):
     [bill] = rows(home, "bills")
     since = tick(home)
     assert rows(home, "billLineItems", changes_since=since) == []
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         bills.set_status(t, bill["id"], BillStatus.APPROVED)
 
     [changed] = rows(home, "bills", changes_since=since)
@@ -131,9 +131,9 @@ def test_a_job_that_runs_late_shows_what_was_there_when_it_was_asked_for(home):
     request = ExportRequest(
         source=Source.OPERATIONAL, format=Format.JSONL, types=("products", "accounts")
     )
-    job_id = submit_export(home.stores, home.org_id, request)
+    job_id = submit_export(home.organization, request)
     home.clock.later(hours=1)
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         t.create(Product.from_wire({"name": "Late", "code": "late"}))
     update(home, Account, home.accounts["acme"], name="Renamed")
     exported = run_export(home.stores, job_id)
@@ -148,7 +148,7 @@ def test_a_job_that_runs_late_shows_what_was_there_when_it_was_asked_for(home):
 
 @pytest.mark.parametrize("format_", [Format.JSONL, Format.CSV])
 def test_large_types_are_several_files(home, format_):
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         for number in range(40):
             t.create(Product.from_wire({"name": "P", "code": f"p{number:02}"}))
     files, whole = {}, {}
@@ -159,7 +159,7 @@ def test_large_types_are_several_files(home, format_):
             types=("products", "accounts"),
             file_bytes=size,
         )
-        exported = export(home.stores, home.org_id, request)
+        exported = export(home.organization, request)
         for file in exported.manifest["files"]:
             content = gzip.decompress(Path(exported.url, file["key"]).read_bytes())
             found.setdefault(file["type"], []).append((file, content.splitlines(keepends=True)))
@@ -182,12 +182,12 @@ def test_large_types_are_several_files(home, format_):
 
 @pytest.mark.slow
 def test_memory_does_not_hold_all_entities(home):
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         for number in range(10_000):
             t.create(Product.from_wire({"name": "P", "code": f"p{number}"}))
     request = ExportRequest(source=Source.OPERATIONAL, format=Format.JSONL, types=("products",))
     tracemalloc.start()
-    export(home.stores, home.org_id, request)
+    export(home.organization, request)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # So many records take more than ten times as much.
@@ -229,7 +229,7 @@ def play(home, steps):
     for step, number in steps:
         home.clock.later(seconds=1)
         known = rows_now(home)
-        with home.stores.state.transaction(home.org_id, "test") as t:
+        with home.organization.transaction("test") as t:
             if step == "create" or not known:
                 code = f"made-{home.clock().timestamp()}"
                 t.create(Product.from_wire({"name": "P", "code": code}))
@@ -244,7 +244,7 @@ def play(home, steps):
 
 def rows_now(home):
     """The products that nothing refers to, the oldest first."""
-    found = home.stores.state.configuration(home.org_id).all(Product)
+    found = home.organization.configuration().all(Product)
     return sorted(
         (each for each in found if each.entity.code.startswith("made-")), key=lambda r: r.created
     )

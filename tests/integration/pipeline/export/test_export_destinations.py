@@ -41,7 +41,7 @@ def test_a_bucket_of_s3_is_written_in_its_role_with_the_organization_as_external
     home, bucket, trusted
 ):
     policy, id_ = trusted
-    exported = export(home.stores, home.org_id, usage(id_))
+    exported = export(home.organization, usage(id_))
     [asked] = policy.assumed
 
     assert asked["RoleArn"] == ROLE
@@ -61,7 +61,7 @@ def test_a_role_that_trusts_another_organization_is_not_assumed(home, trusted):
     policy, id_ = trusted
     policy.external_id = "another organization"
     with pytest.raises(Invalid, match=r"the role cannot be assumed \(AccessDenied"):
-        export(home.stores, home.org_id, usage(id_))
+        export(home.organization, usage(id_))
     job = home.stores.state.jobs.recent(home.org_id)[0]
 
     assert job.status is JobStatus.FAILED
@@ -77,7 +77,7 @@ def test_a_role_is_assumed_again_when_its_credentials_end_in_between(home, trust
             policy.ended.add(policy.keys[-1])
 
     monkeypatch.setattr(failpoint, "hook", end)
-    exported = export(home.stores, home.org_id, usage(id_))
+    exported = export(home.organization, usage(id_))
 
     assert len(policy.assumed) == 2
     assert len(exported.manifest["files"]) > 1
@@ -86,7 +86,7 @@ def test_a_role_is_assumed_again_when_its_credentials_end_in_between(home, trust
 def test_the_machines_own_credentials_can_be_used_instead(home, trusted):
     policy, id_ = trusted
     configured(home, export_credentials="own")
-    export(home.stores, home.org_id, usage(id_))
+    export(home.organization, usage(id_))
 
     assert policy.assumed == []
     assert {key[:4] for key in policy.keys} == {"AKID"}
@@ -112,7 +112,7 @@ def google(home, strict_gcs, tmp_path, monkeypatch):
 
 def test_a_bucket_of_google_is_written_as_the_account_of_its_pool(home, google, strict_gcs):
     id_ = destination(home, bucketName="test-bucket", prefix="federated", **GCS)
-    exported = export(home.stores, home.org_id, usage(id_))
+    exported = export(home.organization, usage(id_))
     plain = home.stores.settings.model_copy(update={"gcs_endpoint": strict_gcs})
     asked = google.exchanged[0]
 
@@ -126,7 +126,7 @@ def test_a_bucket_of_google_is_written_as_the_account_of_its_pool(home, google, 
 def test_google_knows_this_machine_by_its_aws_credentials_without_a_token(home, google):
     configured(home, federation_token_file=None)
     id_ = destination(home, bucketName="test-bucket", prefix="by-aws", **GCS)
-    told = check_destination(home.stores, home.org_id, id_)
+    told = check_destination(home.organization, id_)
     asked = google.exchanged[0]
 
     assert told["writable"]
@@ -143,7 +143,7 @@ def test_a_token_of_google_that_is_revoked_is_replaced(home, google, monkeypatch
             google.revoked |= {f"account-{number}" for number in range(1, google.given + 1)}
 
     monkeypatch.setattr(failpoint, "hook", revoke)
-    export(home.stores, home.org_id, usage(id_))
+    export(home.organization, usage(id_))
 
     assert google.given > len(google.revoked) > 0
 
@@ -160,13 +160,13 @@ def test_a_token_of_google_that_is_revoked_is_replaced(home, google, monkeypatch
 def test_a_pool_that_does_not_trust_us_is_told(home, changes, told):
     id_ = destination(home, bucketName="test-bucket", **{**GCS, **changes})
     with pytest.raises(Invalid, match=told):
-        export(home.stores, home.org_id, usage(id_))
+        export(home.organization, usage(id_))
 
 
 def test_a_token_file_that_is_not_there_is_told(home, google, tmp_path):
     configured(home, federation_token_file=tmp_path / "gone")
     id_ = destination(home, bucketName="test-bucket", **GCS)
-    [step] = check_destination(home.stores, home.org_id, id_)["steps"]
+    [step] = check_destination(home.organization, id_)["steps"]
 
     assert "gone" in step["reason"]
     assert google.exchanged == []
@@ -180,7 +180,7 @@ def test_a_local_destination_lies_in_the_folder_of_exports(home, tmp_path):
     (tmp_path / "exports").mkdir()
     plain = destination(home, **LOCAL, bucketName="finance", prefix="m")
     other = destination(home, **LOCAL, bucketName="ops", partitionOrder="TYPE_FIRST")
-    exported = export(home.stores, home.org_id, usage(plain, other))
+    exported = export(home.organization, usage(plain, other))
     keys = [file["key"] for file in exported.manifest["files"]]
     by_type = [
         path.relative_to(tmp_path / "exports/ops")
@@ -201,8 +201,8 @@ def test_local_destinations_need_a_folder_that_is_allowed(home):
     id_ = destination(home, **LOCAL)
     before = home.stores.state.jobs.recent(home.org_id)
     with pytest.raises(Invalid, match="METERLAKE_EXPORT_FOLDER"):
-        submit_export(home.stores, home.org_id, usage(id_))
-    told = check_destination(home.stores, home.org_id, id_)
+        submit_export(home.organization, usage(id_))
+    told = check_destination(home.organization, id_)
 
     assert not told["writable"]
     assert "METERLAKE_EXPORT_FOLDER" in told["steps"][0]["reason"]
@@ -214,7 +214,7 @@ def test_a_folder_that_is_not_mounted_is_not_made(home, tmp_path):
     configured(home, export_folder=tmp_path / "mount", export_attempts=2)
     id_ = destination(home, **LOCAL)
     with pytest.raises(Unavailable, match="there is no folder"):
-        export(home.stores, home.org_id, usage(id_))
+        export(home.organization, usage(id_))
 
     assert not (tmp_path / "mount").exists()
 
@@ -226,7 +226,7 @@ def test_a_link_leads_nowhere_else(home, tmp_path):
     (tmp_path / "exports" / "theirs").symlink_to(tmp_path / "outside")
     id_ = destination(home, **LOCAL)
     with pytest.raises(Invalid, match="a link leads out of"):
-        export(home.stores, home.org_id, usage(id_))
+        export(home.organization, usage(id_))
 
     assert [*(tmp_path / "outside").iterdir()] == []
 
@@ -235,7 +235,7 @@ def test_a_link_leads_nowhere_else(home, tmp_path):
 
 
 def test_a_check_says_that_it_can_be_written_and_leaves_nothing(home, bucket, trusted):
-    told = check_destination(home.stores, home.org_id, trusted[1])
+    told = check_destination(home.organization, trusted[1])
 
     assert told["writable"]
     assert told["destinationType"] == "S3"
@@ -252,7 +252,7 @@ def test_a_check_says_what_a_role_may_not(home, bucket):
             None if asked.method in {"PUT", "POST"} else s3_error(403, "AccessDenied")
         )
         configured(home, s3_endpoint=network.url)
-        told = check_destination(home.stores, home.org_id, destination(home, bucketName=name, **S3))
+        told = check_destination(home.organization, destination(home, bucketName=name, **S3))
 
     assert told["writable"]
     assert [step["name"] for step in told["steps"] if not step["succeeded"]] == [
@@ -265,7 +265,7 @@ def test_a_check_says_what_a_role_may_not(home, bucket):
 
 def test_a_check_says_why_it_cannot_be_written(home, bucket):
     configured(home, s3_endpoint=bucket[0].server)
-    told = check_destination(home.stores, home.org_id, destination(home, bucketName="never", **S3))
+    told = check_destination(home.organization, destination(home, bucketName="never", **S3))
 
     assert not told["writable"]
     assert told["steps"] == [
@@ -276,4 +276,4 @@ def test_a_check_says_why_it_cannot_be_written(home, bucket):
         }
     ]
     with pytest.raises(NotFound):
-        check_destination(home.stores, home.org_id, home.org_id)
+        check_destination(home.organization, home.org_id)

@@ -32,22 +32,22 @@ from tests.homes import ACCOUNTS, CALLS, EGRESS, configure
 pytest_plugins = ["tests.doubles.fixtures"]
 
 
-def exported(stores, org_id, format_, **more):
+def exported(organization, format_, **more):
     request = ExportRequest(
         source=Source.OPERATIONAL, format=Format(format_), types=("focus",), **more
     )
-    done = export(stores, org_id, request)
+    done = export(organization, request)
     [file] = done.manifest["files"]
     return Path(done.url, file["key"]).read_bytes(), file
 
 
-def cells(stores, org_id, **more):
-    content, _ = exported(stores, org_id, "csv", **more)
+def cells(organization, **more):
+    content, _ = exported(organization, "csv", **more)
     return list(csv.DictReader(io.StringIO(gzip.decompress(content).decode())))
 
 
-def totals(stores, org_id):
-    with stores.state.reading(org_id) as reader:
+def totals(organization):
+    with organization.reading() as reader:
         return {each.id: each.content.total for each in bills.of_period(reader)}
 
 
@@ -59,9 +59,9 @@ def billed_by_invoice(rows):
 
 
 def test_billed_costs_add_up_to_the_bills(home):
-    rows = cells(home.stores, home.org_id)
+    rows = cells(home.organization)
 
-    assert billed_by_invoice(rows) == totals(home.stores, home.org_id)
+    assert billed_by_invoice(rows) == totals(home.organization)
     assert list(rows[0]) == [column.name for column in FOCUS_COLUMNS]
     usage, standing = rows
     assert (usage["ChargeCategory"], standing["ChargeCategory"]) == ("Usage", "Purchase")
@@ -74,7 +74,7 @@ def test_billed_costs_add_up_to_the_bills(home):
 
 
 def test_costs_are_numbers_in_parquet(home):
-    content, file = exported(home.stores, home.org_id, "parquet")
+    content, file = exported(home.organization, "parquet")
     table = pq.read_table(io.BytesIO(content))
 
     assert str(table.schema.field("BilledCost").type) == "decimal128(38, 12)"
@@ -89,9 +89,7 @@ def test_it_is_exported_only_where_it_is_named():
 
 
 def test_only_changed_bills_have_no_other_columns(home):
-    _, file = exported(
-        home.stores, home.org_id, "csv", changes_since=home.clock() + timedelta(hours=1)
-    )
+    _, file = exported(home.organization, "csv", changes_since=home.clock() + timedelta(hours=1))
     names = [column["name"] for column in file["columns"]]
 
     assert file["rows"] == 0
@@ -103,33 +101,33 @@ def two_bills(every_lake, tmp_path_factory):  # noqa: ARG001
     """A home with a bill of each of two accounts, whose lines name one meter."""
     with a_home_to_bill(tmp_path_factory.mktemp("focus")) as home:
         home.clock.time = datetime.now(UTC) + timedelta(hours=1)
-        bill(home.stores, home.org_id, Month(2026, 9))
+        bill(home.organization, Month(2026, 9))
         yield home
 
 
 def renamed_meter(home):
-    configure(home.stores, home.org_id, meters=[EGRESS | {"name": f"At {home.clock()}"}])
+    configure(home.organization, meters=[EGRESS | {"name": f"At {home.clock()}"}])
 
 
 def renamed_account(home):
-    configure(home.stores, home.org_id, accounts=[ACCOUNTS[0] | {"name": f"At {home.clock()}"}])
+    configure(home.organization, accounts=[ACCOUNTS[0] | {"name": f"At {home.clock()}"}])
 
 
 def renamed_and_back(home):
     renamed_account(home)
     home.clock.advance(hours=1)
-    configure(home.stores, home.org_id, accounts=ACCOUNTS)
+    configure(home.organization, accounts=ACCOUNTS)
 
 
 def calculated_again(home):
     use(home, (f"at {home.clock()}", "bolt", 1))
-    aggregate(home.stores, home.org_id, Month(2026, 9))
-    bill(home.stores, home.org_id, Month(2026, 9))
+    aggregate(home.organization, Month(2026, 9))
+    bill(home.organization, Month(2026, 9))
 
 
 def what_no_row_shows(home):
     """An address, the name of a field, and that of a meter of which nothing is billed."""
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         acme, egress = t.find(Account, "acme"), t.find(Meter, "egress")
         address = {"emailAddress": f"{home.clock():%d%H}@acme.example"}
         fields = {
@@ -138,7 +136,7 @@ def what_no_row_shows(home):
         for each, changes in ((acme, address), (egress, fields)):
             document = each.entity.to_wire() | changes
             t.update(each.id, each.version, type(each.entity).from_wire(document))
-    configure(home.stores, home.org_id, meters=[CALLS | {"name": f"At {home.clock()}"}])
+    configure(home.organization, meters=[CALLS | {"name": f"At {home.clock()}"}])
 
 
 @pytest.mark.parametrize(
@@ -157,12 +155,12 @@ def test_the_full_export_of_then_and_the_changes_are_the_full_export_of_now(
     home, codes = two_bills, two_bills.account_codes()
     home.clock.advance(hours=1)
     since = home.clock()
-    before = by_line(cells(home.stores, home.org_id))
+    before = by_line(cells(home.organization))
     home.clock.advance(hours=1)
     change(home)
     home.clock.advance(hours=1)
-    changes = by_line(cells(home.stores, home.org_id, changes_since=since))
-    now = by_line(cells(home.stores, home.org_id))
+    changes = by_line(cells(home.organization, changes_since=since))
+    now = by_line(cells(home.organization))
 
     assert before | changes == now
     assert (before != now) or change in {renamed_and_back, what_no_row_shows}
@@ -170,9 +168,9 @@ def test_the_full_export_of_then_and_the_changes_are_the_full_export_of_now(
     # A bill comes with all its lines, also those that name no meter.
     invoices = {row["InvoiceId"] for row in changes.values()}
     assert changes == {id_: row for id_, row in now.items() if row["InvoiceId"] in invoices}
-    assert by_line(cells(home.stores, home.org_id, changes_since=home.clock())) == {}
+    assert by_line(cells(home.organization, changes_since=home.clock())) == {}
     month = Month(2026, 8)
-    assert cells(home.stores, home.org_id, changes_since=since, month=month) == []
+    assert cells(home.organization, changes_since=since, month=month) == []
 
 
 def by_line(rows):
@@ -207,9 +205,9 @@ def validator():
 def test_the_public_validator_finds_no_fault(validator, tmp_path):
     with a_home_to_bill(tmp_path) as home:
         for month in (8, 9):
-            bill(home.stores, home.org_id, Month(2026, month))
-        rows = cells(home.stores, home.org_id)
-        assert billed_by_invoice(rows) == totals(home.stores, home.org_id)
+            bill(home.organization, Month(2026, month))
+        rows = cells(home.organization)
+        assert billed_by_invoice(rows) == totals(home.organization)
     path, report = tmp_path / "focus.csv", tmp_path / "report.xml"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)

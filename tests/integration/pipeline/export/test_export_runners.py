@@ -43,8 +43,8 @@ def home(tmp_path_factory, lake_location):
             for n in range(20)
         ]
         opened.ingest("rows.ndjson", ndjson(rows + calls))
-        aggregate(opened.stores, opened.org_id, SEPTEMBER)
-        bill(opened.stores, opened.org_id, SEPTEMBER)
+        aggregate(opened.organization, SEPTEMBER)
+        bill(opened.organization, SEPTEMBER)
         opened.clock.time = datetime.now(UTC) + timedelta(hours=1)
         yield opened
 
@@ -55,7 +55,7 @@ def with_runner(home, runner):
 
 def write(home, request):
     """What an export wrote: each file's place in the manifest, its bytes and its totals."""
-    done = export(home.stores, home.org_id, request)
+    done = export(home.organization, request)
     files = done.manifest["files"]
     assert verify(home.stores.settings, done.manifest_url) == []
     assert not (home.stores.home / "staging" / "exports" / done.job_id).exists()
@@ -90,7 +90,7 @@ def test_a_partition_that_fails_is_named_and_nothing_is_put(home, tmp_path, monk
         with_runner(home, "threads") as other,
         pytest.raises(TasksFailed, match=r"^quantities in export .*: ZeroDivisionError"),
     ):
-        export(other.stores, other.org_id, request)
+        export(other.organization, request)
 
     ended = [each.status for each in home.stores.state.jobs.recent(home.org_id, KIND)]
     assert JobStatus.FAILED in ended
@@ -101,7 +101,7 @@ def test_a_partition_of_a_cancelled_export_ends(home, monkeypatch):
     """The task asks State itself: the process that works on the job may be another one."""
     request = ExportRequest(source=Source.USAGE, format=Format.CSV)
     with with_runner(home, "threads") as other:
-        job_id = submit_export(other.stores, other.org_id, request)
+        job_id = submit_export(other.organization, request)
         run_tasks = partition_tasks.run_tasks
 
         def cancel_first(stores, runner, tasks, note):

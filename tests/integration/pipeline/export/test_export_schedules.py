@@ -51,7 +51,7 @@ def exporting(folder, **changes):
 
 
 def switch(home, *, on):
-    configure(home.stores, home.org_id, features={"preview": on})
+    configure(home.organization, features={"preview": on})
 
 
 def place(id=None):
@@ -61,13 +61,13 @@ def place(id=None):
 def create(home, code="s", **fields):
     document = {"name": code.title(), "code": code, **METERS, **HOURLY, **fields}
     document = {name: value for name, value in document.items() if value is not None}
-    return entities.create(home.stores, home.org_id, AUTHOR, place(), document)
+    return entities.create(home.organization, AUTHOR, place(), document)
 
 
 def update(home, made, **fields):
-    now = entities.retrieve(home.stores, home.org_id, place(made["id"]))
+    now = entities.retrieve(home.organization, place(made["id"]))
     document = {name: value for name, value in (now | fields).items() if value is not None}
-    entities.update(home.stores, home.org_id, AUTHOR, place(made["id"]), document)
+    entities.update(home.organization, AUTHOR, place(made["id"]), document)
 
 
 def jobs(home, made=None):
@@ -89,7 +89,7 @@ def to_now(home):
 
 
 def look(home):
-    return submit_due(home.stores, home.org_id)
+    return submit_due(home.organization)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_schedule_that_is_refused_leaves_no_job(home):
 
 def test_a_schedule_of_a_configuration_file_has_its_first_job_at_the_next_look(home):
     fields = {"name": "S", "code": "s", **METERS, **HOURLY}
-    configure(home.stores, home.org_id, exportSchedules=[fields])
+    configure(home.organization, exportSchedules=[fields])
     created = home.clock()
     home.clock.advance(minutes=1)
 
@@ -128,13 +128,13 @@ def test_a_schedule_of_a_configuration_file_has_its_first_job_at_the_next_look(h
 @pytest.mark.parametrize(("missed", "hours"), [("catch_up", [0, 3]), ("skip", [2, 4])])
 def test_what_is_due_and_has_no_job_yet_runs_next(tmp_path, missed, hours):
     def shown():
-        [found] = list_schedules(home.stores, home.org_id)
+        [found] = list_schedules(home.organization)
         return parse_instant(found["nextRun"])
 
     with exporting(tmp_path, export_missed=missed) as home:
         fields = {"name": "S", "code": "s", **METERS, **HOURLY}
         begin = home.clock()
-        configure(home.stores, home.org_id, exportSchedules=[fields])
+        configure(home.organization, exportSchedules=[fields])
         assert shown() == begin
         home.clock.advance(hours=2, minutes=1)
         assert shown() == begin + timedelta(hours=hours[0])
@@ -149,13 +149,13 @@ def test_a_schedule_that_is_made_anew_under_its_id_has_a_first_job_too(home):
     fields = {"id": "meters", "name": "S", "code": "s", **METERS, **HOURLY}
     begin = home.clock()
     for _ in range(2):
-        configure(home.stores, home.org_id, exportSchedules=[fields])
+        configure(home.organization, exportSchedules=[fields])
         look(home)
         home.clock.advance(hours=1)
         look(home)
-        [made] = list_schedules(home.stores, home.org_id)
+        [made] = list_schedules(home.organization)
         home.clock.advance(minutes=1)
-        entities.delete(home.stores, home.org_id, AUTHOR, place(made["id"]))
+        entities.delete(home.organization, AUTHOR, place(made["id"]))
         home.clock.advance(minutes=1)
 
     again = begin + timedelta(hours=1, minutes=2)
@@ -174,7 +174,7 @@ def test_a_run_is_due_at_its_instant_and_not_before(home):
 
     job = home.stores.state.jobs.get(id_)
     assert job.due == home.clock()
-    assert get_job(home.stores, home.org_id, id_)["scheduleId"] == made["id"]
+    assert get_job(home.organization, id_)["scheduleId"] == made["id"]
     assert look(home) == []
 
 
@@ -237,7 +237,7 @@ def test_an_update_that_does_not_know_of_it_leaves_a_schedule_disabled(home):
     update(home, made, name="New name", enabled=None)
     home.clock.advance(hours=3)
     assert look(home) == jobs(home) == []
-    assert entities.retrieve(home.stores, home.org_id, place(made["id"]))["enabled"] is False
+    assert entities.retrieve(home.organization, place(made["id"]))["enabled"] is False
 
     update(home, made, enabled=True)
     update(home, made, name="Newer name", enabled=None)
@@ -255,7 +255,7 @@ def test_while_exports_are_switched_off_nothing_is_made_and_then_it_was_missed(
         switch(home, on=False)
         home.clock.advance(hours=3)
         assert look(home) == []
-        [shown] = list_schedules(home.stores, home.org_id)
+        [shown] = list_schedules(home.organization)
         assert shown["nextRun"] is None
 
         switch(home, on=True)
@@ -289,9 +289,9 @@ def test_while_exports_are_switched_off_what_waits_stays_and_what_has_begun_is_f
                 switch(home, on=False)
 
         monkeypatch.setattr(failpoint, "hook", off)
-        work = EXPORT_JOBS, Executor(home.stores.settings), home.stores, home.org_id, lambda: False
+        work = EXPORT_JOBS, Executor(home.stores.settings), home.organization, lambda: False
         run_round(*work)
-        assert whole_round(home.stores, home.org_id) == (0, [])
+        assert whole_round(home.organization) == (0, [])
         monkeypatch.setattr(failpoint, "hook", None)
 
         assert {job.status for job in jobs(home)} == {JobStatus.COMPLETE, JobStatus.PENDING}
@@ -314,18 +314,18 @@ def test_a_new_clock_makes_up_for_nothing_of_the_time_before_it(home):
 
 def test_a_deleted_schedule_is_not_due_any_more(home):
     made = create(home)
-    entities.delete(home.stores, home.org_id, AUTHOR, place(made["id"]))
+    entities.delete(home.organization, AUTHOR, place(made["id"]))
     home.clock.advance(hours=3)
 
     assert look(home) == []
     with pytest.raises(NotFound):
-        submit_now(home.stores, home.org_id, made["id"], AUTHOR)
+        submit_now(home.organization, made["id"], AUTHOR)
 
 
 def test_a_schedule_is_run_by_hand_beside_its_clock(home):
     made = create(home, enabled=False)
-    one = submit_now(home.stores, home.org_id, made["id"], AUTHOR)
-    two = submit_now(home.stores, home.org_id, made["id"], AUTHOR)
+    one = submit_now(home.organization, made["id"], AUTHOR)
+    two = submit_now(home.organization, made["id"], AUTHOR)
 
     assert {job.id for job in jobs(home, made)} == {one, two}
     assert {job.due for job in jobs(home, made)} == {None}
@@ -338,9 +338,9 @@ def test_a_run_exports_the_time_before_the_instant_at_which_it_was_due(home):
     look(home)
 
     found = {}
-    for made in entities.list_page(
-        home.stores, home.org_id, BY_ENTITY[ExportSchedule], [], Page(100)
-    )["data"]:
+    for made in entities.list_page(home.organization, BY_ENTITY[ExportSchedule], [], Page(100))[
+        "data"
+    ]:
         for job in jobs(home, made):
             period = TimePeriod(made["timePeriod"])
             found.setdefault(period, set()).add(job.due)
@@ -476,7 +476,7 @@ def test_a_job_that_fails_does_not_keep_the_others_waiting(tmp_path, caplog):
         folder.write_text("in the way")
 
         executor = Executor(home.stores.settings)
-        run_round(EXPORT_JOBS, executor, home.stores, home.org_id, lambda: False)
+        run_round(EXPORT_JOBS, executor, home.organization, lambda: False)
 
         assert jobs(home, bad)[0].status is not JobStatus.COMPLETE
         assert jobs(home, good)[0].status is JobStatus.COMPLETE
@@ -496,7 +496,7 @@ def test_who_exports_while_a_worker_runs_gets_the_result_all_the_same(tmp_path):
             request = ExportRequest.from_wire(
                 {"source": "operational", "format": "jsonl", "types": ["meters"]}
             )
-            done = [export(home.stores, home.org_id, request) for _ in range(5)]
+            done = [export(home.organization, request) for _ in range(5)]
         finally:
             over.set()
             worker.join()
@@ -548,4 +548,4 @@ def test_no_run_is_doubled_or_invented(lasting, steps, missed, minutes):
 
     assert dues(home, made) == expected
     home.clock.advance(seconds=1)
-    entities.delete(home.stores, home.org_id, AUTHOR, place(made["id"]))
+    entities.delete(home.organization, AUTHOR, place(made["id"]))

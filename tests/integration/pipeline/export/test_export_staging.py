@@ -26,7 +26,7 @@ def documents(count):
 @contextmanager
 def staging_of(home, folder, **request):
     asked = ExportRequest(source=Source.OPERATIONAL, types=("products",), **request)
-    jobs, id_ = home.stores.state.jobs, submit_export(home.stores, home.org_id, asked)
+    jobs, id_ = home.stores.state.jobs, submit_export(home.organization, asked)
     job = jobs.take(id_, home.lake.snapshot())
     with running(jobs, job) as attempt:
         place = ObjectPrefix(home.org_id, id_, job.created)

@@ -44,7 +44,7 @@ def test_a_store_that_is_busy_for_long_is_waited_for(home, bucket):
         network.rule = busy
         configured(home, s3_endpoint=network.url, export_attempts=3, export_credentials="own")
         id_ = destination(home, bucketName=name, **S3)
-        exported = export(home.stores, home.org_id, usage(id_))
+        exported = export(home.organization, usage(id_))
         keys = [asked.path for asked in network.asked if asked.method == "PUT"]
 
     job = home.stores.state.jobs.recent(home.org_id)[0]
@@ -70,9 +70,7 @@ def test_a_bucket_that_vanishes_between_two_files_fails_and_can_be_put_right(
             client.delete_bucket(Bucket=name)
 
     job_id = submit_export(
-        home.stores,
-        home.org_id,
-        usage(destination(home, bucketName=name, prefix="some/prefix", **S3)),
+        home.organization, usage(destination(home, bucketName=name, prefix="some/prefix", **S3))
     )
     monkeypatch.setattr(failpoint, "hook", remove)
     with pytest.raises(NotFound, match="no bucket"):
@@ -92,7 +90,7 @@ def test_of_two_executors_of_one_job_one_works_and_what_it_put_is_whole(home, bu
     place, name = bucket
     configured(home, s3_endpoint=place.server, export_credentials="own")
     id_ = destination(home, bucketName=name, prefix="some/prefix", **S3)
-    job_id = submit_export(home.stores, home.org_id, usage(id_))
+    job_id = submit_export(home.organization, usage(id_))
     halfway, go_on, late = threading.Event(), threading.Event(), []
 
     def pause(reached):
@@ -140,7 +138,7 @@ def test_parts_that_could_not_be_thrown_away_go_at_the_next_attempt(home, bucket
     with relay(place.server) as network:
         configured(home, s3_endpoint=network.url, export_attempts=2, export_credentials="own")
         id_ = destination(home, bucketName=name, prefix="some/prefix", **S3)
-        job_id = submit_export(home.stores, home.org_id, usage(id_))
+        job_id = submit_export(home.organization, usage(id_))
         network.rule = rule
         with pytest.raises(Unavailable):
             run_export(home.stores, job_id)
@@ -163,7 +161,7 @@ def test_who_may_not_look_for_parts_exports_all_the_same(home, bucket):
         )
         configured(home, s3_endpoint=network.url, export_credentials="own")
         id_ = destination(home, bucketName=name, **S3)
-        export(home.stores, home.org_id, usage(id_))
+        export(home.organization, usage(id_))
 
     assert home.stores.state.jobs.recent(home.org_id)[0].status is JobStatus.COMPLETE
 
@@ -192,7 +190,7 @@ def test_parts_of_a_killed_executor_are_thrown_away(home, bucket, monkeypatch):
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
     configured(home, s3_endpoint=place.server, export_credentials="own")
     id_ = destination(home, bucketName=name, prefix="some/prefix", **S3)
-    job_id = submit_export(home.stores, home.org_id, usage(id_))
+    job_id = submit_export(home.organization, usage(id_))
     command = [sys.executable, "-c", KILLED, str(home.stores.home), place.server, job_id]
     killed = subprocess.run(command, check=False, env=os.environ | {"PYTHONPATH": "src:."})
     client = boto3.client("s3", endpoint_url=place.server, region_name="us-east-1")

@@ -49,7 +49,7 @@ def priced(folder):
 def home(every_lake, tmp_path_factory):  # noqa: ARG001
     with priced(tmp_path_factory.mktemp("usage")) as opened:
         assert opened.ingest("rows.ndjson", ndjson(ROWS)).rejected == 0
-        aggregate(opened.stores, opened.org_id, SEPTEMBER)
+        aggregate(opened.organization, SEPTEMBER)
         yield opened
 
 
@@ -60,7 +60,7 @@ def usage(format, **rest):
 
 def written(home, request):
     """The export, and the files of what has rows or is of the meter of this module."""
-    done = export(home.stores, home.org_id, request)
+    done = export(home.organization, request)
     return done, [Path(done.url, each["key"]) for each in done.manifest["files"] if ours(each)]
 
 
@@ -168,7 +168,7 @@ def test_a_field_that_was_never_filled_has_no_value_that_is_wanted(tmp_path):
         home.ingest("old.ndjson", ndjson(ROWS[:2]))
         late = {"category": "WHAT", "code": "late", "name": "Late"}
         changed = EGRESS | {"dataFields": [*EGRESS["dataFields"], late]}
-        configure(home.stores, home.org_id, meters=[changed])
+        configure(home.organization, meters=[changed])
         wanted = {"dimensionFilters": [{**field(home, "late"), "values": ["x"]}]}
         folds = {"aggregations": [fold(home, "late", "DIMENSION", "COUNT")]}
         for query in (wanted, wanted | folds):
@@ -184,16 +184,16 @@ def test_a_meter_without_measurements_has_the_file_that_it_had_with_no_row(tmp_p
     fields = [{"category": "WHO", "code": "who", "name": "Who"}, *EGRESS["dataFields"]]
     late = EGRESS | {"code": "late", "dataFields": fields, "derivedFields": [derived]}
     with priced(tmp_path) as home:
-        configure(home.stores, home.org_id, meters=[late])
+        configure(home.organization, meters=[late])
         chosen = UsageQueryRequest(meter_ids=(id_of(home, Meter, "late"),))
         requests = [usage(each, usage=chosen, month=Month(2026, 8)) for each in Format]
-        before = [export(home.stores, home.org_id, each) for each in requests]
+        before = [export(home.organization, each) for each in requests]
         # At the snapshot of a job that waits there is no table either.
         waiting = submitted(home, requests[0])
         row = wire_row("1", 1, meter="late", who={"who": "x"})
         assert home.ingest("one.ndjson", ndjson([row])).accepted == 1
-        after = [export(home.stores, home.org_id, each) for each in requests]
-        everything = export(home.stores, home.org_id, usage("csv")).manifest["files"]
+        after = [export(home.organization, each) for each in requests]
+        everything = export(home.organization, usage("csv")).manifest["files"]
 
         assert contents(run_export(home.stores, waiting)) == contents(before[0])
     for old, new in zip(before, after, strict=True):
@@ -215,7 +215,7 @@ def contents(done):
 
 
 def id_of(home, kind, code):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.find(kind, code).id
 
 
@@ -228,14 +228,14 @@ def measured_and_gone(folder):
     derived = {"category": "MEASURE", "code": "twice", "name": "Twice", "calculation": "gb * 2"}
     with a_home(folder) as home:
         home.clock.time = datetime.now(UTC) + timedelta(hours=1)
-        configure(home.stores, home.org_id, meters=[EGRESS | {"derivedFields": [derived]}])
+        configure(home.organization, meters=[EGRESS | {"derivedFields": [derived]}])
         for code in ("sent", "mean"):
-            configure(home.stores, home.org_id, aggregations=[aggregation(code, "SUM")])
+            configure(home.organization, aggregations=[aggregation(code, "SUM")])
         assert home.ingest("rows.ndjson", ndjson(ROWS[:4])).accepted == 4
-        aggregate(home.stores, home.org_id, SEPTEMBER)
+        aggregate(home.organization, SEPTEMBER)
         job = submitted(home, usage("csv", types=()))
         home.clock.advance(hours=1)
-        with home.stores.state.transaction(home.org_id, "test") as transaction:
+        with home.organization.transaction("test") as transaction:
             for kind, code in (
                 (Aggregation, "sent"),
                 (Aggregation, "mean"),
@@ -261,7 +261,7 @@ def test_what_is_gone_has_its_last_code(tmp_path, format):
         [path] = written(home, usage(format))[1]
         _, [_, of_quantities] = written(home, usage("jsonl", types=()))
         then = run_export(home.stores, job)
-        configure(home.stores, home.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(home.organization, meters=[EGRESS], accounts=ACCOUNTS)
         assert home.ingest("more.ndjson", ndjson(ROWS[4:6])).accepted == 2
         home.clock.advance(hours=1)
         both, paths = written(home, usage(format))
@@ -290,8 +290,8 @@ def test_what_is_gone_has_its_last_code(tmp_path, format):
 
 def submitted(home, request):
     """A job that reads the snapshot of now, whenever it goes on."""
-    jobs, id_ = home.stores.state.jobs, submit_export(home.stores, home.org_id, request)
-    jobs.release(jobs.take(id_, home.stores.lake(home.org_id).snapshot()))
+    jobs, id_ = home.stores.state.jobs, submit_export(home.organization, request)
+    jobs.release(jobs.take(id_, home.organization.lake.snapshot()))
     return id_
 
 
@@ -299,8 +299,9 @@ def test_a_cancelled_export_stops_between_two_files_and_tells_its_rows(home, tmp
     chosen = UsageQueryRequest(meter_ids=(egress(home),))
     request = usage("jsonl", to=str(tmp_path), file_bytes=1024, usage=chosen)
     stores = home.stores
-    jobs, id_ = stores.state.jobs, submit_export(stores, home.org_id, request)
-    job = jobs.take(id_, stores.lake(home.org_id).snapshot())
+    organization = stores.organization(home.org_id)
+    jobs, id_ = stores.state.jobs, submit_export(organization, request)
+    job = jobs.take(id_, organization.lake.snapshot())
     with running(jobs, job) as attempt:
         place = ObjectPrefix(home.org_id, id_, job.created)
         staging = ExportStaging(
@@ -332,7 +333,7 @@ def test_exported_usage_gives_the_same_quantities_in_an_empty_home(home, tmp_pat
         for path in paths:
             receipt = other.ingest(path.name, path.read_bytes())
             assert receipt.received == receipt.accepted
-        aggregate(other.stores, other.org_id, SEPTEMBER)
+        aggregate(other.organization, SEPTEMBER)
 
         assert quantities(other) == expected
     assert len(expected) == 4
@@ -349,11 +350,12 @@ def quantities(home):
 
 def test_a_cancelled_export_stops_in_the_middle_of_a_query(home, tmp_path):
     stores = home.stores
+    organization = stores.organization(home.org_id)
     jobs = stores.state.jobs
-    id_ = submit_export(stores, home.org_id, usage("jsonl", to=str(tmp_path)))
-    job = jobs.take(id_, stores.lake(home.org_id).snapshot())
+    id_ = submit_export(organization, usage("jsonl", to=str(tmp_path)))
+    job = jobs.take(id_, organization.lake.snapshot())
     over = threading.Event()
-    with running(jobs, job) as attempt, stores.lake(home.org_id).reader() as connection:
+    with running(jobs, job) as attempt, organization.lake.reader() as connection:
 
         def cancel():
             jobs.cancel(home.org_id, id_, KIND)

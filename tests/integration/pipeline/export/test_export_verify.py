@@ -57,7 +57,10 @@ def exports(home_template, tmp_path_factory) -> Path:
         for name, kind in kinds.items():
             for written_as in Format:
                 to = str(folder / f"{name}-{written_as}")
-                export(stores, home.org_id, ExportRequest(format=written_as, to=to, **kind))
+                export(
+                    stores.organization(home.org_id),
+                    ExportRequest(format=written_as, to=to, **kind),
+                )
     return folder
 
 
@@ -76,7 +79,7 @@ def charge(home) -> None:
         ("USD", {"amount": 7}),
         ("USD", {"units": 2, "unitPrice": 3}),
     ]
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         transaction.create(Currency.from_wire({"name": "Euro", "code": "EUR"}))
         transaction.create(Product.from_wire({"name": "Two\rlines", "code": "two"}))
         for number, (currency, more) in enumerate(amounts):
@@ -497,7 +500,7 @@ def test_exports_in_buckets_are_verified(home, new_place, kind):
     )
     home.stores.settings = home.stores.settings.model_copy(update=endpoints)
     request = ExportRequest(source=Source.USAGE, format=Format.PARQUET, to=place.url)
-    exported: Exported = export(home.stores, home.org_id, request)
+    exported: Exported = export(home.organization, request)
 
     assert verify(place.settings, exported.manifest_url) == []
     gone = exported.manifest["files"][0]["key"]

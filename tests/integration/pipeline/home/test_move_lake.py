@@ -51,29 +51,29 @@ def live(home) -> None:
     use(home, ("1", "acme", 40), ("2", "acme", "2.5"), ("3", "bolt", 200))
     home.ingest("august.csv", rows(0, 1500, 8))
     home.ingest("wrong.csv", HEADER + csv_row("x1", gb="zz"))
-    bill(home.stores, home.org_id, Month(2026, 9))
+    bill(home.organization, Month(2026, 9))
     home.ingest("late.csv", rows(0, 4, 9, "late"))
-    maintain(home.stores, home.org_id, kept_for=timedelta(days=9))
+    maintain(home.organization, kept_for=timedelta(days=9))
     home.ingest("after.csv", rows(0, 4, 9, "after"))
     retract(home, "late.csv")
-    aggregate(home.stores, home.org_id, Month(2026, 9))
-    bill(home.stores, home.org_id, Month(2026, 8))
+    aggregate(home.organization, Month(2026, 9))
+    bill(home.organization, Month(2026, 8))
 
 
 def retract(home, name: str) -> None:
     [[identity]] = home.query(f"SELECT identity FROM lake.source WHERE name = '{name}'")
     order = Order(BackfillSpec(Mode.RETRACT, source=identity, reason="test"), "ann", uuid4().hex)
-    backfill.start(home.stores, home.org_id, order)
-    backfill.apply(home.stores, home.org_id, order.id, "ann")
+    backfill.start(home.organization, order)
+    backfill.apply(home.organization, order.id, "ann")
 
 
 def past(home) -> dict[tuple[int, str], list[tuple[object, ...]]]:
     """All rows of all tables at each snapshot that there is."""
     found = {}
-    with home.stores.lake(home.org_id).reader() as reader:
+    with home.organization.lake.reader() as reader:
         snapshots = reader.execute("SELECT snapshot_id FROM ducklake_snapshots('lake')").fetchall()
         for [snapshot] in sorted(snapshots):
-            for table in sorted(home.stores.lake(home.org_id).tables()):
+            for table in sorted(home.organization.lake.tables()):
                 with suppress(Exception):  # It came later.
                     query = f'FROM lake."{table}" AT (VERSION => {snapshot})'
                     found[snapshot, table] = sorted(reader.execute(query).fetchall(), key=repr)
@@ -83,7 +83,7 @@ def past(home) -> dict[tuple[int, str], list[tuple[object, ...]]]:
 
 def newest(home):
     """What is in the lake now."""
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     found = (lake.snapshot(), home.measurements(of_source=True), home.ledger())
     lake.close()
     return found
@@ -91,8 +91,8 @@ def newest(home):
 
 def contents(home):
     """What must be the same wherever the lake is."""
-    assert check_reconciliation(home.stores, home.org_id).differences == ()
-    lake = home.stores.lake(home.org_id)
+    assert check_reconciliation(home.organization).differences == ()
+    lake = home.organization.lake
     found = (lake.snapshot(), home.measurements(of_source=True), home.ledger(), past(home))
     lake.close()
     return found
@@ -116,7 +116,7 @@ def bucket(postgresql, s3_lakes):
 
 def move(home, changes, **options):
     target = home.stores.settings.model_copy(update=changes)
-    home.stores.lake(home.org_id).close()
+    home.organization.lake.close()
     return move_lakes(home.stores, target, **options)
 
 
@@ -135,7 +135,7 @@ REMOVED = {"remove_source": True}
 def test_a_lake_moves_to_a_bucket_and_back_with_its_whole_history(tmp_path, bucket):
     with a_home(tmp_path) as home:
         live(home)
-        published = publish(home.stores, home.org_id).rows
+        published = publish(home.organization).rows
         before, there = contents(home), bucket()
         pinned = pinned_snapshots(home.stores.state, home.org_id)
         planned = plan_move(home.stores, home.stores.settings.model_copy(update=there))
@@ -144,12 +144,13 @@ def test_a_lake_moves_to_a_bucket_and_back_with_its_whole_history(tmp_path, buck
         assert moved.contents.sent_files == moved.contents.files > 0
         assert planned[0].to_wire() == moved.to_wire() | {"sent": 0}
         with reopened(home, s3_endpoint=there["s3_endpoint"]) as moved_home:
+            organization = moved_home.stores.organization(home.org_id)
             assert contents(moved_home) == before
             assert {snapshot for snapshot, _ in before[3]} >= pinned != set()
-            assert publish(moved_home.stores, home.org_id, whole=True).rows == published
+            assert publish(organization, whole=True).rows == published
             again = moved_home.ingest("again.csv", rows(0, 1502, 8))
             assert (again.repeats, again.accepted) == (1500, 2)
-            assert bill(moved_home.stores, home.org_id, Month(2026, 9)).bills != []
+            assert bill(organization, Month(2026, 9)).bills != []
             before = contents(moved_home)
             move(moved_home, IN_HOME, remove_source=True)
             with reopened(moved_home) as back:
@@ -157,7 +158,7 @@ def test_a_lake_moves_to_a_bucket_and_back_with_its_whole_history(tmp_path, buck
                 assert contents(back) == before
                 again = back.ingest("more.csv", rows(0, 1503, 8))
                 assert (again.repeats, again.accepted) == (1502, 1)
-                unchanged = bill(back.stores, home.org_id, Month(2026, 9)).bills
+                unchanged = bill(back.stores.organization(home.org_id), Month(2026, 9)).bills
                 assert {each.stored for each in unchanged} == {BillOutcome.UNCHANGED}
                 back.check_rows()
 
@@ -170,7 +171,7 @@ def test_only_the_catalog_may_move(tmp_path, postgresql):
         [moved] = move(home, {"catalog": new_database(postgresql)}, remove_source=True)
 
         assert moved.contents.files == 0
-        assert not home.stores.lake(home.org_id).catalog.file.exists()
+        assert not home.organization.lake.catalog.file.exists()
         with reopened(home) as again:
             assert newest(again) == before
             assert again.ingest("b.csv", rows(0, 5)).accepted == 2
@@ -231,7 +232,7 @@ def test_a_catalog_that_is_not_empty_is_refused(tmp_path, postgresql):
 def test_a_process_with_the_former_settings_writes_nothing_more(tmp_path, postgresql):
     with a_home(tmp_path) as home:
         home.ingest("a.csv", rows(0, 3))
-        lake = home.stores.lake(home.org_id)
+        lake = home.organization.lake
         move(home, {"catalog": new_database(postgresql)})
 
         with pytest.raises(Unavailable, match="it was moved to the home folder, catalog postgres"):
@@ -354,10 +355,10 @@ class History:
                 retract(self.home, names[number % len(names)][0])
 
     def maintain(self, days: int) -> None:
-        maintain(self.home.stores, self.home.org_id, snapshots_for=timedelta(days=days))
+        maintain(self.home.organization, snapshots_for=timedelta(days=days))
 
     def aggregate(self, month: int) -> None:
-        aggregate(self.home.stores, self.home.org_id, Month(2026, month))
+        aggregate(self.home.organization, Month(2026, month))
 
 
 _MONTHS = st.sampled_from(sorted(DAY))
@@ -398,7 +399,7 @@ def test_a_home_that_was_made_in_a_bucket_moves_to_its_folder(tmp_path, lake_loc
         assert home.stores.settings.lake.startswith({"s3": "s3", "gcs": "gs"}[lake_location])
         live(home)
         before, state = contents(home), home.stores.settings.state
-        shutil.rmtree(home.stores.lake_folder(home.org_id))
+        shutil.rmtree(home.organization.lake_folder)
         move(home, IN_HOME, remove_source=True)
         with reopened(home, state=state) as moved:
             assert contents(moved) == before

@@ -44,27 +44,27 @@ def fill(home):
 
 def told(home):
     filters = EventFilters(event_name=BOOKS_ALERT)
-    found = list_events(home.stores, home.org_id, filters, Page(100, None))
+    found = list_events(home.organization, filters, Page(100, None))
     return [each["m3terEvent"]["eventData"]["newDto"] for each in found["data"]]
 
 
 def change(home, statement):
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     with lake.lock(), lake.transaction() as connection:
         connection.execute(statement)
 
 
 def test_an_empty_lake_balances(home):
-    assert check_reconciliation(home.stores, home.org_id).balanced
+    assert check_reconciliation(home.organization).balanced
 
 
 @pytest.mark.long
 def test_what_was_ingested_balances_also_after_maintenance(filled):
-    books = check_reconciliation(filled.stores, filled.org_id)
-    maintain(filled.stores, filled.org_id)
+    books = check_reconciliation(filled.organization)
+    maintain(filled.organization)
 
     assert books.differences == ()
-    assert check_reconciliation(filled.stores, filled.org_id) == books
+    assert check_reconciliation(filled.organization) == books
     assert books.measurements == books.totals["accepted"] == 3
     assert books.totals["sources"] == 4
     assert told(filled) == []
@@ -113,10 +113,10 @@ def test_what_was_ingested_balances_also_after_maintenance(filled):
     ],
 )
 def test_a_changed_number_is_found_and_raises_one_alert(filled, statement, what, name):
-    [table] = [each for each in filled.stores.lake(filled.org_id).tables() if each.startswith("m_")]
+    [table] = [each for each in filled.organization.lake.tables() if each.startswith("m_")]
     change(filled, statement.format(egress=f'"{table}"'))
     for _ in range(2):
-        books = check_reconciliation(filled.stores, filled.org_id)
+        books = check_reconciliation(filled.organization)
 
     assert not books.balanced
     assert (what, name) in {(each.what, each.name) for each in books.differences}
@@ -128,13 +128,13 @@ def test_a_changed_number_is_found_and_raises_one_alert(filled, statement, what,
 @pytest.mark.long
 def test_contents_are_those_of_the_fields_that_the_meter_had(filled):
     fields = [*EGRESS["dataFields"], {"category": "OTHER", "code": "late", "name": "Late"}]
-    configure(filled.stores, filled.org_id, meters=[EGRESS | {"dataFields": fields}])
-    assert check_reconciliation(filled.stores, filled.org_id).balanced
+    configure(filled.organization, meters=[EGRESS | {"dataFields": fields}])
+    assert check_reconciliation(filled.organization).balanced
 
     row = csv_row("u9", "-0.000000000001").strip() + ",x\n"
     filled.ingest("wider.csv", HEADER.strip() + ",other.late\n" + row)
 
-    assert check_reconciliation(filled.stores, filled.org_id).balanced
+    assert check_reconciliation(filled.organization).balanced
 
 
 def test_a_source_whose_numbers_are_wrong_is_not_committed_and_raises_the_alert(home, monkeypatch):
@@ -151,27 +151,27 @@ def test_a_source_whose_numbers_are_wrong_is_not_committed_and_raises_the_alert(
     home.check()
     assert len(told(home)) == 1
     assert home.ingest("wrong.csv", data).accepted == 3
-    assert check_reconciliation(home.stores, home.org_id).balanced
+    assert check_reconciliation(home.organization).balanced
     assert told(home) == []
 
 
 def test_the_incident_is_over_when_the_books_balance_again(filled):
     change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")
-    check_reconciliation(filled.stores, filled.org_id)
+    check_reconciliation(filled.organization)
     change(filled, "UPDATE lake.source SET rejected = 2 WHERE name = 'mixed.csv'")
 
-    assert check_reconciliation(filled.stores, filled.org_id).balanced
+    assert check_reconciliation(filled.organization).balanced
     assert told(filled) == []
 
 
 @pytest.mark.happens("ingest.books.alert")
 def test_books_that_do_not_balance_are_among_the_open_alerts_until_they_do(filled):
     change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")
-    check_reconciliation(filled.stores, filled.org_id)
+    check_reconciliation(filled.organization)
     for _ in range(2):
-        [alert] = check_alerts(filled.stores, filled.org_id)
+        [alert] = check_alerts(filled.organization)
         assert (alert.name, alert.subject) == (BOOKS_ALERT, filled.org_id)
 
     change(filled, "UPDATE lake.source SET rejected = 2 WHERE name = 'mixed.csv'")
-    check_reconciliation(filled.stores, filled.org_id)
-    assert check_alerts(filled.stores, filled.org_id) == []
+    check_reconciliation(filled.organization)
+    assert check_alerts(filled.organization) == []

@@ -20,9 +20,9 @@ def test_the_sample_is_configured_and_its_files_are_at_rest(tmp_path: Path) -> N
     code = create_sample(settings)
 
     with open_stores(settings) as stores:
-        organization = stores.state.organization(code)
+        organization = stores.find_organization(code)
         folder = drop_folder(stores, code)
-        assert len(list(stores.state.configuration(organization.id).all(Account))) >= 40
+        assert len(list(organization.configuration().all(Account))) >= 40
     names = [path.name for path in resting_files(folder.inbox, 2)]
     assert names == sorted(path.name for path in MEASUREMENTS.iterdir())
     assert {path.name for path in folder.mappings.iterdir()} == {

@@ -33,7 +33,7 @@ def stores(tmp_path):
 
 @pytest.mark.long
 def test_a_new_organization_has_nothing(stores):
-    found = status(stores, stores.state.organization())
+    found = status(stores.find_organization())
 
     assert {meter.code: meter.measurements for meter in found.meters} == {
         "api_calls": 0,
@@ -48,14 +48,14 @@ def test_a_new_organization_has_nothing(stores):
 
 @pytest.mark.long
 def test_meters_sources_and_rejected_rows_are_counted(stores):
-    organization = stores.state.organization()
+    organization = stores.find_organization()
     names = ("14-seats-days-21-31.ndjson", "12-api-bad-rows.ndjson")
     paths = [sample_data.MEASUREMENTS / name for name in names]
-    list(ingest_files(stores, organization, paths))
+    list(ingest_files(organization, paths))
     # Again: what was rejected is rejected again, and counts once.
-    list(ingest_files(stores, organization, paths))
+    list(ingest_files(organization, paths))
 
-    found = status(stores, organization)
+    found = status(organization)
 
     seats = next(meter for meter in found.meters if meter.code == "seats")
     assert seats.measurements == 396
@@ -65,27 +65,27 @@ def test_meters_sources_and_rejected_rows_are_counted(stores):
     # The contradicted uid is not stored here: one less than in the books.
     assert sum(found.rejected.values()) == 10
     assert {source["name"] for source in found.sources} == set(names)
-    assert len(status(stores, organization, limit=1).sources) == 1
+    assert len(status(organization, limit=1).sources) == 1
 
 
 @pytest.mark.long
 def test_what_is_no_file_in_the_drop_folder_is_named(stores):
-    organization = stores.state.organization()
+    organization = stores.find_organization()
     folder = drop_folder(stores, organization.code)
-    assert status(stores, organization).left_alone == []
+    assert status(organization).left_alone == []
     folder.create()
     (folder.inbox / "october").mkdir()
     (folder.inbox / "a.csv").write_text("waits")
 
-    assert status(stores, organization).left_alone == ["october"]
+    assert status(organization).left_alone == ["october"]
 
 
 def test_an_organization_without_a_lake_is_no_crash(stores, tmp_path):
-    organization = stores.state.organization()
-    (stores.lake(organization.id).catalog.file).rename(tmp_path / "elsewhere")
+    organization = stores.find_organization()
+    (organization.lake.catalog.file).rename(tmp_path / "elsewhere")
 
     with pytest.raises(NotFound, match="lake"):
-        status(stores, organization)
+        status(organization)
 
 
 def test_folders_are_walked_by_name_and_hidden_files_left_out(tmp_path):
@@ -100,9 +100,9 @@ def test_folders_are_walked_by_name_and_hidden_files_left_out(tmp_path):
 
 @pytest.mark.long
 def test_the_books_of_the_sample_agree_with_a_file(stores):
-    organization = stores.state.organization()
-    list(ingest_files(stores, organization, [sample_data.MEASUREMENTS / "01-llm-week-1.csv"]))
+    organization = stores.find_organization()
+    list(ingest_files(organization, [sample_data.MEASUREMENTS / "01-llm-week-1.csv"]))
 
-    result = aggregate(stores, organization.id, Month(2026, 10))
+    result = aggregate(organization, Month(2026, 10))
 
     assert sum(each.measurements for each in result.quantities) == 4 * 2301

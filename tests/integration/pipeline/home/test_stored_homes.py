@@ -48,9 +48,9 @@ def revision_of(home: Path) -> str:
     return str(found)
 
 
-def counted(stores, org_id: str) -> list[tuple[int, ...]]:
+def counted(organization) -> list[tuple[int, ...]]:
     """Measurements by the ledger, by the index and by quantities, and rejected rows."""
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         return connection.execute(
             "SELECT (SELECT sum(accepted)::INT FROM lake.source),"
             " (SELECT count(*) FROM lake.uid_index), (SELECT count(*) FROM lake.rejected)"
@@ -80,7 +80,7 @@ def test_a_home_of_an_earlier_version_is_migrated_and_has_what_it_had(stored, ca
         [organization] = stores.state.organizations()
         assert organization.code == "halvorsen-cloud"
         all_ = SEATS + LLM_TOKENS
-        assert counted(stores, organization.id) == [(all_, all_, REJECTED)]
+        assert counted(stores.organization(organization.id)) == [(all_, all_, REJECTED)]
     assert revision_of(stored) == HEAD
     assert lost_rows(before, rows_of_tables(state)) == {}
     assert run(["check", "reconciliation", "--home", str(stored)]) == 0

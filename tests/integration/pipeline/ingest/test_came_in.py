@@ -27,7 +27,7 @@ def counts(found):
 
 
 def test_of_nothing_everything_is_zero(home):
-    found = came_in(home.stores, home.org_id, last_hours(at(5), 1))
+    found = came_in(home.organization, last_hours(at(5), 1))
 
     assert counts(found.totals) == (0, 0, 0, 0, 0, 0, 0)
     assert (found.hours, found.files) == ([], [])
@@ -43,11 +43,11 @@ def test_files_and_batches_are_counted_by_the_hour_in_which_they_were_done(home)
     home.ingest("broken.csv.gz", "no gzip")
     submit(home, wire_row("z"))
     close(home)
-    assert [each.accepted for each in ingest_segments(home.stores, home.org_id)] == [1]
+    assert [each.accepted for each in ingest_segments(home.organization)] == [1]
     home.clock.time = at(5)
     home.ingest("later.csv", HEADER + csv_row("later"))
 
-    found = came_in(home.stores, home.org_id, last_hours(at(5, 2), 1))
+    found = came_in(home.organization, last_hours(at(5, 2), 1))
 
     assert counts(found.totals) == (2, 1, 4, 2, 1, 1, 1)
     assert {each["hour"]: counts(each) for each in found.hours} == {
@@ -59,8 +59,8 @@ def test_files_and_batches_are_counted_by_the_hour_in_which_they_were_done(home)
     assert found.files[2]["reasons"] == "InvalidNumber 1"
     assert found.files[1]["reason"]
     # Every hour is in one summary, and in no other.
-    halves = [came_in(home.stores, home.org_id, last_hours(at(hour), 1)) for hour in (4, 5, 6)]
-    whole = came_in(home.stores, home.org_id, Period(at(3), at(6)))
+    halves = [came_in(home.organization, last_hours(at(hour), 1)) for hour in (4, 5, 6)]
+    whole = came_in(home.organization, Period(at(3), at(6)))
     assert [sum(each) for each in zip(*(counts(h.totals) for h in halves), strict=True)] == list(
         counts(whole.totals)
     )
@@ -73,7 +73,7 @@ def test_a_day_is_told_hour_by_hour_and_no_longer(home):
         home.ingest(f"{hours}.csv", HEADER + csv_row(str(hours)))
 
     now = at(0) + timedelta(hours=29, minutes=30)
-    found = came_in(home.stores, home.org_id, last_hours(now, 2))
+    found = came_in(home.organization, last_hours(now, 2))
 
     assert len(found.hours) == 24
     assert (found.totals["files"], len(found.files)) == (2, 3)

@@ -62,8 +62,7 @@ def home(tmp_path):
     """A home whose meter has derived fields, with a published table of rates."""
     with a_home(tmp_path) as made:
         configure(
-            made.stores,
-            made.org_id,
+            made.organization,
             customFields={"account": {"factor": Decimal(2)}},
             lookupTables=[{"code": "rates", "name": "Rates"}],
         )
@@ -74,13 +73,13 @@ def home(tmp_path):
 
 def save(home: Home, derived) -> None:
     """Save the meter with these derived fields."""
-    configure(home.stores, home.org_id, meters=[EGRESS | {"derivedFields": derived}])
+    configure(home.organization, meters=[EGRESS | {"derivedFields": derived}])
 
 
 def table_id(home: Home) -> str:
     """The id of the table of rates."""
 
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.find(LookupTable, "rates").id
 
 
@@ -90,12 +89,12 @@ def publish(home: Home, name: str, rates: dict[str, str]) -> At:
     fields = [{"name": "region", "type": "STRING"}, {"name": "rate", "type": "NUMBER"}]
     table = table_id(home)
     document = {"name": name, "fields": fields, "keys": ["region"], "lookupTableId": table}
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         record = transaction.create(LookupTableRevision.from_wire(document))
     at = At(table, record.id)
     items = [{"region": region, "rate": Decimal(rate)} for region, rate in rates.items()]
-    write_data(home.stores, home.org_id, "test", at, {"items": items})
-    set_status(home.stores, home.org_id, "test", at, {"status": "PUBLISHED"})
+    write_data(home.organization, "test", at, {"items": items})
+    set_status(home.organization, "test", at, {"status": "PUBLISHED"})
     return at
 
 
@@ -110,7 +109,7 @@ def stored(home: Home) -> dict[str, tuple]:
 
 def meter_id(home: Home) -> str:
     """The id of the meter."""
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.find(Meter, "egress").id
 
 
@@ -215,9 +214,7 @@ def test_derived_values_do_not_count_as_content(home):
 
 def test_an_account_s_own_custom_field_wins_and_new_accounts_have_the_default(home):
     gold = {"code": "gold", "name": "G", "emailAddress": "a@b.example"}
-    configure(
-        home.stores, home.org_id, accounts=[gold | {"customFields": {"factor": Decimal("0.5")}}]
-    )
+    configure(home.organization, accounts=[gold | {"customFields": {"factor": Decimal("0.5")}}])
     rows = "".join(csv_row(a, "4", account=a) for a in ("acme", "gold", "brand-new"))
 
     home.ingest("a.csv", HEADER + rows)
@@ -232,7 +229,7 @@ def test_an_account_s_own_custom_field_wins_and_new_accounts_have_the_default(ho
 def test_the_ledger_pins_what_was_calculated_with(home):
     gold = {"code": "gold", "name": "G", "emailAddress": "a@b.example"}
     own = {"customFields": {"factor": Decimal("0.5")}}
-    configure(home.stores, home.org_id, accounts=[gold | own])
+    configure(home.organization, accounts=[gold | own])
     at = publish(home, "second", {"eu": "9"})
     home.ingest("a.csv", HEADER + csv_row("u1", "4", account="acme"))
     home.ingest("b.csv", HEADER + csv_row("u2", "4", account="gold"))
@@ -243,7 +240,7 @@ def test_the_ledger_pins_what_was_calculated_with(home):
     )
 
     account = next(key for key, code in home.account_codes().items() if code == "gold")
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         custom: Record[CustomFields] = reader.all(CustomFields)[0]
     assert first[custom.id] == custom.version
     assert first[at.revision_id] == 2
@@ -252,10 +249,10 @@ def test_the_ledger_pins_what_was_calculated_with(home):
 
 
 def test_aggregations_read_derived_fields(home):
-    configure(home.stores, home.org_id, aggregations=[PRICE_SUM])
+    configure(home.organization, aggregations=[PRICE_SUM])
     home.ingest("a.csv", HEADER + csv_row("u1", "4") + csv_row("u2", "0") + csv_row("u3", "6"))
 
-    found = aggregate(home.stores, home.org_id, Month.parse("2026-09"))
+    found = aggregate(home.organization, Month.parse("2026-09"))
 
     assert [each.value for each in found.quantities] == [Decimal(10)]
     assert found.left_out == []
@@ -264,9 +261,9 @@ def test_aggregations_read_derived_fields(home):
 @pytest.mark.long
 def test_views_show_derived_fields_and_errors(home):
     home.ingest("a.csv", HEADER + csv_row("u2", "0"))
-    with home.stores.lake(home.org_id).reader() as connection:
+    with home.organization.lake.reader() as connection:
         connection.execute("USE memory")
-        create_views(connection, home.stores, home.org_id)
+        create_views(connection, home.organization)
         assert connection.execute("SELECT price, share, place FROM egress").fetchall() == [
             (Decimal(0), None, "acme@eu")
         ]
@@ -282,7 +279,7 @@ def test_exports_have_derived_fields_and_can_be_dropped_again(home):
     home.clock.time = datetime.now(UTC) + timedelta(days=1)
     request = ExportRequest(source=Source.USAGE, format=Format.CSV)
 
-    exported = export(home.stores, home.org_id, request)
+    exported = export(home.organization, request)
 
     file = next(each for each in exported.manifest["files"] if each["rows"] == 2)
     data = Path(exported.url, file["key"]).read_bytes()
@@ -295,26 +292,26 @@ def test_exports_have_derived_fields_and_can_be_dropped_again(home):
 
 
 def test_what_a_meter_looks_up_is_not_taken_away(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         (revision,) = reader.all(LookupTableRevision)
     at = At(table_id(home), revision.id)
 
     with pytest.raises(
         Invalid, match=r"Meter 'egress' does not fit any more .*no published revision"
     ):
-        set_status(home.stores, home.org_id, "t", at, {"status": "ARCHIVED"})
+        set_status(home.organization, "t", at, {"status": "ARCHIVED"})
     with pytest.raises(
         Invalid, match=r"Meter 'egress' does not fit any more .*no published revision"
     ):
-        delete_revision(home.stores, home.org_id, "t", at)
+        delete_revision(home.organization, "t", at)
     place = ResourceRef(BY_ENTITY[LookupTable], {}, at.table_id)
     with pytest.raises(StillReferenced):
-        entities.delete(home.stores, home.org_id, "t", place)
+        entities.delete(home.organization, "t", place)
 
 
 @pytest.mark.long
 def test_a_lake_of_an_older_version_gets_what_it_lacks(home):
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     home.ingest("a.csv", HEADER + csv_row("u1", "4"))
     with lake.lock(), lake.transaction() as connection:
         connection.execute("ALTER TABLE lake.source DROP COLUMN incomplete")
@@ -325,14 +322,14 @@ def test_a_lake_of_an_older_version_gets_what_it_lacks(home):
         assert reader.execute("SELECT incomplete FROM lake.source").fetchall() == [(None,)]
         assert reader.execute("SELECT count(*) FROM lake.calculation_error").fetchall() == [(0,)]
     old.close()
-    home.stores.lake(home.org_id).close()
+    home.organization.lake.close()
     again = home.ingest("b.csv", HEADER + csv_row("u1", "4") + csv_row("u2", "0"))
     assert (again.repeats, again.incomplete) == (1, 1)
     assert sorted(incomplete(home), key=str) == [1, None]
 
 
 def test_the_first_write_completes_an_older_lake_too(home):
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     with lake.lock(), lake.transaction() as connection:
         connection.execute("ALTER TABLE lake.source DROP COLUMN incomplete")
     lake.close()

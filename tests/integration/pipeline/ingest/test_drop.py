@@ -58,7 +58,7 @@ def test_a_file_goes_to_done_with_its_report_beside_it(home):
             "original": csv_row("u2", "x").rstrip(),
         }
     ]
-    assert report["snapshot"] == receipt.snapshot == home.stores.lake(home.org_id).snapshot()
+    assert report["snapshot"] == receipt.snapshot == home.organization.lake.snapshot()
 
 
 def test_a_file_that_cannot_be_read_goes_to_failed_with_the_reason(home):
@@ -255,7 +255,7 @@ def test_a_broken_mapping_stops_the_work_before_a_file_is_claimed(home):
 def test_a_second_worker_is_told_that_the_folder_is_busy(home):
     for name in ("a.csv", "b.csv"):
         home.drop(name, HEADER + csv_row(name))
-    first = ingest_inbox(home.stores, home.org_id, home.folder, 0)
+    first = ingest_inbox(home.organization, home.folder, 0)
     next(first)
 
     with pytest.raises(Busy):
@@ -269,7 +269,7 @@ def test_watching_goes_on_until_it_is_stopped(home):
     home.drop("a.csv", GOOD)
     receipts = []
 
-    for receipt in watch(home.stores, home.org_id, home.folder, lambda: len(receipts) == 2, 0.01):
+    for receipt in watch(home.organization, home.folder, lambda: len(receipts) == 2, 0.01):
         receipts.append(receipt)
         if len(receipts) == 1:
             home.drop("b.csv", HEADER + csv_row("b"))  # Of a later look.
@@ -282,7 +282,7 @@ def test_watching_stops_between_two_files(home):
         home.drop(name, HEADER + csv_row(name))
     done = []
 
-    watching = watch(home.stores, home.org_id, home.folder, lambda: bool(done), 0.01)
+    watching = watch(home.organization, home.folder, lambda: bool(done), 0.01)
     done.extend(receipt.delivery.name for receipt in watching)
 
     assert done == ["a.csv"]
@@ -294,7 +294,7 @@ def test_progress_counts_every_measurement(home):
     home.drop("a.csv", GOOD)
     told = []
 
-    list(ingest_inbox(home.stores, home.org_id, home.folder, 0, lambda *each: told.append(each)))
+    list(ingest_inbox(home.organization, home.folder, 0, lambda *each: told.append(each)))
 
     assert told == [(2, len(GOOD), len(GOOD))]
 

@@ -38,7 +38,7 @@ def drop(machine):
 
 
 def work(machine):
-    return list(ingest_inbox(machine.stores, machine.org_id, folder_of(machine), 0))
+    return list(ingest_inbox(machine.organization, folder_of(machine), 0))
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ TRAFFIC = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     with a_home(tmp_path_factory.mktemp("foreign")) as found:
-        configure(found.stores, found.org_id, meters=[TRAFFIC])
+        configure(found.organization, meters=[TRAFFIC])
         yield found
 
 

@@ -32,7 +32,7 @@ def address_space():
 
 def ingest(opened, path):
     delivery = Delivery(str(uuid4()), path.name, opened.clock())
-    return ingest_file(opened.stores, opened.org_id, path, delivery)
+    return ingest_file(opened.organization, path, delivery)
 
 # They may be much work here: what is looked at is memory.
 work = {"source_ratio": 1 << 40, "source_rows_per_byte": 1 << 40}
@@ -130,7 +130,7 @@ def received(folder: Path, name: str, data: bytes) -> Receipt:
         path = folder / name
         path.write_bytes(data)
         delivery = Delivery("d1", name, home.clock())
-        return ingest_file(home.stores, home.org_id, path, delivery)
+        return ingest_file(home.organization, path, delivery)
 
 
 KILLED = """
@@ -145,7 +145,7 @@ from tests.killing import die_at
 home, org_id, path, name = sys.argv[1:]
 with open_home(Path(home), org_id) as opened:
     failpoint.hook = die_at("ingest.staged")
-    ingest_file(opened.stores, org_id, Path(path), Delivery(name, "rows.csv", opened.clock()))
+    ingest_file(opened.organization, Path(path), Delivery(name, "rows.csv", opened.clock()))
 """
 
 
@@ -172,7 +172,9 @@ def test_a_file_that_killed_its_process_twice_fails_by_name(file: tuple[Path, st
 
     with open_home(home, org_id) as opened:
         receipts = [
-            ingest_file(opened.stores, org_id, path, Delivery(each, "rows.csv", opened.clock()))
+            ingest_file(
+                opened.stores.organization(org_id), path, Delivery(each, "rows.csv", opened.clock())
+            )
             for each in ("d1", "d2")
         ]
 
@@ -197,10 +199,11 @@ def test_a_file_whose_process_died_once_is_read_alone(file: tuple[Path, str, Pat
         die_reading(home, org_id, path, name)
 
     with open_home(home, org_id) as opened:
+        organization = opened.stores.organization(org_id)
         d1, d2 = (Delivery(each, "rows.csv", opened.clock()) for each in ("d1", "d2"))
         with counting_deaths(home, org_id, d1), pytest.raises(Busy):
-            ingest_file(opened.stores, org_id, path, d2)
-        assert ingest_file(opened.stores, org_id, path, d2).status == "done"
+            ingest_file(organization, path, d2)
+        assert ingest_file(organization, path, d2).status == "done"
     assert [each.name for each in (home / "reading").iterdir()] == ["lock"]
 
 

@@ -61,14 +61,14 @@ class Bucket:
         self.objects = open_objects(place.url, home.stores.settings)
         if "://" not in place.url:
             Path(place.url, "in").mkdir(parents=True)
-        self.inbox = add_inbox(home.stores, home.org_id, f"{place.url}/in", afterwards)
+        self.inbox = add_inbox(home.organization, f"{place.url}/in", afterwards)
 
     def put(self, name, *uids, **changes):
         text = HEADER + "".join(csv_row(uid, **changes) for uid in uids)
         self.objects.put_bytes(f"in/{name}", text.encode())
 
     def poll(self):
-        return list(poll_inboxes(self.home.stores, self.home.org_id))
+        return list(poll_inboxes(self.home.organization))
 
     def keys(self):
         """What lies where, without the folders that are named after claims."""
@@ -119,7 +119,7 @@ def test_an_object_is_ingested_and_moved_beside_its_report(bucket):
     [report] = [each.key for each in bucket.objects.list("done/") if "report" in each.key]
     assert json.loads(bucket.objects.get(report))["accepted"] == 2
     assert bucket.poll() == []
-    assert not inboxes_wait(bucket.home.stores, bucket.home.org_id)
+    assert not inboxes_wait(bucket.home.organization)
     bucket.check("u1", "u2")
 
 
@@ -138,22 +138,22 @@ def test_an_object_that_was_replaced_is_a_new_arrival(bucket):
 
 @pytest.mark.long
 def test_what_is_left_or_tagged_is_ingested_once(bucket):
-    stores, org_id = bucket.home.stores, bucket.home.org_id
+    organization = bucket.home.organization
     ways = [Afterwards.LEAVE]
     if bucket.place.kind == "local":
         with pytest.raises(Invalid, match="files have no tags"):
-            add_inbox(stores, org_id, bucket.inbox.url, Afterwards.TAG)
+            add_inbox(organization, bucket.inbox.url, Afterwards.TAG)
     else:
         ways.append(Afterwards.TAG)
     for number, way in enumerate(ways):
-        assert add_inbox(stores, org_id, bucket.inbox.url, way).id == bucket.inbox.id
+        assert add_inbox(organization, bucket.inbox.url, way).id == bucket.inbox.id
         bucket.put(f"{number}.csv", f"u{number}")
-        assert inboxes_wait(stores, org_id)
+        assert inboxes_wait(organization)
         assert [receipt.accepted for receipt in bucket.poll()] == [1]
         assert bucket.poll() == []
-        assert not inboxes_wait(stores, org_id)
+        assert not inboxes_wait(organization)
 
-    add_inbox(stores, org_id, bucket.inbox.url, Afterwards.MOVE)
+    add_inbox(organization, bucket.inbox.url, Afterwards.MOVE)
 
     assert bucket.poll() == []  # Moved now, not ingested once more.
     assert bucket.keys()[0].startswith("done/")
@@ -224,11 +224,11 @@ def test_a_folder_that_is_gone_is_not_an_empty_inbox(local):
     local.put("a.csv", "u1")
     folder.rename(folder.with_name("unmounted"))
 
-    for look in (local.poll, lambda: inboxes_wait(local.home.stores, local.home.org_id)):
+    for look in (local.poll, lambda: inboxes_wait(local.home.organization)):
         with pytest.raises(Unavailable, match=f"there is no folder {folder}"):
             look()
     with pytest.raises(Invalid, match="a folder that exists"):
-        add_inbox(local.home.stores, local.home.org_id, f"{folder}2", Afterwards.LEAVE)
+        add_inbox(local.home.organization, f"{folder}2", Afterwards.LEAVE)
 
     folder.with_name("unmounted").rename(folder)
     local.poll()
@@ -253,7 +253,7 @@ def test_links_and_pipes_in_a_folder_are_told_and_stop_nothing(local, tmp_path):
         assert f"{name}: a link, or no file" in str(told.value)
     assert "hidden" not in str(told.value)
     assert [claim.key for claim in local.claims()] == ["in/sub/good.csv"]
-    assert not inboxes_wait(local.home.stores, local.home.org_id)
+    assert not inboxes_wait(local.home.organization)
     local.check("u1")
 
 
@@ -277,7 +277,7 @@ def test_four_pollers_take_every_object_once(local):
     def work(_):
         with open_home(local.home.stores.home, local.home.org_id) as home:
             start.wait()
-            return [each.delivery.name for each in poll_inboxes(home.stores, home.org_id)]
+            return [each.delivery.name for each in poll_inboxes(home.organization)]
 
     with ThreadPoolExecutor(4) as pool:
         taken = [name for found in pool.map(work, range(4)) for name in found]
@@ -365,7 +365,7 @@ def test_a_store_whose_nth_answer_is_lost_loses_nothing_and_doubles_nothing(
         ) as home:
             for _ in range(4):
                 try:
-                    list(poll_inboxes(home.stores, home.org_id))
+                    list(poll_inboxes(home.organization))
                 except Unavailable:
                     home.clock.advance(minutes=10)
 
@@ -426,7 +426,7 @@ def _polled(home, org_id, step, hours=0):
         "failpoint.hook = die_at(sys.argv[3])\n"
         "with open_home(Path(sys.argv[1]), sys.argv[2]) as home:\n"
         "    home.clock.advance(hours=int(sys.argv[4]))\n"
-        "    list(poll_inboxes(home.stores, home.org_id))\n"
+        "    list(poll_inboxes(home.organization))\n"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-W", "ignore", "-c", code, str(home), org_id, step, str(hours)]
@@ -434,15 +434,15 @@ def _polled(home, org_id, step, hours=0):
 
 
 def test_inboxes_may_not_overlap_and_need_a_place_for_what_is_done(local):
-    stores, org_id = local.home.stores, local.home.org_id
+    organization = local.home.organization
     root = local.inbox.url.rpartition("/")[0]
     for url in ("in/sub", "done", "failed/x"):
         Path(root, url).mkdir(parents=True)
     for url in (root, f"{root}/in/sub", f"{root}/done", f"{root}/failed/x"):
         with pytest.raises(Invalid, match="no part of another inbox"):
-            add_inbox(stores, org_id, url, Afterwards.LEAVE)
+            add_inbox(organization, url, Afterwards.LEAVE)
     with pytest.raises(Invalid, match="a prefix below the bucket"):
-        add_inbox(stores, org_id, "s3://bucket", Afterwards.MOVE)
+        add_inbox(organization, "s3://bucket", Afterwards.MOVE)
 
     Path(root, "inner").mkdir()
-    assert add_inbox(stores, org_id, f"{root}/inner", Afterwards.LEAVE).url == f"{root}/inner"
+    assert add_inbox(organization, f"{root}/inner", Afterwards.LEAVE).url == f"{root}/inner"

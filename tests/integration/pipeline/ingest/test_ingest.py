@@ -381,7 +381,7 @@ def test_a_near_miss_of_a_code_that_another_source_brings_meanwhile_is_rejected(
             others.append(home.ingest("fast.csv", HEADER + csv_row("u3", account="NEU")))
 
     arrival = Delivery("slow", path.name, home.clock())
-    receipt = ingest_file(home.stores, home.org_id, path, arrival, progress=meanwhile)
+    receipt = ingest_file(home.organization, path, arrival, progress=meanwhile)
 
     assert (receipt.accepted, receipt.reasons) == (1, {"InvalidAccountCode": 1})
     assert others[0].accepted == 1
@@ -564,7 +564,7 @@ def test_corrected_configuration_brings_in_what_was_rejected_and_only_that(home)
         ],
         "derivedFields": [],
     }
-    configure(home.stores, home.org_id, meters=[ingress])
+    configure(home.organization, meters=[ingress])
     again = home.ingest("other-name.csv", data)
 
     assert (again.attempt, *counts(again)) == (2, 5, 2, 1, 2)
@@ -579,8 +579,7 @@ def test_a_field_taken_from_a_meter_brings_rows_in_without_it(home):
 
     fields = [{"category": "MEASURE", "code": "gb", "name": "Sent"}]
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         meters=[{"code": "egress", "name": "E", "dataFields": fields, "derivedFields": []}],
     )
 
@@ -602,8 +601,7 @@ def test_a_new_field_of_a_meter_is_a_new_column(home):
         {"category": "WHO", "code": "user", "name": "User"},
     ]
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         meters=[{"code": "egress", "name": "E", "dataFields": fields, "derivedFields": []}],
     )
 
@@ -619,7 +617,7 @@ def test_a_field_that_comes_back_in_other_letters_is_refused_by_name(home):
     home.ingest("a.csv", HEADER + csv_row("u1"))
     gb, region = EGRESS["dataFields"]
     for fields in ([gb], [gb, region | {"code": "Region"}]):
-        configure(home.stores, home.org_id, meters=[EGRESS | {"dataFields": fields}])
+        configure(home.organization, meters=[EGRESS | {"dataFields": fields}])
 
     receipt = home.ingest("b.csv", HEADER.replace("region", "Region") + csv_row("u2"))
 

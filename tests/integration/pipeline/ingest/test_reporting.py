@@ -27,12 +27,12 @@ def home(tmp_path):
 
 
 def told(home, name=VALIDATION_FAILURE):
-    found = list_events(home.stores, home.org_id, EventFilters(event_name=name), Page(100, None))
+    found = list_events(home.organization, EventFilters(event_name=name), Page(100, None))
     return [each["m3terEvent"]["eventData"]["newDto"] for each in found["data"]]
 
 
 def file_of(home, event):
-    download = failed_ingest_file(home.stores, home.org_id, event["file"])
+    download = failed_ingest_file(home.organization, event["file"])
     return json.loads(home.stores.objects.get(download.key))
 
 
@@ -47,7 +47,7 @@ def announce(home, job):
 def test_a_source_without_faults_raises_nothing(home):
     home.ingest("good.csv", HEADER + csv_row("u1"))
 
-    assert report(home.stores, home.org_id) == 0
+    assert report(home.organization) == 0
     assert told(home) == []
     assert list(home.stores.objects.list()) == []
 
@@ -120,7 +120,7 @@ def test_an_upload_that_fails_raises_one_event_and_one_alert_that_carry_its_job(
     announce(home, "job-1")
     for _ in range(2):
         home.ingest("u.json", b"[", delivery="job-1")
-    report(home.stores, home.org_id)
+    report(home.organization)
 
     assert [event["jobId"] for event in told(home)] == ["job-1"]
     [alert] = told(home, UPLOAD_ALERT)
@@ -132,14 +132,14 @@ def test_the_alert_of_an_upload_is_open_until_its_event_is_marked(home):
     announce(home, "job-1")
     home.ingest("u.json", b"[", delivery="job-1")
     for _ in range(2):
-        [alert] = check_alerts(home.stores, home.org_id)
+        [alert] = check_alerts(home.organization)
         assert (alert.name, alert.subject) == (UPLOAD_ALERT, "job-1")
 
-    mark_actioned(home.stores, home.org_id, "test", alert.event_id)
+    mark_actioned(home.organization, "test", alert.event_id)
 
-    assert check_alerts(home.stores, home.org_id) == []
-    report(home.stores, home.org_id)
-    assert check_alerts(home.stores, home.org_id) == told(home, UPLOAD_ALERT) == []
+    assert check_alerts(home.organization) == []
+    report(home.organization)
+    assert check_alerts(home.organization) == told(home, UPLOAD_ALERT) == []
 
 
 def test_the_same_bytes_again_are_reported_again_as_another_attempt(home):
@@ -166,7 +166,7 @@ def test_whoever_dies_on_the_way_is_made_up_for_once(home, monkeypatch, point):
     with pytest.raises(Stopped):
         home.ingest("bad.csv", HEADER + csv_row("u1", "x"), delivery="d")
     monkeypatch.setattr(failpoint, "hook", None)
-    report(home.stores, home.org_id)
+    report(home.organization)
     home.ingest("bad.csv", HEADER + csv_row("u1", "x"), delivery="d")
 
     assert len(told(home)) == 1
@@ -184,7 +184,7 @@ def test_ingest_goes_on_when_reports_cannot_be_written(home, monkeypatch):
     assert told(home) == []
     monkeypatch.undo()
 
-    assert report(home.stores, home.org_id) == 1
+    assert report(home.organization) == 1
     assert len(told(home)) == 1
 
 
@@ -194,9 +194,9 @@ def test_many_sources_are_reported_in_the_order_of_their_commits(home, monkeypat
         later.setattr("meterlake.pipeline.ingest.run.report_source", lambda *_: None)
         for number in range(5):
             home.ingest(f"{number}.csv", HEADER + csv_row(f"u{number}", "x"))
-        assert report(home.stores, home.org_id) == 5
+        assert report(home.organization) == 5
 
-    assert report(home.stores, home.org_id) == 0
+    assert report(home.organization) == 0
     assert [event["name"] for event in reversed(told(home))] == [f"{n}.csv" for n in range(5)]
 
 
@@ -205,7 +205,7 @@ def test_only_files_of_the_own_organization_are_found(home):
     [event] = told(home)
     key = event["file"]
 
-    assert failed_ingest_file(home.stores, home.org_id, event["getDownloadUrl"]).key == key
+    assert failed_ingest_file(home.organization, event["getDownloadUrl"]).key == key
     for other in (
         key.replace(home.org_id, "0" * 36),
         f"failed-ingest/{home.org_id}/../../secret.key",
@@ -219,7 +219,7 @@ def test_only_files_of_the_own_organization_are_found(home):
         f"failed-ingest/{home.org_id}/" + "x" * 2000,
     ):
         with pytest.raises(NotFound):
-            failed_ingest_file(home.stores, home.org_id, other)
+            failed_ingest_file(home.organization, other)
 
 
 def test_the_worker_makes_up_for_what_nobody_told(home, monkeypatch):

@@ -56,7 +56,7 @@ def copies(home) -> list[str]:
 
 def lose_the_machine(home) -> None:
     """What it had on its disk is gone; its process is dead."""
-    shutil.rmtree(home.stores.segment_folder(home.org_id).open.parent)
+    shutil.rmtree(home.organization.segment_folder.open.parent)
 
 
 def uids(home) -> list[str]:
@@ -69,7 +69,7 @@ def test_a_batch_is_in_the_store_before_the_answer_and_goes_when_it_is_ingested(
     assert len(copies(home)) == 2
 
     home.stores.segments.close()
-    ingest_segments(home.stores, home.org_id)
+    ingest_segments(home.organization)
 
     assert uids(home) == ["a", "b", "c"]
     assert copies(home) == []
@@ -90,7 +90,7 @@ def test_what_a_lost_machine_acknowledged_is_ingested_by_another_one(home):
 
     assert [other.look(), other.look(LOST_S - 1)] == [0, 0]
     assert other.look(1) == 1
-    [receipt] = ingest_segments(home.stores, home.org_id)
+    [receipt] = ingest_segments(home.organization)
 
     assert receipt.accepted == 3
     assert copies(home) == []
@@ -109,7 +109,7 @@ def test_what_is_damaged_in_the_store_holds_up_no_other_segment(home):
 
     with pytest.raises(Unavailable, match="segment 0"):
         other.look(LOST_S)
-    assert [each.accepted for each in ingest_segments(home.stores, home.org_id)] == [1]
+    assert [each.accepted for each in ingest_segments(home.organization)] == [1]
     assert uids(home) == ["a"]
 
 
@@ -132,7 +132,7 @@ def test_a_machine_that_was_taken_over_acknowledges_nothing_more_of_that_segment
         submit(home, wire_row("b"))
     submit(home, wire_row("b"))
     home.stores.segments.close()
-    receipts = ingest_segments(home.stores, home.org_id)
+    receipts = ingest_segments(home.organization)
 
     assert uids(home) == ["a", "b"]
     assert sum(each.repeats for each in receipts) >= 1
@@ -153,7 +153,7 @@ def test_one_more_part_that_comes_meanwhile_keeps_the_segment_where_it_is(home, 
 
     assert home.stores.segment_copies.take_over(segment) is None
     home.stores.segments.close()
-    ingest_segments(home.stores, home.org_id)
+    ingest_segments(home.organization)
     assert uids(home) == ["a", "b"]
 
 
@@ -167,7 +167,7 @@ def test_a_store_that_does_not_answer_is_no_success(home, monkeypatch):
             submit(home, wire_row("a"))
     submit(home, wire_row("a"))
     home.stores.segments.close()
-    ingest_segments(home.stores, home.org_id)
+    ingest_segments(home.organization)
 
     assert uids(home) == ["a"]
     assert copies(home) == []
@@ -180,7 +180,7 @@ def test_two_machines_that_take_over_the_same_segment_ingest_it_once(home):
     for machine in (first, second):
         machine.look()
     assert [first.look(LOST_S), second.look(LOST_S), second.look(LOST_S)] == [1, 0, 1]
-    ingest_segments(home.stores, home.org_id)
+    ingest_segments(home.organization)
 
     assert len(uids(home)) == 2
     home.check()
@@ -201,7 +201,7 @@ def live(home):
     lost = LostSegments(home.stores, lambda: next(seconds))
     lost.look()
     lost.look()
-    ingest_segments(home.stores, home.org_id)
+    ingest_segments(home.organization)
 """
 PROCESS = """
 import json, os, sys

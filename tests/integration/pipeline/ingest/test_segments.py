@@ -43,7 +43,7 @@ def uids(home):
 
 
 def test_there_is_nothing_to_do_where_nothing_was_submitted(home):
-    assert ingest_segments(home.stores, home.org_id) == []
+    assert ingest_segments(home.organization) == []
 
 
 def test_rows_are_counted_without_the_empty_lines_and_numbered_with_them(home):
@@ -51,7 +51,7 @@ def test_rows_are_counted_without_the_empty_lines_and_numbered_with_them(home):
     submit(home, wire_row("c"), wire_row("d", gb="no number"))
     submit(home, wire_row("e"))
     close(home)
-    [receipt] = ingest_segments(home.stores, home.org_id)
+    [receipt] = ingest_segments(home.organization)
 
     assert (receipt.received, receipt.accepted, receipt.rejected) == (5, 4, 1)
     assert [row.row for row in receipt.sample] == [5]
@@ -63,7 +63,7 @@ def test_the_same_measurement_without_a_uid_counts_each_time_it_is_submitted(hom
     for _ in range(2):
         submit(home, wire_row(None))
         close(home)
-    receipts = ingest_segments(home.stores, home.org_id)
+    receipts = ingest_segments(home.organization)
 
     assert [each.accepted for each in receipts] == [1, 1]
     home.check()
@@ -74,30 +74,30 @@ def test_segments_are_ingested_in_order_and_kept(home):
         submit(home, wire_row("same", gb=int(gb)))
         close(home)
         home.clock.advance(seconds=1)
-    folder = home.stores.segment_folder(home.org_id)
+    folder = home.organization.segment_folder
     names = [path.name for path in folder.waiting()]
-    receipts = ingest_segments(home.stores, home.org_id)
+    receipts = ingest_segments(home.organization)
 
     assert [each.accepted for each in receipts] == [1, 0]
     assert [each.delivery.name for each in receipts] == sorted(names)
     assert [path.name for path in sorted(folder.lake.glob("sources/*/*"))] == sorted(names)
     assert folder.waiting() == []
-    assert ingest_segments(home.stores, home.org_id) == []
+    assert ingest_segments(home.organization) == []
 
 
 def test_only_one_process_ingests_them(home):
     submit(home, wire_row("a"))
     close(home)
-    with FileLock(home.stores.segment_folder(home.org_id).lock), pytest.raises(Busy):
-        ingest_segments(home.stores, home.org_id)
+    with FileLock(home.organization.segment_folder.lock), pytest.raises(Busy):
+        ingest_segments(home.organization)
 
-    assert len(ingest_segments(home.stores, home.org_id)) == 1
+    assert len(ingest_segments(home.organization)) == 1
 
 
 def test_the_worker_ingests_until_it_is_stopped(home):
     submit(home, wire_row("a"))
     close(home)
-    folder, stopped = home.stores.segment_folder(home.org_id), threading.Event()
+    folder, stopped = home.organization.segment_folder, threading.Event()
 
     def stop():
         if not folder.waiting() and list(folder.lake.glob("sources/*/*")):
@@ -120,7 +120,7 @@ from pathlib import Path
 
 with open_home(Path(sys.argv[1]), sys.argv[2]) as home:
     failpoint.hook = die_at_nth(int(sys.argv[3]))
-    ingest_segments(home.stores, home.org_id)
+    ingest_segments(home.organization)
 os._exit(0)
 """
 
@@ -143,7 +143,7 @@ def die_at(home, step):
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 20])
 def test_whoever_dies_while_ingesting_loses_nothing_and_doubles_nothing(home, stride):
     """At every step, or at one of every eight."""
-    folder = home.stores.segment_folder(home.org_id)
+    folder = home.organization.segment_folder
     step, expected, died = 0, [], True
     while died:
         # One without a uid tells whether it came in twice; the torn one was never acknowledged.
@@ -154,7 +154,7 @@ def test_whoever_dies_while_ingesting_loses_nothing_and_doubles_nothing(home, st
         (folder.open / f"dead-{step:08}.ndjson").write_text(text)
         expected.append(rows[0]["uid"])
         died = die_at(home, step)
-        ingest_segments(home.stores, home.org_id)
+        ingest_segments(home.organization)
         home.check()
         found = uids(home)
         assert [uid for uid in found if uid.startswith("step")] == expected, step

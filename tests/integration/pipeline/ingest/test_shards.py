@@ -112,7 +112,7 @@ class World:
             try:
                 self.put(self.home, rows, "again")
             except _Dead:
-                self.home.stores.lake(self.home.org_id).close_connections()
+                self.home.organization.lake.close_connections()
         expected = self.expected.ingest(rows)
         assert self.put(self.other, rows, "again") == expected
         assert self.put(self.home, rows, "again") == expected
@@ -132,18 +132,18 @@ class World:
                 assert counts[name] == self.expected.ingest(what)
 
     def shard(self, count) -> None:
-        done = shard_lake(self.home.stores, self.home.org_id, count)
+        done = shard_lake(self.home.organization, count)
         assert (done.shards, done.uids) == (count, len(self.expected.stored))
 
     def half_shard(self, count, step) -> None:
         with at_step(step, fail):
             try:
-                shard_lake(self.home.stores, self.home.org_id, count)
+                shard_lake(self.home.organization, count)
             except _Dead:
-                self.home.stores.lake(self.home.org_id).close_connections()
+                self.home.organization.lake.close_connections()
 
     def lose_the_index(self) -> None:
-        cache = self.home.stores.lake(self.home.org_id).cache
+        cache = self.home.organization.lake.cache
         for folder in cache.glob("uid*"):
             shutil.rmtree(folder)
 
@@ -155,7 +155,7 @@ class World:
             for fields in [dict(pairs)]
         }
         assert stored == self.expected.stored
-        assert check_reconciliation(self.home.stores, self.home.org_id).balanced
+        assert check_reconciliation(self.home.organization).balanced
 
 
 def text(rows) -> str:
@@ -236,12 +236,13 @@ def test_uids_that_are_withdrawn_after_the_look_are_free(world):
     """A source that repeats them brings them again."""
     world.ingest([(1, 1), (2, 1)])
     home, rows = world.home, world.rows([(1, 1), (3, 1)])
+    organization = world.other.stores.organization(home.org_id)
     [[identity]] = home.query("SELECT identity FROM lake.source")
 
     def retract() -> None:
         wanted = BackfillSpec(Mode.RETRACT, source=identity, reason="wrong")
-        backfill.start(world.other.stores, home.org_id, Order(wanted, "ann", "r"))
-        backfill.apply(world.other.stores, home.org_id, "r", "ann")
+        backfill.start(organization, Order(wanted, "ann", "r"))
+        backfill.apply(organization, "r", "ann")
         world.expected.stored.clear()
 
     with at_step("shards.compared", retract):
@@ -255,7 +256,7 @@ def test_what_a_catalog_lost_that_was_set_back_after_the_look_is_no_repeat(world
     """Somebody restores a backup of it while a source waits for the lock."""
     need_folder()
     world.ingest([(1, 1)])
-    lake = world.home.stores.lake(world.home.org_id)
+    lake = world.home.organization.lake
     backup = tmp_path / "backup"
     copy_catalog(world, lake.catalog.folder, backup)
     lost = world.rows([(2, 1)])
@@ -281,6 +282,7 @@ def copy_catalog(world, source, target) -> None:
 
 @pytest.mark.slow
 def test_a_snapshot_that_expired_after_the_look_does_no_harm(world):
+    organization = world.other.stores.organization(world.home.org_id)
     world.ingest([(1, 1)])
     rows, others = world.rows([(1, 2), (2, 1)]), world.rows([(2, 1)])
     expected = {}
@@ -288,9 +290,9 @@ def test_a_snapshot_that_expired_after_the_look_does_no_harm(world):
     def overtake() -> None:
         for each in (others, world.rows([(3, 1)])):
             assert world.put(world.other, each) == world.expected.ingest(each)
-        with world.other.stores.lake(world.home.org_id).lock():
+        with organization.lake.lock():
             pass
-        maintain(world.other.stores, world.home.org_id, snapshots_for=timedelta(0))
+        maintain(organization, snapshots_for=timedelta(0))
 
     with at_step("shards.compared", overtake):
         expected["rows"] = world.put(world.home, rows)
@@ -331,9 +333,9 @@ def test_backfills_of_a_lake_in_shards_leave_what_those_of_a_whole_one_do(world_
             path = world.home.stores.home / "new.csv"
             path.write_text(text([("u1", 7), ("n1", 1), ("n1", 1)]))
             spec = BackfillSpec(Mode.REPLACE, window=SEPTEMBER, files=("new.csv",))
-            backfill.start(world.home.stores, world.home.org_id, Order(spec, "ann", "b", [path]))
+            backfill.start(world.home.organization, Order(spec, "ann", "b", [path]))
             for act in acts:
-                act(world.home.stores, world.home.org_id, "b", "ann")
+                act(world.home.organization, "b", "ann")
                 world.home.check_rows()
             ends.append((world.home.measurements(), world.home.uids()))
             # What was taken out is free, what came in is known.

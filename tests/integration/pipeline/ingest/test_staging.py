@@ -35,7 +35,7 @@ def derive(home: Home) -> None:
         ],
         "derivedFields": DERIVED,
     }
-    configure(home.stores, home.org_id, meters=[meter])
+    configure(home.organization, meters=[meter])
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def outcomes(folder, files: list[bytes], size: int) -> tuple:
 
 def makers(home: Home) -> set[str]:
     """Who wrote the lake's files: `rows` as they were staged, `again` at the commit."""
-    files = home.stores.lake(home.org_id).files
+    files = home.organization.lake.files
     found = home.query(
         "SELECT created_by FROM parquet_file_metadata([{}])".format(
             ", ".join(quote(files.root + name) for name in files.names())

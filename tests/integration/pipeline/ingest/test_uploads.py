@@ -51,7 +51,7 @@ def home(tmp_path):
 
 def announced(home, data=DATA, name="f.json"):
     body = {"fileName": name, "contentType": TYPE, "contentLength": len(data)}
-    return announce(home.stores, home.org_id, "test", body, "https://here.example")
+    return announce(home.organization, "test", body, "https://here.example")
 
 
 def send(home, made, data=DATA):
@@ -68,14 +68,14 @@ def uploaded(home, data=DATA):
 
 
 def job(home, id_):
-    return get_job(home.stores, home.org_id, id_)
+    return get_job(home.organization, id_)
 
 
 def alerts(home):
     """What the open alerts of uploads say, by their jobs."""
     events = (
-        get_event(home.stores, home.org_id, each.event_id)["m3terEvent"]["eventData"]["newDto"]
-        for each in check_alerts(home.stores, home.org_id)
+        get_event(home.organization, each.event_id)["m3terEvent"]["eventData"]["newDto"]
+        for each in check_alerts(home.organization)
     )
     return {each["jobId"]: each["message"] for each in events}
 
@@ -91,7 +91,7 @@ def finish(home, upload, status=JobStatus.COMPLETE):
 
 
 def work(home):
-    return list(ingest_uploads(home.stores, home.org_id))
+    return list(ingest_uploads(home.organization))
 
 
 def test_there_is_nothing_to_do_where_nothing_was_uploaded(home):
@@ -106,7 +106,7 @@ def test_the_delivery_of_an_upload_is_its_job(home):
 
     assert (receipt.delivery.id, receipt.delivery.name, receipt.accepted) == (id_, "f.json", 2)
     with pytest.raises(Busy, match="it has succeeded"):
-        run_upload(home.stores, home.org_id, id_)
+        run_upload(home.organization, id_)
     home.check()
 
 
@@ -114,7 +114,7 @@ def test_a_job_of_another_organization_is_not_there(home):
     id_ = uploaded(home)
     for act in (get_job, original, run_upload):
         with pytest.raises(NotFound):
-            act(home.stores, "another", id_)
+            act(home.stores.organization("another"), id_)
 
 
 # --- leases -------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def test_files_at_which_somebody_died_are_read_one_at_a_time_and_no_other_waits(
     with reading_alone(home.stores.home, "another", died=True):
         for id_ in killers:
             with pytest.raises(Busy, match="read alone"):
-                run_upload(home.stores, home.org_id, id_)
-        assert run_upload(home.stores, home.org_id, modest).status == "done"
+                run_upload(home.organization, id_)
+        assert run_upload(home.organization, modest).status == "done"
     # Who waited for its turn had no lease of the job, and could not die at it.
     found = [home.stores.state.jobs.get(id_) for id_ in killers]
     assert [(each.attempt, each.deaths) for each in found] == [(1, 0), (1, 0)]
@@ -213,7 +213,7 @@ def test_an_attempt_that_lost_its_job_stops_before_the_next_row(home, tmp_path):
 
 def test_an_attempt_that_fails_for_now_is_repeated_at_once(home):
     id_ = uploaded(home)
-    lake = home.stores.lake_folder(home.org_id) / "staging"
+    lake = home.organization.lake_folder / "staging"
     lake.rename(lake.with_name("away"))
     lake.write_text("in the way")
     with pytest.raises(Unavailable):
@@ -233,7 +233,7 @@ def test_many_workers_run_a_job_once(home):
     def one():
         options = settings(home.stores.home)
         with open_stores(options, now=home.clock) as stores:
-            found.extend(ingest_uploads(stores, home.org_id))
+            found.extend(ingest_uploads(stores.organization(home.org_id)))
 
     threads = [threading.Thread(target=one) for _ in range(4)]
     for each in threads:
@@ -252,7 +252,7 @@ def test_an_attempt_that_was_silent_keeps_its_successor_of_the_same_home_away(ho
     folder.mkdir(parents=True)
     with FileLock(folder / "lock"):
         with pytest.raises(Busy):
-            run_upload(home.stores, home.org_id, id_)
+            run_upload(home.organization, id_)
         assert work(home) == []
 
     assert len(work(home)) == 1
@@ -274,21 +274,21 @@ def test_a_file_whose_arrival_nobody_wrote_down_is_noticed(home):
 def test_a_url_that_was_never_used_fails_its_job(home):
     made = announced(home)
     home.clock.advance(seconds=60)
-    settle(home.stores, home.org_id)
+    settle(home.organization)
     assert job(home, made["jobId"])["status"] == "notUploaded"
     home.clock.advance(seconds=1)
-    settle(home.stores, home.org_id)
+    settle(home.organization)
     found = job(home, made["jobId"])
 
     assert (found["status"], found["version"]) == ("failed", 2)
     assert found["failureReason"].startswith("NotUploaded: ")
-    settle(home.stores, home.org_id)
+    settle(home.organization)
     said = "f.json: no file came before the upload URL ended"
     assert alerts(home) == {made["jobId"]: said}
     with pytest.raises(Forbidden, match="has ended"):
         send(home, made)
     with pytest.raises(NotFound):
-        original(home.stores, home.org_id, made["jobId"])
+        original(home.organization, made["jobId"])
     assert list(home.stores.objects.list()) == []
 
 
@@ -341,14 +341,14 @@ def put(made, data=DATA, **headers):
 
 def test_a_file_in_another_store_is_noticed_and_ingested(remote):
     made = announced(remote)
-    settle(remote.stores, remote.org_id)
+    settle(remote.organization)
     assert job(remote, made["jobId"])["status"] == "notUploaded"
     assert put(made).status_code == 200
 
     assert [receipt.accepted for receipt in work(remote)] == [2]
     found = job(remote, made["jobId"])
     assert (found["status"], found["totalRows"]) == ("succeeded", 2)
-    download = original(remote.stores, remote.org_id, made["jobId"])
+    download = original(remote.organization, made["jobId"])
     assert remote.stores.objects.get(download.key) == DATA
     assert list((remote.stores.home / "uploads" / remote.org_id).iterdir()) == []
 
@@ -416,10 +416,10 @@ def test_another_length_in_another_store_fails_the_job(remote):
 def test_a_url_of_another_store_is_waited_for_longer(remote):
     made = announced(remote)
     remote.clock.advance(seconds=3600)
-    settle(remote.stores, remote.org_id)
+    settle(remote.organization)
     assert job(remote, made["jobId"])["status"] == "notUploaded"
     remote.clock.advance(seconds=61)
-    settle(remote.stores, remote.org_id)
+    settle(remote.organization)
     assert job(remote, made["jobId"])["failureReason"].startswith("NotUploaded: ")
 
 

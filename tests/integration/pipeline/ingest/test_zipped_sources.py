@@ -86,7 +86,7 @@ def bad_files(folder):
 
 def sent_up(home, name, data):
     announced = {"fileName": name, "contentType": "application/zip", "contentLength": len(data)}
-    made = uploads.announce(home.stores, home.org_id, "somebody", announced, "http://here")
+    made = uploads.announce(home.organization, "somebody", announced, "http://here")
     headers = {key.lower(): value for key, value in made["headers"].items()}
     with receiving(home.stores, made["url"].rpartition("/")[2], headers) as file:
         file.write(data)
@@ -99,9 +99,9 @@ def by_door(home, door, files, folder):
         case "named":
             for name, data in files.items():
                 (folder / name).write_bytes(data)
-            organization = home.stores.state.organization(home.org_id)
+            organization = home.stores.find_organization(home.org_id)
             paths = [folder / name for name in files]
-            return list(ingest_files(home.stores, organization, paths))
+            return list(ingest_files(organization, paths))
         case "dropped":
             for name, data in files.items():
                 home.drop(name, data)
@@ -109,7 +109,7 @@ def by_door(home, door, files, folder):
         case _:
             for name, data in files.items():
                 sent_up(home, name, data)
-            return list(uploads.ingest_uploads(home.stores, home.org_id))
+            return list(uploads.ingest_uploads(home.organization))
 
 
 @pytest.fixture(scope="module")

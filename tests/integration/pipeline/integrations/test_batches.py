@@ -79,6 +79,6 @@ def test_a_call_counts_once_for_the_health_of_its_destination(home, arrived, fai
     found = send(home, Parcels(answer))
 
     assert found.count(RunStatus.COMPLETE) == arrived
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         health = health_of(reader.connection, home.org_id, [config["id"]]).get(config["id"])
     assert (health.failures if health else 0) == failures

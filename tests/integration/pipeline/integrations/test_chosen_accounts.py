@@ -55,7 +55,7 @@ def test_the_deny_list_wins_over_the_allow_list(home, receiver, allowed, denied,
 def test_an_account_that_comes_later_is_on_no_list(home, receiver, name, sent):
     integrate(home, "HTTP", url=receiver.url("/200"), **{name: [account_id(home, "acme")]})
     account = {"name": "Cord", "code": "cord", "emailAddress": "cord@x.test"}
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         transaction.create(Account.from_wire(account))
     subscribe(home, "cord")
     use(home, ("9", "cord", 10))
@@ -76,6 +76,6 @@ def test_the_worker_sends_no_bill_of_a_denied_account(home, receiver):
     looks = iter([False] * 40)
     send_runs(home.stores, lambda: bool(receiver.received) or next(looks, True), 0.05)
 
-    runs = runs_of(home.stores, home.org_id, entity_type="Bill")
+    runs = runs_of(home.organization, entity_type="Bill")
     assert sent_to(home, runs) == ["acme"]
     assert {each.status for each in runs} == {RunStatus.COMPLETE}

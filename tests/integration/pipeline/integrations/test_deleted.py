@@ -43,11 +43,11 @@ def ref(name, id_=None):
 
 
 def delete(home, name, id_):
-    return entities.delete(home.stores, home.org_id, "test", ref(name, id_))
+    return entities.delete(home.organization, "test", ref(name, id_))
 
 
 def mappings(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = reader.all(ExternalMapping)
     return sorted((each.entity.external_id, each.entity.integration_config_id) for each in found)
 
@@ -103,14 +103,12 @@ def test_an_integration_without_its_notification_says_so(home, change, said):
     at = ref("notificationConfigurations", notification["id"])
     if change is None:
         # As homes have it from before, when it could be deleted.
-        with home.stores.state.transaction(home.org_id, "test") as transaction:
+        with home.organization.transaction("test") as transaction:
             transaction.delete(at.resource.entity, notification["id"])
     else:
-        entities.update(home.stores, home.org_id, "test", at, {**notification, **change})
+        entities.update(home.organization, "test", at, {**notification, **change})
 
-    shown = entities.retrieve(
-        home.stores, home.org_id, ref("integrationConfigs", integration["id"])
-    )
+    shown = entities.retrieve(home.organization, ref("integrationConfigs", integration["id"]))
     assert shown["enabled"] is False
     assert said in shown["error"]
 
@@ -132,13 +130,13 @@ def sent(home, receiver):
 def test_an_integration_that_has_sent_bills_is_deleted(home, receiver, choice, left):
     config = sent(home, receiver)
 
-    gone = delete_integration(home.stores, home.org_id, "test", config["id"], choice)
+    gone = delete_integration(home.organization, "test", config["id"], choice)
 
     assert gone["id"] == config["id"]
     assert mappings(home) == left
-    assert len(runs_of(home.stores, home.org_id, config_id=config["id"])) == 2
+    assert len(runs_of(home.organization, config_id=config["id"])) == 2
     with pytest.raises(NotFound):
-        delete_integration(home.stores, home.org_id, "test", config["id"])
+        delete_integration(home.organization, "test", config["id"])
 
 
 def test_files_prune_an_integration_that_has_sent_bills(home, receiver):
@@ -148,21 +146,21 @@ def test_files_prune_an_integration_that_has_sent_bills(home, receiver):
     apply(home.stores.state, home.org_id, [document], "test", ApplyOptions(prune=True))
 
     assert mappings(home) == [("inv-1", None)] * 2
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         assert reader.all(IntegrationConfig) == []
 
 
 def test_a_mapping_that_would_say_something_else_than_another_one_does_not_stay(home, receiver):
     config = sent(home, receiver)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         bill = reader.all(ExternalMapping)[0].entity.m3ter_id
     there = {"externalSystem": "HTTP", "externalTable": "Bill", "externalId": "inv-9"}
     create(home, "externalMappings", m3terEntity="Bill", m3terId=bill, **there)
 
     with pytest.raises(Conflict, match=r"cannot stay .* 'inv-9' in Bill of HTTP already"):
-        delete_integration(home.stores, home.org_id, "test", config["id"])
+        delete_integration(home.organization, "test", config["id"])
     assert len(mappings(home)) == 3
-    delete_integration(home.stores, home.org_id, "test", config["id"], MappingChoice.DELETE)
+    delete_integration(home.organization, "test", config["id"], MappingChoice.DELETE)
     assert mappings(home) == [("inv-9", None)]
 
 
@@ -171,7 +169,7 @@ def test_an_integration_is_not_deleted_while_it_sends(home, receiver):
 
     def answer(handler):
         try:
-            delete_integration(home.stores, home.org_id, "test", config["id"])
+            delete_integration(home.organization, "test", config["id"])
         except Conflict as error:
             refused.append(str(error))
         respond(handler, 200, b"{}")
@@ -186,4 +184,4 @@ def test_an_integration_is_not_deleted_while_it_sends(home, receiver):
     assert [each.partition(" is ")[2] for each in refused] == [
         "being sent; try again when it has ended"
     ]
-    delete_integration(home.stores, home.org_id, "test", config["id"])
+    delete_integration(home.organization, "test", config["id"])

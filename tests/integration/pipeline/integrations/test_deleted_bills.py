@@ -87,7 +87,7 @@ def put(home, cents=700):
 
 
 def delete(home, id_):
-    delete_bill(home.stores, home.org_id, "test", id_)
+    delete_bill(home.organization, "test", id_)
     make_runs(home)
 
 
@@ -99,13 +99,13 @@ def ends(runs):
 
 def notes(home):
     return [
-        tries(home.stores, home.org_id, each.id)[-1].request
-        for each in runs_of(home.stores, home.org_id, entity_type="Bill")
+        tries(home.organization, each.id)[-1].request
+        for each in runs_of(home.organization, entity_type="Bill")
     ]
 
 
 def mapped(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = [each.entity for each in reader.all(ExternalMapping)]
     return [each.external_id for each in found if each.m3ter_entity == "Bill"]
 
@@ -167,7 +167,7 @@ def test_whoever_has_a_bill_takes_it_back_whatever_it_takes_by_now(home, stripe,
     id_ = put(home)
     send_bills(home)
     data = {name: [account_id(home, each) for each in codes] for name, codes in change.items()}
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         before = transaction.get(IntegrationConfig, config["id"])
         changed = before.entity.model_copy(update={"config_data": data})
         transaction.update(config["id"], before.version, changed)
@@ -182,14 +182,14 @@ def test_who_was_disabled_takes_back_when_it_is_enabled_once(home, stripe):
     config = to_stripe(home)
     id_ = put(home)
     send_bills(home)
-    disable_integration(home.stores, home.org_id, "test", config["id"])
+    disable_integration(home.organization, "test", config["id"])
     delete(home, id_)
     assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.DISABLED)]
     assert len(stripe.live()) == 1
 
     for _ in range(2):
         home.clock.time += timedelta(minutes=1)
-        enable_integration(home.stores, home.org_id, "test", config["id"])
+        enable_integration(home.organization, "test", config["id"])
         assert ends(send_bills(home)) == [SENT, ("DELETE", RunStatus.DISABLED), DELETED]
     assert stripe.live() == []
 
@@ -199,7 +199,7 @@ def test_an_integration_that_follows_another_takes_its_bills_back(home, stripe):
     config = to_stripe(home)
     id_ = put(home)
     send_bills(home)
-    delete_integration(home.stores, home.org_id, "test", config["id"])
+    delete_integration(home.organization, "test", config["id"])
     integrate(home, "STRIPE_TEST", CREDENTIALS)
     delete(home, id_)
 
@@ -252,13 +252,13 @@ def test_a_bill_that_comes_to_nothing_owes_nothing(home, stripe):
 def test_a_bill_that_changes_after_its_approval_is_not_sent_unapproved(home, stripe):
     to_stripe(home, sendBillsOnApproval=True)
     id_ = put(home)
-    set_status(home.stores, home.org_id, "test", id_, BillStatus.APPROVED)
+    set_status(home.organization, "test", id_, BillStatus.APPROVED)
     put(home, 900)
 
     assert ends(send_bills(home)) == [SENT]
     assert stripe.invoices == {}
     assert notes(home) == ["nothing is sent: the bill waits for another approval"]
-    set_status(home.stores, home.org_id, "test", id_, BillStatus.APPROVED)
+    set_status(home.organization, "test", id_, BillStatus.APPROVED)
     make_runs(home)
     send_bills(home)
     assert [each["total"] for each in stripe.live()] == [900]
@@ -291,7 +291,7 @@ def test_a_paid_invoice_that_the_same_bill_took_over_is_no_more_the_deleted_one_
     assert refused.status is RunStatus.INVOICE_ALREADY_PAID
     put(home)
     send_bills(home)
-    replay_run(home.stores, home.org_id, "someone", refused.id)
+    replay_run(home.organization, "someone", refused.id)
 
     assert Counter(ends(send_bills(home))) == {
         SENT: 2,
@@ -498,7 +498,7 @@ def test_what_stands_of_a_former_bill_goes_although_its_deletion_failed(home, st
     first = put(home)
     send_bills(home)
     if not is_heard:
-        with home.stores.state.transaction(home.org_id, "test") as transaction:
+        with home.organization.transaction("test") as transaction:
             [of_bill] = [
                 each for each in transaction.all(ExternalMapping) if each.entity.m3ter_id == first
             ]
@@ -519,19 +519,19 @@ def test_what_stands_of_a_former_bill_goes_although_its_deletion_failed(home, st
 
 def delete_silently(home, id_):
     """As an older version did: nobody is told."""
-    delete_bill(home.stores, home.org_id, "test", id_)
-    read_log(home.stores, home.org_id)
+    delete_bill(home.organization, "test", id_)
+    read_log(home.organization)
 
 
 def test_what_was_deleted_before_deletions_were_handed_over_is_named_and_taken_back(home, stripe):
     config = to_stripe(home)
     first = put(home)
     send_bills(home)
-    assert bills_left_behind(home.stores, home.org_id) == []
+    assert bills_left_behind(home.organization) == []
     delete_silently(home, first)
     put_bill(home, account_id(home, "acme"), 2, 5)
 
-    [left] = bills_left_behind(home.stores, home.org_id)
+    [left] = bills_left_behind(home.organization)
     assert (left.bill_id, left.account, left.external_id) == (first, "acme", "in_1")
     assert (left.config_id, left.tried, str(left.key.bill_date)) == (
         config["id"],
@@ -539,12 +539,12 @@ def test_what_was_deleted_before_deletions_were_handed_over_is_named_and_taken_b
         "2026-01-28",
     )
 
-    assert len(take_back(home.stores, home.org_id, "test")) == 1
+    assert len(take_back(home.organization, "test")) == 1
     # It waits: to ask again changes nothing.
-    assert take_back(home.stores, home.org_id, "test") == []
+    assert take_back(home.organization, "test") == []
     send_bills(home)
     assert stripe.live() == []
-    assert bills_left_behind(home.stores, home.org_id) == []
+    assert bills_left_behind(home.organization) == []
 
 
 def test_what_could_not_be_taken_back_is_named_with_its_reason_and_tried_again(home, stripe):
@@ -555,11 +555,11 @@ def test_what_could_not_be_taken_back_is_named_with_its_reason_and_tried_again(h
     delete(home, first)
     send_bills(home)
 
-    [left] = bills_left_behind(home.stores, home.org_id)
+    [left] = bills_left_behind(home.organization)
     assert left.tried is RunStatus.INVOICE_ALREADY_PAID
     assert left.error.startswith("invoice in_1 is paid")
     stripe.invoices["in_1"]["status"] = "open"  # Its payment was refunded there.
-    [again] = take_back(home.stores, home.org_id, "test")
+    [again] = take_back(home.organization, "test")
     assert {each.id: each.status for each in send_bills(home)}[again] is RunStatus.COMPLETE
     assert stripe.live() == []
 
@@ -576,9 +576,9 @@ def test_a_bill_of_which_nothing_is_left_is_named_although_nobody_can_take_it_ba
         externalId="in_9",
     )
 
-    [left] = bills_left_behind(home.stores, home.org_id)
+    [left] = bills_left_behind(home.organization)
     assert (left.external_id, left.key) == ("in_9", None)
-    assert take_back(home.stores, home.org_id, "test") == []
+    assert take_back(home.organization, "test") == []
 
 
 def test_the_run_of_a_deleted_bill_takes_it_back_if_it_is_sent_once_more(home, stripe):
@@ -587,7 +587,7 @@ def test_the_run_of_a_deleted_bill_takes_it_back_if_it_is_sent_once_more(home, s
     [sent] = send_bills(home)
     delete_silently(home, first)
 
-    replayed = replay_run(home.stores, home.org_id, "test", sent.id)
+    replayed = replay_run(home.organization, "test", sent.id)
 
     assert replayed["action"] == "DELETE"
     send_bills(home)

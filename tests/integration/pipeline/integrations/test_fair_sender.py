@@ -76,9 +76,10 @@ class SlowConnector:
 
 
 def test_a_slow_destination_delays_no_other_one(stores, org, receiver):
-    slow, fast = (new_webhook(stores, org, receiver.url(f"/{n}")) for n in (1, 2))
-    add_runs(stores, org, [content_for(slow, n) for n in range(20)])
-    add_runs(stores, org, [content_for(fast, n) for n in range(100)])
+    organization = stores.organization(org)
+    slow, fast = (new_webhook(organization, receiver.url(f"/{n}")) for n in (1, 2))
+    add_runs(organization, [content_for(slow, n) for n in range(20)])
+    add_runs(organization, [content_for(fast, n) for n in range(100)])
     connector = SlowConnector([slow["id"]])
 
     send_due(stores, known={"WEBHOOK": connector})
@@ -92,9 +93,10 @@ def test_a_slow_destination_delays_no_other_one(stores, org, receiver):
 
 @pytest.mark.slow
 def test_no_more_runs_are_in_memory_than_may_be(stores, org, receiver):
-    webhooks = [new_webhook(stores, org, receiver.url(f"/{n}")) for n in range(4)]
+    organization = stores.organization(org)
+    webhooks = [new_webhook(organization, receiver.url(f"/{n}")) for n in range(4)]
     for each in webhooks:
-        add_runs(stores, org, [content_for(each, n) for n in range(600)])
+        add_runs(organization, [content_for(each, n) for n in range(600)])
     connector = SlowConnector([])
     sender = Sender(stores, client_of(stores), {"WEBHOOK": connector})
     held = []
@@ -113,9 +115,10 @@ def test_no_more_runs_are_in_memory_than_may_be(stores, org, receiver):
 
 
 def test_each_queue_has_its_turn_however_many_wait_in_another(stores, org, receiver):
-    dead, live = (new_webhook(stores, org, receiver.url(f"/{n}")) for n in (1, 2))
-    add_runs(stores, org, [content_for(dead, n) for n in range(2000)])
-    [late] = add_runs(stores, org, [content_for(live)])
+    organization = stores.organization(org)
+    dead, live = (new_webhook(organization, receiver.url(f"/{n}")) for n in (1, 2))
+    add_runs(organization, [content_for(dead, n) for n in range(2000)])
+    [late] = add_runs(organization, [content_for(live)])
 
     now = stores.now()
     with stores.state.writing_home() as connection:
@@ -135,8 +138,9 @@ def test_each_queue_has_its_turn_however_many_wait_in_another(stores, org, recei
 
 
 def test_two_senders_send_each_run_once(stores, org, receiver):
-    webhook = new_webhook(stores, org, receiver.url())
-    ids = add_runs(stores, org, [content_for(webhook, n) for n in range(100)])
+    organization = stores.organization(org)
+    webhook = new_webhook(organization, receiver.url())
+    ids = add_runs(organization, [content_for(webhook, n) for n in range(100)])
 
     async def work():
         senders = [Sender(stores, client_of(stores)) for _ in range(2)]
@@ -149,13 +153,14 @@ def test_two_senders_send_each_run_once(stores, org, receiver):
 
 @pytest.mark.long
 def test_a_sender_that_is_stopped_leaves_what_it_has_to_the_next_one(stores, org, receiver):
-    webhook = new_webhook(stores, org, receiver.url())
-    add_runs(stores, org, [content_for(webhook, n) for n in range(300)])
+    organization = stores.organization(org)
+    webhook = new_webhook(organization, receiver.url())
+    add_runs(organization, [content_for(webhook, n) for n in range(300)])
     sender = Sender(stores, client_of(stores))
 
     asyncio.run(sender.run(lambda: len(receiver.received) > 20, 0.1))
 
-    left = [each for each in runs_of(stores, org) if each.status is not RunStatus.COMPLETE]
+    left = [each for each in runs_of(organization) if each.status is not RunStatus.COMPLETE]
     assert left
     assert {each.status for each in left} == {RunStatus.WAITING}
     send_due(stores)
@@ -164,13 +169,14 @@ def test_a_sender_that_is_stopped_leaves_what_it_has_to_the_next_one(stores, org
 
 
 def test_a_destination_is_read_when_its_turn_comes(stores, org, receiver):
-    webhook = new_webhook(stores, org, receiver.url("/500"))
-    [id_] = add_runs(stores, org, [content_for(webhook)])
-    update_webhook(stores, org, webhook, url=receiver.url("/200"))
+    organization = stores.organization(org)
+    webhook = new_webhook(organization, receiver.url("/500"))
+    [id_] = add_runs(organization, [content_for(webhook)])
+    update_webhook(organization, webhook, url=receiver.url("/200"))
 
     send_due(stores)
 
-    assert run_of(stores, org, id_).status is RunStatus.COMPLETE
+    assert run_of(organization, id_).status is RunStatus.COMPLETE
     assert receiver.of("/500") == []
 
 
@@ -194,30 +200,32 @@ class ForgetfulConnector(SlowConnector):
 def test_a_connector_with_a_mistake_is_a_failure_that_is_tried_again(
     stores, org, receiver, caplog, kind
 ):
-    webhook = new_webhook(stores, org, receiver.url())
-    [id_] = add_runs(stores, org, [content_for(webhook)])
+    organization = stores.organization(org)
+    webhook = new_webhook(organization, receiver.url())
+    [id_] = add_runs(organization, [content_for(webhook)])
 
     send_due(stores, known={"WEBHOOK": kind([])})
 
-    assert run_of(stores, org, id_).status is RunStatus.AWAITING_RETRY
+    assert run_of(organization, id_).status is RunStatus.AWAITING_RETRY
     assert "the connector of WEBHOOK" in caplog.text
 
 
 @pytest.mark.slow
 def test_10_000_runs_to_a_dead_destination_do_not_delay_a_live_one(stores, org, receiver, clock):
-    dead = new_webhook(stores, org, "http://127.0.0.1:1/")
-    live = new_webhook(stores, org, receiver.url("/200"))
+    organization = stores.organization(org)
+    dead = new_webhook(organization, "http://127.0.0.1:1/")
+    live = new_webhook(organization, receiver.url("/200"))
     for start in range(0, 10_000, 2_000):
         numbers = range(start, start + 2_000)
-        add_runs(stores, org, [content_for(dead, n) for n in numbers])
-    add_runs(stores, org, [content_for(live, n) for n in range(100)])
+        add_runs(organization, [content_for(dead, n) for n in numbers])
+    add_runs(organization, [content_for(live, n) for n in range(100)])
     begin = time.process_time()
 
     send_due(stores)
 
-    alone = new_webhook(stores, org, receiver.url("/204"))
+    alone = new_webhook(organization, receiver.url("/204"))
     middle = time.process_time()
-    add_runs(stores, org, [content_for(alone, n) for n in range(100)])
+    add_runs(organization, [content_for(alone, n) for n in range(100)])
     send_due(stores)
     end = time.process_time()
     assert len(receiver.of("/200")) == len(receiver.of("/204")) == 100
@@ -225,7 +233,7 @@ def test_10_000_runs_to_a_dead_destination_do_not_delay_a_live_one(stores, org, 
     assert middle - begin < 3 * (end - middle) + 1
     clock.advance(minutes=1)
     send_due(stores)
-    assert {each.status for each in runs_of(stores, org, destination_id=live["id"])} == {
+    assert {each.status for each in runs_of(organization, destination_id=live["id"])} == {
         RunStatus.COMPLETE
     }
 
@@ -255,20 +263,21 @@ def wait_until(found: Any, what: str) -> None:
 
 @pytest.mark.slow
 def test_10_000_runs_to_a_destination_that_hangs_do_not_delay_a_live_one(stores, org, receiver):
+    organization = stores.organization(org)
     with silent_receiver() as (url, connections):
-        silent = new_webhook(stores, org, url)
-        live = new_webhook(stores, org, receiver.url("/200"))
+        silent = new_webhook(organization, url)
+        live = new_webhook(organization, receiver.url("/200"))
         for start in range(0, 10_000, 2_000):
             numbers = range(start, start + 2_000)
-            add_runs(stores, org, [content_for(silent, n) for n in numbers])
+            add_runs(organization, [content_for(silent, n) for n in numbers])
         with sending(stores):
             wait_until(lambda: connections, "the first try hangs")
-            ids = add_runs(stores, org, [content_for(live, n) for n in range(100)])
+            ids = add_runs(organization, [content_for(live, n) for n in range(100)])
             wait_until(lambda: len(receiver.of("/200")) == 100, "all arrive")
             # All of them came while the first tries of the other one still hung.
-            left = runs_of(stores, org, destination_id=silent["id"], statuses=(RunStatus.STARTED,))
+            left = runs_of(organization, destination_id=silent["id"], statuses=(RunStatus.STARTED,))
             assert len(left) >= len(connections) > 0
-            assert runs_of(stores, org, statuses=(RunStatus.AWAITING_RETRY,)) == []
+            assert runs_of(organization, statuses=(RunStatus.AWAITING_RETRY,)) == []
         assert sorted(each.id for each in receiver.of("/200")) == sorted(ids)
 
 
@@ -276,27 +285,29 @@ def test_10_000_runs_to_a_destination_that_hangs_do_not_delay_a_live_one(stores,
 def test_10_000_runs_to_500_destinations_that_hang_do_not_delay_another_organization(
     stores, org, receiver
 ):
-    other = new_organization(stores.state, "other")
-    live = new_webhook(stores, other, receiver.url("/200"))
+    organization = stores.organization(org)
+    other = stores.organization(new_organization(stores.state, "other"))
+    live = new_webhook(other, receiver.url("/200"))
     with silent_receiver() as (url, connections):
         for _ in range(500):
-            silent = new_webhook(stores, org, url)
-            add_runs(stores, org, [content_for(silent, n) for n in range(20)])
+            silent = new_webhook(organization, url)
+            add_runs(organization, [content_for(silent, n) for n in range(20)])
         with sending(stores):
             # It has as much as it may, and nothing of it ends for 15 seconds.
             wait_until(lambda: len(connections) > SENDING_MAX // 2, "as many hang as may")
-            [id_] = add_runs(stores, other, [content_for(live)])
-            wait_until(lambda: run_of(stores, other, id_).status is RunStatus.COMPLETE, "it comes")
-            assert runs_of(stores, org, statuses=(RunStatus.AWAITING_RETRY,)) == []
+            [id_] = add_runs(other, [content_for(live)])
+            wait_until(lambda: run_of(other, id_).status is RunStatus.COMPLETE, "it comes")
+            assert runs_of(organization, statuses=(RunStatus.AWAITING_RETRY,)) == []
 
 
 @pytest.mark.slow
 def test_10_000_runs_to_500_destinations_do_not_delay_another_organization(stores, org, receiver):
+    organization = stores.organization(org)
     for _ in range(500):
-        webhook = new_webhook(stores, org, receiver.url("/200"))
-        add_runs(stores, org, [content_for(webhook, n) for n in range(20)])
-    other = new_organization(stores.state, "other")
-    add_runs(stores, other, [content_for(new_webhook(stores, other, receiver.url("/204")))])
+        webhook = new_webhook(organization, receiver.url("/200"))
+        add_runs(organization, [content_for(webhook, n) for n in range(20)])
+    other = stores.organization(new_organization(stores.state, "other"))
+    add_runs(other, [content_for(new_webhook(other, receiver.url("/204")))])
 
     with sending(stores):
         wait_until(lambda: receiver.of("/204"), "it arrives")

@@ -172,7 +172,7 @@ def test_a_bill_is_sent_as_its_template_says(home, receiver):
     assert keys == {each.content.run_key for each in runs}
     assert {each.status for each in runs} == {RunStatus.COMPLETE}
     assert {(each.external_id, each.url) for each in runs} == {("inv-1", "https://x.test/1")}
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         mappings = [each.entity for each in reader.all(ExternalMapping)]
         [sealed] = reader.all(IntegrationConfig)
     assert {(each.m3ter_entity, each.external_id) for each in mappings} == {("Bill", "inv-1")}
@@ -187,9 +187,9 @@ def test_an_integration_for_all_bills_sends_them_all_the_same(home, receiver, st
     shown = integrate(home, "HTTP", BASIC, url=receiver.url("/200"))
     ref = ResourceRef(BY_NAME["integrationConfigs"], {}, shown["id"])
     if stored is None:
-        entities.update(home.stores, home.org_id, "test", ref, shown)
+        entities.update(home.organization, "test", ref, shown)
     else:
-        with home.stores.state.transaction(home.org_id, "test") as transaction:
+        with home.organization.transaction("test") as transaction:
             record = transaction.get(IntegrationConfig, shown["id"])
             entity = record.entity.model_copy(update={"entity_id": stored})
             transaction.update(record.id, record.version, entity)
@@ -226,19 +226,19 @@ def test_every_member_that_is_sent_can_be_named(home, receiver):
 def test_a_template_of_before_that_names_nothing_is_kept_and_no_new_one(home):
     made = integrate(home, "HTTP", url="https://x.test")
     old = "{{ bill.totl | default(1) }}"
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         record = transaction.get(IntegrationConfig, made["id"])
         data = {**record.entity.config_data, "template": old}
         entity = record.entity.model_copy(update={"config_data": data})
         transaction.update(record.id, record.version, entity)
     ref = ResourceRef(BY_NAME["integrationConfigs"], {}, made["id"])
-    shown = entities.retrieve(home.stores, home.org_id, ref)
+    shown = entities.retrieve(home.organization, ref)
 
-    after = entities.update(home.stores, home.org_id, "test", ref, {**shown, "name": "Books"})
+    after = entities.update(home.organization, "test", ref, {**shown, "name": "Books"})
     assert after["configData"]["template"] == old
     after["configData"]["template"] = "{{ bill.totl | default(2) }}"
     with pytest.raises(Invalid, match="`totl`"):
-        entities.update(home.stores, home.org_id, "test", ref, after)
+        entities.update(home.organization, "test", ref, after)
 
 
 def test_an_answer_without_the_id_is_no_success(home, receiver):
@@ -255,10 +255,10 @@ def test_an_integration_that_is_not_wanted_any_more_is_disabled(home, receiver):
     send_bills(home)
 
     ref = ResourceRef(BY_NAME["integrationConfigs"], {}, config["id"])
-    shown = entities.retrieve(home.stores, home.org_id, ref)
+    shown = entities.retrieve(home.organization, ref)
     assert (shown["enabled"], shown["authorized"]) == (False, True)
     assert "410" in shown["error"]
-    enabled = enable_integration(home.stores, home.org_id, "test", config["id"])
+    enabled = enable_integration(home.organization, "test", config["id"])
     assert enabled["enabled"] is True
 
 
@@ -300,7 +300,7 @@ def test_a_key_that_no_header_can_carry_is_not_repeated(home, receiver):
 
 def store_key(home, id_, key):
     """Put a key where the rules let none come that is like this."""
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         before = transaction.get(IntegrationConfig, id_)
         sealed = home.stores.secrets.encrypt(key)
         credentials = before.entity.credentials.model_copy(update={"api_key": sealed})
@@ -340,13 +340,13 @@ def test_without_the_credentials_of_another_integration_nothing_is_sent(home, re
     other = integrate(home, "HTTP", BASIC, url=receiver.url("/204"))
     config = share(home, other, "HTTP", url=receiver.url("/200"))
     configs = BY_NAME["integrationConfigs"]
-    entities.delete(home.stores, home.org_id, "test", ResourceRef(configs, {}, other["id"]))
+    entities.delete(home.organization, "test", ResourceRef(configs, {}, other["id"]))
     make_bills(home)
 
     assert {each.status for each in send_bills(home)} == {RunStatus.AUTH_FAILED}
     assert receiver.received == []
     ref = ResourceRef(configs, {}, config["id"])
-    assert entities.retrieve(home.stores, home.org_id, ref)["authorized"] is False
+    assert entities.retrieve(home.organization, ref)["authorized"] is False
 
 
 def oauth(receiver):
@@ -428,7 +428,7 @@ def test_the_address_of_tokens_is_checked_when_they_are_fetched(home, receiver):
     places["tokens.test"] = "169.254.169.254"
     send_due(home.stores, HttpClient(address_policy(unresolved), resolve))
 
-    [run] = runs_of(home.stores, home.org_id)
+    [run] = runs_of(home.organization)
     assert run.status is RunStatus.ERROR
     assert "tokens.test" in run.job.error
     assert receiver.received == []

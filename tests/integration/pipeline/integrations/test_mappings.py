@@ -59,9 +59,9 @@ def test_an_update_does_not_make_an_entity_two_things(home):
     changed = MAPPING | {"externalId": "cus_2", "version": 1}
 
     with pytest.raises(Conflict, match="'cus_1' in Customer"):
-        entities.update(home.stores, home.org_id, "test", ref, changed)
+        entities.update(home.organization, "test", ref, changed)
     moved = entities.update(
-        home.stores, home.org_id, "test", ref, changed | {"m3terId": "a-2", "externalId": "cus_3"}
+        home.organization, "test", ref, changed | {"m3terId": "a-2", "externalId": "cus_3"}
     )
     assert moved["externalId"] == "cus_3"
 
@@ -91,11 +91,10 @@ def test_other_mappings_are_free(home, changes):
 
 
 def outgoing_of(home, config_id, run):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         config = reader.get(IntegrationConfig, config_id)
     return Outgoing(
-        stores=home.stores,
-        org_id=home.org_id,
+        organization=home.organization,
         run_id=run.id,
         number=1,
         time=home.stores.now(),
@@ -124,11 +123,11 @@ def test_the_mapping_of_the_integration_comes_before_the_general_one(home):
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_one_of_many_mappings_is_found_without_the_others(home, count):
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         for number in range(count):
             facts = {"m3terId": f"a-{number}", "externalId": f"cus_{number}"}
             transaction.create(ExternalMapping.from_wire(MAPPING | facts))
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         before = time.process_time()
         for number in range(0, count, count // 10):
             condition = field_equals(reader, ExternalMapping, "m3ter_id", f"a-{number}")
@@ -144,7 +143,7 @@ def test_one_of_many_mappings_is_found_without_the_others(home, count):
 
 def test_mappings_of_before_are_found_too(home):
     map_it(home)
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         reference = ENTITY_REFERENCE.c
         is_key = reference.target_kind == "="
         kept = [

@@ -70,8 +70,7 @@ def integrate_many(home: Home, market, count: int, customers: Sequence[str] = ()
     """Accounts with bills of the standing charge; customers have their codes, unless given."""
     codes = [f"shop{number:02}" for number in range(count)]
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[{"code": each, "name": each, "emailAddress": "a@b.test"} for each in codes],
     )
     subscribe(home, *codes, start="2026-09-01T00:00:00Z")
@@ -157,11 +156,11 @@ def test_the_sum_of_the_records_is_the_bill_however_often_it_changes(home, marke
 
     assert set(statuses(home)) == {"COMPLETE"}
     assert market.total() == 7350 + 5 * 101
-    [report] = usage_reports(home.stores, home.org_id, {}, None, Page(50))["data"]
+    [report] = usage_reports(home.organization, {}, None, Page(50))["data"]
     assert (report["externalSystem"], set(report["reportedUsage"])) == ("AWS", {"prod-cents"})
     assert sum(report["reportedUsage"]["prod-cents"].values()) == 7855
     for filters in ({"account_id": "x"}, {"system": "GCP"}):
-        assert usage_reports(home.stores, home.org_id, filters, None, Page(50)) == {"data": []}
+        assert usage_reports(home.organization, filters, None, Page(50)) == {"data": []}
 
 
 @pytest.mark.long
@@ -301,7 +300,7 @@ def test_a_record_that_is_too_old_is_reported_anew_by_a_replay(home, market, arr
     assert run.status is RunStatus.ERROR
     assert "nobody knows whether the record arrived" in run.job.error
     if not arrived:
-        replay_run(home.stores, home.org_id, "someone", run.id)
+        replay_run(home.organization, "someone", run.id)
         assert statuses(home) == ["COMPLETE", "ERROR"]
 
     assert (market.total(), len(market.taken)) == (7350, 1)
@@ -407,7 +406,7 @@ def test_a_role_that_trusts_another_organization_reports_nothing(tmp_path, marke
         assert (run.status, market.keys) == (RunStatus.AUTH_FAILED, [])
         assert "not authorized: sts:AssumeRole" in run.job.error
         policy.external_id = home.org_id
-        replay_run(home.stores, home.org_id, "someone", run.id)
+        replay_run(home.organization, "someone", run.id)
         assert statuses(home) == ["AUTH_FAILED", "COMPLETE"]
         assert market.total() == 7350
 
@@ -460,7 +459,7 @@ def test_a_deleted_bill_lowers_what_is_reported_and_a_deleted_credit_raises_it(h
     assert market.total() in {600, 1000}
 
     for id_, total in ((credit, 1000), (bill, 1000)):
-        delete_bill(home.stores, home.org_id, "test", id_)
+        delete_bill(home.organization, "test", id_)
         make_runs(home)
         home.clock.time += HOUR
         runs = send_bills(home)

@@ -88,22 +88,23 @@ def test_the_receiver_of_the_document_takes_each_delivery_once(tmp_path, languag
         open_new(settings, clock) as stores,
     ):
         org = new_organization(stores.state)
+        organization = stores.organization(org)
         credentials = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "k", "secret": secret}
         right, wrong = (
-            new_webhook(stores, org, f"http://127.0.0.1:{port}/{name}", credentials=each)
+            new_webhook(organization, f"http://127.0.0.1:{port}/{name}", credentials=each)
             for name, each in (("a", credentials), ("b", credentials | {"secret": "wrong"}))
         )
-        [taken, refused] = add_runs(stores, org, [content_for(right), content_for(wrong)])
+        [taken, refused] = add_runs(organization, [content_for(right), content_for(wrong)])
         send_due(stores, client_of(stores))
 
-        assert run_of(stores, org, taken).status is RunStatus.COMPLETE
-        assert run_of(stores, org, refused).status is RunStatus.AWAITING_RETRY
-        assert [each.status_code for each in tries(stores, org, refused)] == [401]
+        assert run_of(organization, taken).status is RunStatus.COMPLETE
+        assert run_of(organization, refused).status is RunStatus.AWAITING_RETRY
+        assert [each.status_code for each in tries(organization, refused)] == [401]
         # A receiver refuses what is as old as an attacker's copy.
         clock.advance(minutes=-6)
-        [late] = add_runs(stores, org, [content_for(right)])
+        [late] = add_runs(organization, [content_for(right)])
         send_due(stores, client_of(stores))
-        assert [each.status_code for each in tries(stores, org, late)] == [401]
+        assert [each.status_code for each in tries(organization, late)] == [401]
         assert output.read_text().splitlines() == ["billing.bill.created"]
 
 

@@ -35,14 +35,14 @@ def receiver():
 
 def is_authorized(home, config):
     ref = ResourceRef(CONFIGS, {}, config["id"])
-    return entities.retrieve(home.stores, home.org_id, ref)["authorized"]
+    return entities.retrieve(home.organization, ref)["authorized"]
 
 
 def update(home, config, **changes):
     names = ("entityType", "destination", "configData", "credentials", "version")
     document = {name: config[name] for name in names} | changes
     ref = ResourceRef(CONFIGS, {}, config["id"])
-    return entities.update(home.stores, home.org_id, "test", ref, document)
+    return entities.update(home.organization, "test", ref, document)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -76,8 +76,8 @@ def test_only_another_way_to_sign_in_makes_up_for_a_refusal(home, receiver):
     assert masked["apiKey"] == MASK
     named = update(home, config, name="Another name")
     assert named["authorized"] is False
-    disable_integration(home.stores, home.org_id, "test", config["id"])
-    assert enable_integration(home.stores, home.org_id, "test", config["id"])["authorized"] is False
+    disable_integration(home.organization, "test", config["id"])
+    assert enable_integration(home.organization, "test", config["id"])["authorized"] is False
 
     changed = update(home, named, credentials=KEY | {"apiKey": "another"})
     assert changed["authorized"] is True
@@ -114,12 +114,12 @@ def test_a_refusal_of_what_was_changed_meanwhile_does_not_count(home, receiver):
     began = home.stores.now() - timedelta(seconds=1)
     refuse(home, config["id"], began)
 
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = refusing_destinations(reader.connection, home.org_id, [config["id"]])
     assert found == set()
 
 
 def refuse(home, id_, began=None):
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         moment = began or home.stores.now()
         write_refusal(transaction.connection, home.org_id, id_, moment)

@@ -62,10 +62,10 @@ def receiver():
         yield found
 
 
-def send_one(stores, org, receiver, path, **changes):
-    webhook = new_webhook(stores, org, receiver.url(path))
-    [id_] = add_runs(stores, org, [content_for(webhook, **changes)])
-    send_due(stores)
+def send_one(organization, receiver, path, **changes):
+    webhook = new_webhook(organization, receiver.url(path))
+    [id_] = add_runs(organization, [content_for(webhook, **changes)])
+    send_due(organization.stores)
     return webhook, id_
 
 
@@ -74,18 +74,19 @@ def health(stores, webhook):
         return troubled_destinations(connection).get(webhook["id"])
 
 
-def event_names(stores, org):
-    with stores.state.reading(org) as reader:
+def event_names(organization):
+    with organization.reading() as reader:
         found, _ = events.page(reader, events.EventFilter(actioned=True), Page(100, None))
     return [each.event.name for each in found if each.event.name.startswith("integration.")]
 
 
 @pytest.mark.parametrize("path", ["/200", "/204"])
 def test_what_a_receiver_takes_is_complete(stores, org, receiver, path):
-    webhook, id_ = send_one(stores, org, receiver, path)
+    organization = stores.organization(org)
+    webhook, id_ = send_one(organization, receiver, path)
 
     [got] = receiver.received
-    run, [tried] = run_of(stores, org, id_), tries(stores, org, id_)
+    run, [tried] = run_of(organization, id_), tries(organization, id_)
     assert (run.status, run.job.status) == (RunStatus.COMPLETE, JobStatus.COMPLETE)
     assert (tried.number, tried.status_code, tried.error) == (1, int(path[1:]), None)
     assert got.body.decode() == run.content.body
@@ -96,7 +97,7 @@ def test_what_a_receiver_takes_is_complete(stores, org, receiver, path):
 
 
 def test_a_request_is_verified_by_the_public_package(stores, org, receiver):
-    _, id_ = send_one(stores, org, receiver, "/200")
+    _, id_ = send_one(stores.organization(org), receiver, "/200")
 
     [got] = receiver.received
     assert Webhook(SECRET).verify(got.body, got.headers) == json.loads(got.body)
@@ -108,9 +109,10 @@ def test_a_request_is_verified_by_the_public_package(stores, org, receiver):
 
 
 def test_a_secret_of_free_text_is_its_bytes(stores, org, receiver):
+    organization = stores.organization(org)
     credentials = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "k", "secret": "Größe 123"}
-    webhook = new_webhook(stores, org, receiver.url(), credentials=credentials)
-    add_runs(stores, org, [content_for(webhook)])
+    webhook = new_webhook(organization, receiver.url(), credentials=credentials)
+    add_runs(organization, [content_for(webhook)])
 
     send_due(stores)
 
@@ -123,7 +125,7 @@ def test_a_receiver_whose_clock_is_off_refuses_what_is_not_of_the_time_of_the_tr
     stores, org, receiver, clock, minutes
 ):
     clock.advance(minutes=minutes)
-    send_one(stores, org, receiver, "/200")
+    send_one(stores.organization(org), receiver, "/200")
 
     [got] = receiver.received
     with pytest.raises(WebhookVerificationError, match="timestamp"):
@@ -145,14 +147,15 @@ def test_a_receiver_whose_clock_is_off_refuses_what_is_not_of_the_time_of_the_tr
 def test_a_failure_is_tried_ten_times_within_75_hours(  # noqa: PLR0913, PLR0917
     stores, org, receiver, clock, path, status, waiting, end
 ):
+    organization = stores.organization(org)
     begin = clock.time
-    webhook, id_ = send_one(stores, org, receiver, path)
-    while (run := run_of(stores, org, id_)).job.status is JobStatus.PENDING:
+    webhook, id_ = send_one(organization, receiver, path)
+    while (run := run_of(organization, id_)).job.status is JobStatus.PENDING:
         assert run.status is waiting
-        clock.time += PAUSES[len(tries(stores, org, id_)) - 1] * 1.1 + timedelta(hours=1)
+        clock.time += PAUSES[len(tries(organization, id_)) - 1] * 1.1 + timedelta(hours=1)
         send_due(stores)
 
-    tried = tries(stores, org, id_)
+    tried = tries(organization, id_)
     assert [each.number for each in tried] == list(range(1, 11))
     assert {each.status_code for each in tried} == {status}
     assert (run.status, run.job.status) == (end, JobStatus.FAILED)
@@ -161,9 +164,9 @@ def test_a_failure_is_tried_ten_times_within_75_hours(  # noqa: PLR0913, PLR0917
     assert stamps == sorted(set(stamps))
     assert clock.time - begin > timedelta(hours=75)
     assert receiver.of("/200") == []
-    assert stored_webhook(stores, org, webhook["id"]).entity.active
+    assert stored_webhook(organization, webhook["id"]).entity.active
     event = "authentication" if end is RunStatus.AUTH_FAILED else "perform"
-    assert event_names(stores, org) == [f"integration.{event}.error"]
+    assert event_names(organization) == [f"integration.{event}.error"]
 
 
 def test_the_pauses_between_tries_are_those_of_the_standard():
@@ -173,27 +176,30 @@ def test_the_pauses_between_tries_are_those_of_the_standard():
 
 @pytest.mark.parametrize("path", ["/hang", "/drip"])
 def test_a_receiver_that_takes_its_time_is_left_alone(stores, org, receiver, path):
-    [id_] = add_runs(stores, org, [content_for(new_webhook(stores, org, receiver.url(path)))])
+    organization = stores.organization(org)
+    [id_] = add_runs(organization, [content_for(new_webhook(organization, receiver.url(path)))])
     send_due(stores, client_of(stores, timeout=1))
 
-    [tried] = tries(stores, org, id_)
+    [tried] = tries(organization, id_)
     assert "no answer within 1 second" in tried.error
-    assert run_of(stores, org, id_).status is RunStatus.AWAITING_RETRY
+    assert run_of(organization, id_).status is RunStatus.AWAITING_RETRY
 
 
 def test_an_endless_answer_is_read_to_64_kilobytes_and_kept_to_one(stores, org, receiver):
-    _, id_ = send_one(stores, org, receiver, "/flood")
+    organization = stores.organization(org)
+    _, id_ = send_one(organization, receiver, "/flood")
 
-    [tried] = tries(stores, org, id_)
-    assert run_of(stores, org, id_).status is RunStatus.COMPLETE
+    [tried] = tries(organization, id_)
+    assert run_of(organization, id_).status is RunStatus.COMPLETE
     assert tried.response == "x" * 1024
     assert receiver.sent < 50 << 20
 
 
 def test_what_is_kept_of_a_try_has_no_secrets(stores, org, receiver):
-    _, id_ = send_one(stores, org, receiver, "/nul")
+    organization = stores.organization(org)
+    _, id_ = send_one(organization, receiver, "/nul")
 
-    [tried] = tries(stores, org, id_)
+    [tried] = tries(organization, id_)
     [got] = receiver.received
     assert tried.request.startswith(f"POST {receiver.url('/nul')}\n")
     assert f"webhook-id: {id_}" in tried.request
@@ -203,8 +209,9 @@ def test_what_is_kept_of_a_try_has_no_secrets(stores, org, receiver):
 
 
 def test_a_receiver_says_how_long_it_wants_to_be_left_alone(stores, org, receiver, clock):
-    webhook, id_ = send_one(stores, org, receiver, "/429")
-    [second] = add_runs(stores, org, [content_for(webhook, 2)])
+    organization = stores.organization(org)
+    webhook, id_ = send_one(organization, receiver, "/429")
+    [second] = add_runs(organization, [content_for(webhook, 2)])
 
     clock.advance(minutes=59)
     send_due(stores)
@@ -214,7 +221,7 @@ def test_a_receiver_says_how_long_it_wants_to_be_left_alone(stores, org, receive
     send_due(stores)
 
     assert {each.id for each in receiver.received} == {id_, second}
-    assert run_of(stores, org, second).status is RunStatus.COMPLETE
+    assert run_of(organization, second).status is RunStatus.COMPLETE
 
 
 @pytest.mark.parametrize(
@@ -228,70 +235,75 @@ def test_a_receiver_says_how_long_it_wants_to_be_left_alone(stores, org, receive
 def test_a_strange_time_to_wait_changes_nothing_but_the_next_try(
     stores, org, receiver, clock, value
 ):
+    organization = stores.organization(org)
     receiver.answers["/500"] = lambda handler: respond(handler, 503, Retry_After=value)
-    _, id_ = send_one(stores, org, receiver, "/500")
+    _, id_ = send_one(organization, receiver, "/500")
 
-    assert run_of(stores, org, id_).status is RunStatus.AWAITING_RETRY
-    assert [each.status_code for each in tries(stores, org, id_)] == [503]
+    assert run_of(organization, id_).status is RunStatus.AWAITING_RETRY
+    assert [each.status_code for each in tries(organization, id_)] == [503]
     clock.advance(days=1, minutes=1)
     send_due(stores)
     assert len(receiver.received) == 2
 
 
 def test_a_key_that_an_answer_repeats_is_not_kept(stores, org, receiver):
+    organization = stores.organization(org)
     receiver.answers["/500"] = lambda handler: respond(
         handler, 500, f"{'x' * 1020}{handler.headers['meterlake-api-key']} is wrong".encode()
     )
-    _, id_ = send_one(stores, org, receiver, "/500")
+    _, id_ = send_one(organization, receiver, "/500")
 
-    [tried] = tries(stores, org, id_)
+    [tried] = tries(organization, id_)
     assert tried.response == "x" * 1020 + "****"
 
 
 @pytest.mark.happens("integration.disabled.error")
 def test_410_ends_the_run_and_disables_the_webhook(stores, org, receiver):
-    webhook, id_ = send_one(stores, org, receiver, "/410")
+    organization = stores.organization(org)
+    webhook, id_ = send_one(organization, receiver, "/410")
 
-    assert run_of(stores, org, id_).status is RunStatus.ERROR
-    assert not stored_webhook(stores, org, webhook["id"]).entity.active
+    assert run_of(organization, id_).status is RunStatus.ERROR
+    assert not stored_webhook(organization, webhook["id"]).entity.active
     assert "410" in health(stores, webhook).reason
-    assert sorted(event_names(stores, org)) == [
+    assert sorted(event_names(organization)) == [
         "integration.disabled.error",
         "integration.perform.error",
     ]
-    [after] = add_runs(stores, org, [content_for(webhook)])
+    [after] = add_runs(organization, [content_for(webhook)])
     send_due(stores)
-    assert run_of(stores, org, after).status is RunStatus.DISABLED
+    assert run_of(organization, after).status is RunStatus.DISABLED
     assert len(receiver.received) == 1
 
 
 def test_enabling_an_integration_switches_its_webhook_on_again(stores, org, receiver):
-    webhook, _ = send_one(stores, org, receiver, "/410")
+    organization = stores.organization(org)
+    webhook, _ = send_one(organization, receiver, "/410")
     ref = ResourceRef(BY_NAME["integrationConfigs"], {})
     document = {
         "entityType": "Notification",
         "destination": "Webhook",
         "destinationId": webhook["id"],
     }
-    made = entities.create(stores, org, "test", ref, document)
+    made = entities.create(organization, "test", ref, document)
     assert made["enabled"] is False
 
-    enabled = enable_integration(stores, org, "test", made["id"])
+    enabled = enable_integration(organization, "test", made["id"])
 
     assert enabled["enabled"] is True
     assert health(stores, webhook) is None
     receiver.answers["/410"] = 200
-    [again] = add_runs(stores, org, [content_for(webhook)])
+    [again] = add_runs(organization, [content_for(webhook)])
     send_due(stores)
-    assert run_of(stores, org, again).status is RunStatus.COMPLETE
+    assert run_of(organization, again).status is RunStatus.COMPLETE
 
 
 @pytest.mark.long
 def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
     stores, org, receiver
 ):
+    organization = stores.organization(org)
     ada, bob = (join(stores.state, org, email) for email in ("ada@x.test", "bob@x.test"))
-    webhook = new_webhook(stores, org, receiver.url("/410"), name="Chat\nSubject: x")
+    webhook = new_webhook(organization, receiver.url("/410"), name="Chat\nSubject: x")
     for people in ([ada], [ada], [], None):
         document = {
             "entityType": "Notification",
@@ -300,8 +312,8 @@ def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
             "configData": {"usersToNotify": people},
         }
         ref = ResourceRef(BY_NAME["integrationConfigs"], {})
-        entities.create(stores, org, "test", ref, document)
-    add_runs(stores, org, [content_for(webhook)])
+        entities.create(organization, "test", ref, document)
+    add_runs(organization, [content_for(webhook)])
 
     send_due(stores)
 
@@ -317,46 +329,49 @@ def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
 
 
 def test_five_days_of_failures_disable_a_webhook(stores, org, receiver, clock):
-    webhook, _ = send_one(stores, org, receiver, "/500")
+    organization = stores.organization(org)
+    webhook, _ = send_one(organization, receiver, "/500")
 
     for _ in range(11):
         clock.advance(hours=12)
         send_due(stores)
-        add_runs(stores, org, [content_for(webhook)])
+        add_runs(organization, [content_for(webhook)])
         if clock.time - health(stores, webhook).failing_since < GIVEN_UP_AFTER:
-            assert stored_webhook(stores, org, webhook["id"]).entity.active
+            assert stored_webhook(organization, webhook["id"]).entity.active
 
-    assert not stored_webhook(stores, org, webhook["id"]).entity.active
-    assert event_names(stores, org).count("integration.disabled.error") == 1
+    assert not stored_webhook(organization, webhook["id"]).entity.active
+    assert event_names(organization).count("integration.disabled.error") == 1
 
 
 def test_one_success_forgets_all_failures(stores, org, receiver, clock):
-    webhook, _ = send_one(stores, org, receiver, "/500")
+    organization = stores.organization(org)
+    webhook, _ = send_one(organization, receiver, "/500")
     clock.advance(days=6)
     receiver.answers["/500"] = 200
     send_due(stores)
 
     assert health(stores, webhook) is None
-    assert stored_webhook(stores, org, webhook["id"]).entity.active
+    assert stored_webhook(organization, webhook["id"]).entity.active
 
 
 def test_who_switches_a_disabled_webhook_on_again_begins_anew(stores, org, receiver):
-    webhook, _ = send_one(stores, org, receiver, "/410")
+    organization = stores.organization(org)
+    webhook, _ = send_one(organization, receiver, "/410")
     receiver.answers["/410"] = 200
-    integrations.set_webhook_active(stores, org, "test", webhook["id"], active=True)
-    [id_] = add_runs(stores, org, [content_for(webhook)])
+    integrations.set_webhook_active(organization, "test", webhook["id"], active=True)
+    [id_] = add_runs(organization, [content_for(webhook)])
 
     send_due(stores)
 
-    assert run_of(stores, org, id_).status is RunStatus.COMPLETE
+    assert run_of(organization, id_).status is RunStatus.COMPLETE
     assert health(stores, webhook) is None
 
 
 def test_a_run_to_a_webhook_that_is_off_or_gone_is_not_sent(stores, org, receiver):
-    off = new_webhook(stores, org, receiver.url(), active=False)
+    organization = stores.organization(org)
+    off = new_webhook(organization, receiver.url(), active=False)
     [id_, gone, unknown, deleted] = add_runs(
-        stores,
-        org,
+        organization,
         [
             content_for(off),
             content_for(off, destination_id="gone"),
@@ -368,7 +383,7 @@ def test_a_run_to_a_webhook_that_is_off_or_gone_is_not_sent(stores, org, receive
     send_due(stores)
 
     assert receiver.received == []
-    found = {each: run_of(stores, org, each) for each in (id_, gone, unknown, deleted)}
+    found = {each: run_of(organization, each) for each in (id_, gone, unknown, deleted)}
     assert found[id_].status is found[gone].status is found[deleted].status is RunStatus.DISABLED
     assert found[id_].job.status is JobStatus.CANCELLED
     assert "not active" in found[id_].job.error
@@ -379,9 +394,10 @@ def test_a_run_to_a_webhook_that_is_off_or_gone_is_not_sent(stores, org, receive
 def test_a_secret_that_is_replaced_between_two_tries_signs_for_another_day(
     stores, org, receiver, clock
 ):
-    webhook, _ = send_one(stores, org, receiver, "/500")
+    organization = stores.organization(org)
+    webhook, _ = send_one(organization, receiver, "/500")
     other = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "other", "secret": "another secret"}
-    update_webhook(stores, org, webhook, credentials=other)
+    update_webhook(organization, webhook, credentials=other)
 
     for _ in range(2):
         clock.advance(minutes=10)
@@ -401,10 +417,11 @@ def test_a_secret_that_is_replaced_between_two_tries_signs_for_another_day(
 
 
 def test_both_secrets_verify_while_one_is_replaced(stores, org, receiver):
-    webhook = new_webhook(stores, org, receiver.url())
+    organization = stores.organization(org)
+    webhook = new_webhook(organization, receiver.url())
     other = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "other", "secret": "another secret"}
-    update_webhook(stores, org, webhook, credentials=other)
-    add_runs(stores, org, [content_for(webhook)])
+    update_webhook(organization, webhook, credentials=other)
+    add_runs(organization, [content_for(webhook)])
 
     send_due(stores)
 
@@ -416,8 +433,9 @@ def test_both_secrets_verify_while_one_is_replaced(stores, org, receiver):
 def test_a_run_waits_while_its_destination_pauses_and_uses_up_no_tries(
     stores, org, receiver, clock
 ):
-    webhook = new_webhook(stores, org, receiver.url("/500"))
-    ids = add_runs(stores, org, [content_for(webhook, number) for number in range(50)])
+    organization = stores.organization(org)
+    webhook = new_webhook(organization, receiver.url("/500"))
+    ids = add_runs(organization, [content_for(webhook, number) for number in range(50)])
 
     send_due(stores)
     assert len(receiver.received) < 20
@@ -430,4 +448,4 @@ def test_a_run_waits_while_its_destination_pauses_and_uses_up_no_tries(
     for _ in range(8):
         clock.advance(minutes=10)
         send_due(stores)
-    assert {run_of(stores, org, each).status for each in ids} == {RunStatus.COMPLETE}
+    assert {run_of(organization, each).status for each in ids} == {RunStatus.COMPLETE}

@@ -40,11 +40,14 @@ def org(stores):
 
 
 def test_runs_are_claimed_once_tried_again_ended_and_replayed(stores, org):
+    organization = stores.organization(org)
     begin = stores.now() - timedelta(minutes=1)
     with running_receiver() as receiver:
-        webhooks = {name: new_webhook(stores, org, receiver.url(name)) for name in ("/200", "/nul")}
-        good = add_runs(stores, org, [content_for(webhooks["/200"], n) for n in range(60)])
-        [bad] = add_runs(stores, org, [content_for(webhooks["/nul"])])
+        webhooks = {
+            name: new_webhook(organization, receiver.url(name)) for name in ("/200", "/nul")
+        }
+        good = add_runs(organization, [content_for(webhooks["/200"], n) for n in range(60)])
+        [bad] = add_runs(organization, [content_for(webhooks["/nul"])])
 
         async def work():
             senders = [Sender(stores, client_of(stores)) for _ in range(2)]
@@ -53,15 +56,15 @@ def test_runs_are_claimed_once_tried_again_ended_and_replayed(stores, org):
         asyncio.run(work())
 
         assert sorted(each.id for each in receiver.of("/200")) == sorted(good)
-        assert run_of(stores, org, bad).status is RunStatus.AWAITING_RETRY
+        assert run_of(organization, bad).status is RunStatus.AWAITING_RETRY
         receiver.answers["/nul"] = 410
         stores.now.advance(minutes=10)
         send_due(stores)
-        assert [each.status_code for each in tries(stores, org, bad)] == [500, 410]
-        assert run_of(stores, org, bad).status is RunStatus.ERROR
-        assert not stored_webhook(stores, org, webhooks["/nul"]["id"]).entity.active
+        assert [each.status_code for each in tries(organization, bad)] == [500, 410]
+        assert run_of(organization, bad).status is RunStatus.ERROR
+        assert not stored_webhook(organization, webhooks["/nul"]["id"]).entity.active
 
         id_ = webhooks["/200"]["id"]
-        assert replay_webhook(stores, org, "test", id_, begin) == {"runs": 60}
+        assert replay_webhook(organization, "test", id_, begin) == {"runs": 60}
         send_due(stores)
         assert len(receiver.of("/200")) == 120

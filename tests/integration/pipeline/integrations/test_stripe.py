@@ -242,7 +242,7 @@ def test_a_key_of_the_other_mode_that_was_stored_before_sends_nothing(home, stri
 
 
 def events_of(home, name):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         found = events.page(reader, EventFilter(names=(name,)), Page(10))[0]
     return [each.event.data["newDto"] for each in found]
 
@@ -533,7 +533,7 @@ def test_an_error_that_stripe_repeats_is_left_behind_by_another_key(home, stripe
 
 
 def approve(home):
-    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+    with home.organization.transaction("someone") as transaction:
         for each in bills.of_period(transaction, "2026-09"):
             bills.set_status(transaction, each.id, BillStatus.APPROVED)
     make_runs(home)

@@ -75,13 +75,13 @@ def test_whatever_a_connector_says_one_run_ends_and_others_go_on(home, receiver,
 
     integrate(home, "HTTP", url=receiver.url("/200"))
     make_bills(home)
-    webhook = new_webhook(home.stores, home.org_id, receiver.url("/204"))
-    [other] = add_runs(home.stores, home.org_id, [content_for(webhook)])
+    webhook = new_webhook(home.organization, receiver.url("/204"))
+    [other] = add_runs(home.organization, [content_for(webhook)])
     runs = send_bills(home, known={**_own(), "HTTP": Theirs()})
 
     expected = RunStatus.ERROR if field in {"error", "details"} else RunStatus.COMPLETE
     assert {each.status for each in runs} == {expected}
-    assert run_of(home.stores, home.org_id, other).status is RunStatus.COMPLETE
+    assert run_of(home.organization, other).status is RunStatus.COMPLETE
     kept = all_tries(home) + str([(each.external_id, each.url, each.job.error) for each in runs])
     assert "\\x00" not in kept
     assert len(kept) < 1 << 20
@@ -117,8 +117,8 @@ def test_a_damaged_destination_fails_its_own_runs(home, receiver):
     """Its row in State cannot be read."""
     broken = integrate(home, "HTTP", url=receiver.url("/200"))
     make_bills(home)
-    webhook = new_webhook(home.stores, home.org_id, receiver.url("/204"))
-    [other] = add_runs(home.stores, home.org_id, [content_for(webhook)])
+    webhook = new_webhook(home.organization, receiver.url("/204"))
+    [other] = add_runs(home.organization, [content_for(webhook)])
     with home.stores.state.writing_home() as connection:
         mine = ENTITY.c.id == broken["id"]
         connection.execute(update(ENTITY).where(mine).values(body='{"entityType": 5}'))
@@ -128,7 +128,7 @@ def test_a_damaged_destination_fails_its_own_runs(home, receiver):
     assert {each.job.error.partition(":")[0] for each in runs} == {
         "what the run needs cannot be read"
     }
-    assert run_of(home.stores, home.org_id, other).status is RunStatus.COMPLETE
+    assert run_of(home.organization, other).status is RunStatus.COMPLETE
 
 
 def _own():
@@ -210,7 +210,7 @@ def test_a_credential_that_comes_back_is_kept_nowhere(home, receiver, form):
     runs = send_bills(home)
 
     kept = all_tries(home) + str(runs)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         kept += str([each.entity for each in reader.all(ExternalMapping)])
     core = said[4:-4]
     assert core not in kept
@@ -223,15 +223,14 @@ def test_a_secret_of_a_webhook_that_comes_back_is_masked(home, receiver):
     secret = base64.b64encode(b"the signing secret that nobody reads").decode()
     receiver.answers["/echo"] = lambda handler: respond(handler, 500, f"no: {secret}".encode())
     webhook = new_webhook(
-        home.stores,
-        home.org_id,
+        home.organization,
         receiver.url("/echo"),
         credentials={"type": "M3TER_SIGNED_REQUEST", "apiKey": "key", "secret": f"whsec_{secret}"},
     )
-    [id_] = add_runs(home.stores, home.org_id, [content_for(webhook)])
+    [id_] = add_runs(home.organization, [content_for(webhook)])
     send_due(home.stores)
 
-    [tried] = tries(home.stores, home.org_id, id_)
+    [tried] = tries(home.organization, id_)
     assert tried.response == "no: ********"
 
 

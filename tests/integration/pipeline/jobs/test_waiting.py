@@ -17,7 +17,7 @@ KIND = JobKind.CLOSING_STEP
 
 
 def add_job(home):
-    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+    with home.organization.transaction("ann") as transaction:
         made = {"id": transaction.new_id(), "created": transaction.now, "parameters": {}}
         submit(transaction.connection, Job(org_id=home.org_id, kind=KIND, author="ann", **made))
 
@@ -52,7 +52,7 @@ def a_kind(work, **more):
 
 
 def go_round(home, spec, stop=lambda: False):
-    list(run_round(spec, Executor(home.stores.settings), home.stores, home.org_id, stop))
+    list(run_round(spec, Executor(home.stores.settings), home.organization, stop))
 
 
 def meets(error):

@@ -39,19 +39,24 @@ class Table:
     """A draft of a lookup table, and files for it."""
 
     def __init__(self, stores, clock):
+        organization = stores.organization(self.org)
         self.stores, self.clock = stores, clock
         self.org = new_organization(stores.state)
         document = {"name": "Rates", "code": "rates"}
         made = entities.create(
-            stores, self.org, "a", ResourceRef(BY_NAME["lookupTables"], {}), document
+            organization, "a", ResourceRef(BY_NAME["lookupTables"], {}), document
         )
         self.place = ResourceRef(BY_NAME["lookupTableRevisions"], {"lookupTableId": made["id"]})
-        revision = entities.create(stores, self.org, "a", self.place, {"name": "First", **SCHEMA})
+        revision = entities.create(organization, "a", self.place, {"name": "First", **SCHEMA})
         self.at = At(made["id"], revision["id"])
+
+    @property
+    def organization(self):
+        return self.stores.organization(self.org)
 
     def announce(self, data, kind=CSV, **more):
         body = {"fileName": "f", "contentType": kind, "contentLength": len(data), **more}
-        return lookup_jobs.announce(self.stores, self.org, "me", self.at, body, "http://here")
+        return lookup_jobs.announce(self.organization, "me", self.at, body, "http://here")
 
     def send(self, made, data):
         headers = {key.lower(): value for key, value in made["headers"].items()}
@@ -66,10 +71,10 @@ class Table:
         return made["jobId"]
 
     def work(self):
-        assert list(ingest_uploads(self.stores, self.org)) == []
+        assert list(ingest_uploads(self.organization)) == []
 
     def job(self, id_):
-        return lookup_jobs.read_job(self.stores, self.org, self.at, id_)
+        return lookup_jobs.read_job(self.organization, self.at, id_)
 
     def run(self, data, kind=CSV, **more):
         id_ = self.uploaded(data, kind, **more)
@@ -78,23 +83,23 @@ class Table:
 
     def write(self, *items):
         document = {"items": list(items)}
-        return lookups.write_data(self.stores, self.org, "a", self.at, document)
+        return lookups.write_data(self.organization, "a", self.at, document)
 
     def data(self):
-        found = lookups.read_data(self.stores, self.org, self.at)
+        found = lookups.read_data(self.organization, self.at)
         return found["items"], found["version"]
 
     def stored(self):
-        with self.stores.state.reading(self.org) as reader:
+        with self.organization.reading() as reader:
             return reader.connection.scalar(select(func.count()).select_from(LOOKUP_ITEM))
 
     def publish(self):
         document = {"status": "PUBLISHED"}
-        lookups.set_status(self.stores, self.org, "a", self.at, document)
+        lookups.set_status(self.organization, "a", self.at, document)
 
     def written(self, kind):
         asked = {"contentType": kind}
-        id_ = lookup_jobs.write_file(self.stores, self.org, "a", self.at, asked)["jobId"]
+        id_ = lookup_jobs.write_file(self.organization, "a", self.at, asked)["jobId"]
         self.work()
         return self.content(self.job(id_)["downloadUrl"])
 
@@ -238,7 +243,7 @@ def test_columns_that_change_meanwhile_are_those_that_count(table, monkeypatch):
     def change(step):
         if step == "lookups.checked" and changed:
             place = replace(table.place, id=table.at.revision_id)
-            entities.update(table.stores, table.org, "a", place, dict(changed))
+            entities.update(table.organization, "a", place, dict(changed))
             changed.clear()
 
     monkeypatch.setattr(failpoint, "hook", change)
@@ -278,7 +283,7 @@ def test_a_forgotten_job_changes_nothing_and_leaves_no_file(table, monkeypatch, 
     unsent = table.announce(b"x")
 
     def forget(id_):
-        lookup_jobs.delete_job(table.stores, table.org, "a", table.at, id_)
+        lookup_jobs.delete_job(table.organization, "a", table.at, id_)
 
     forget(waiting)
     forget(unsent["jobId"])
@@ -305,7 +310,7 @@ def test_what_is_written_to_a_file_can_be_read_from_it(table):
     assert found[CSV].splitlines()[0] == "country,rate,note"
     assert [json.loads(line)["country"] for line in found[JSONL].splitlines()] == ["DE", odd]
     for kind, data in found.items():
-        lookups.delete_data(table.stores, table.org, "a", table.at)
+        lookups.delete_data(table.organization, "a", table.at)
         assert table.run(data, kind)["status"] == "SUCCEEDED"
         assert table.data()[0] == before
 
@@ -314,12 +319,12 @@ def test_a_revision_that_is_published_is_archived_for_good(table):
     table.write(OLD)
     asked = {"contentType": JSONL}
     with pytest.raises(Invalid, match="DRAFT"):
-        lookup_jobs.archive_link(table.stores, table.org, table.at, asked, "")
+        lookup_jobs.archive_link(table.organization, table.at, asked, "")
     table.publish()
     table.work()
     assert table.files() == [f"{table.at.revision_id}{end}" for end in (".csv", ".jsonl")]
 
-    found = lookup_jobs.archive_link(table.stores, table.org, table.at, asked, "http://here")
+    found = lookup_jobs.archive_link(table.organization, table.at, asked, "http://here")
     assert table.content(found["url"]) == '{"country":"DE","rate":1}\n'
     table.clock.advance(minutes=59)
     assert table.content(found["url"])
@@ -336,7 +341,7 @@ def test_a_deleted_revision_leaves_no_files(table):
     table.publish()
     table.work()
     assert len(table.files()) == 4
-    lookups.delete_revision(table.stores, table.org, "a", table.at)
+    lookups.delete_revision(table.organization, "a", table.at)
 
     assert table.files() == []
     table.work()
@@ -346,8 +351,8 @@ def test_jobs_of_tables_are_no_uploads_of_measurements(table):
     table.uploaded("country\nUS\n")
     table.work()
 
-    assert list_jobs(table.stores, table.org, Created(), Page(10)) == {"data": []}
-    listed = lookup_jobs.list_jobs(table.stores, table.org, table.at, Page(10))["data"]
+    assert list_jobs(table.organization, Created(), Page(10)) == {"data": []}
+    listed = lookup_jobs.list_jobs(table.organization, table.at, Page(10))["data"]
     assert [each["type"] for each in listed] == ["UPLOAD"]
 
 

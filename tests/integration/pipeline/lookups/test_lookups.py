@@ -38,14 +38,16 @@ def org(stores):
 @pytest.fixture
 def table(stores, org):
     document = {"name": "Discounts", "code": "discounts"}
-    return entities.create(stores, org, "a", ResourceRef(TABLES, {}), document)
+    return entities.create(stores.organization(org), "a", ResourceRef(TABLES, {}), document)
 
 
 @pytest.fixture
 def new_revision(stores, org, table):
     def new_revision(name="First", **changes):
         here = ResourceRef(REVISIONS, {"lookupTableId": table["id"]})
-        made = entities.create(stores, org, "a", here, {"name": name, **SCHEMA, **changes})
+        made = entities.create(
+            stores.organization(org), "a", here, {"name": name, **SCHEMA, **changes}
+        )
         return At(table["id"], made["id"])
 
     return new_revision
@@ -56,45 +58,48 @@ def at(new_revision):
     return new_revision()
 
 
-def revision(stores, org, at):
+def revision(organization, at):
     members = {"lookupTableId": at.table_id}
-    return entities.retrieve(stores, org, ResourceRef(REVISIONS, members, at.revision_id))
+    return entities.retrieve(organization, ResourceRef(REVISIONS, members, at.revision_id))
 
 
-def changed(stores, org, at, **document):
+def changed(organization, at, **document):
     here = ResourceRef(REVISIONS, {"lookupTableId": at.table_id}, at.revision_id)
-    return entities.update(stores, org, "a", here, {"name": "First", **SCHEMA, **document})
+    return entities.update(organization, "a", here, {"name": "First", **SCHEMA, **document})
 
 
-def publish(stores, org, at, **more):
-    return lookups.set_status(stores, org, "a", at, {"status": "PUBLISHED", **more})
+def publish(organization, at, **more):
+    return lookups.set_status(organization, "a", at, {"status": "PUBLISHED", **more})
 
 
 def test_publishing_archives_what_was_published(stores, org, table, at, new_revision):
+    organization = stores.organization(org)
     second = new_revision("Second")
-    assert publish(stores, org, at, version=1)["status"] == "PUBLISHED"
-    published = publish(stores, org, second)
+    assert publish(organization, at, version=1)["status"] == "PUBLISHED"
+    published = publish(organization, second)
 
     assert (published["status"], published["version"]) == ("PUBLISHED", 2)
-    first = revision(stores, org, at)
+    first = revision(organization, at)
     assert (first["status"], first["version"]) == ("ARCHIVED", 3)
-    (shown,) = lookups.with_active(stores, org, [table])
+    (shown,) = lookups.with_active(organization, [table])
     assert shown["activeRevision"]["id"] == second.revision_id
 
 
 def test_a_table_without_published_revision_has_no_active_one(stores, org, table, at):
-    assert lookups.with_active(stores, org, [table]) == [table]
-    publish(stores, org, at)
-    lookups.set_status(stores, org, "a", at, {"status": "ARCHIVED"})
+    organization = stores.organization(org)
+    assert lookups.with_active(organization, [table]) == [table]
+    publish(organization, at)
+    lookups.set_status(organization, "a", at, {"status": "ARCHIVED"})
 
-    assert lookups.with_active(stores, org, [table]) == [table]
+    assert lookups.with_active(organization, [table]) == [table]
 
 
 def test_history_tells_what_was_published_when(stores, org, at):
-    publish(stores, org, at)
-    lookups.set_status(stores, org, "a", at, {"status": "ARCHIVED"})
+    organization = stores.organization(org)
+    publish(organization, at)
+    lookups.set_status(organization, "a", at, {"status": "ARCHIVED"})
 
-    with stores.state.reading(org) as reader:
+    with organization.reading() as reader:
         (state,) = reader.all(LookupTableRevisionState)
         past = reader.history(LookupTableRevisionState, state.id)
     assert [each.entity.status for each in past] == ["PUBLISHED", "ARCHIVED"]
@@ -113,42 +118,45 @@ def test_history_tells_what_was_published_when(stores, org, at):
     ],
 )
 def test_a_status_that_cannot_follow_changes_nothing(stores, org, at, document, error):
-    before = revision(stores, org, at)
+    organization = stores.organization(org)
+    before = revision(organization, at)
     with pytest.raises(error):
-        lookups.set_status(stores, org, "a", at, document)
+        lookups.set_status(organization, "a", at, document)
 
-    assert revision(stores, org, at) == before
+    assert revision(organization, at) == before
 
 
 def test_data_is_written_and_read(stores, org, at):
-    wrote = lookups.write_data(stores, org, "a", at, {"items": [US, DE]}, keys=True)
-    read = lookups.read_data(stores, org, at)
+    organization = stores.organization(org)
+    wrote = lookups.write_data(organization, "a", at, {"items": [US, DE]}, keys=True)
+    read = lookups.read_data(organization, at)
 
     assert [item["lookupKey"] for item in wrote["items"]] == ["DE", "US"]
     assert read["items"] == [DE, US]
     assert read["version"] == wrote["version"] == 1
     assert read["createdBy"] == "a"
-    assert lookups.read_data(stores, org, at, 1)["items"] == [DE]
-    assert revision(stores, org, at)["itemCount"] == 2
-    assert lookups.read_item(stores, org, replace(at, key="US"))["items"] == [US]
+    assert lookups.read_data(organization, at, 1)["items"] == [DE]
+    assert revision(organization, at)["itemCount"] == 2
+    assert lookups.read_item(organization, replace(at, key="US"))["items"] == [US]
 
 
 def test_data_that_was_never_written_is_empty(stores, org, at):
-    assert lookups.read_data(stores, org, at) == {"items": [], "version": 0}
+    assert lookups.read_data(stores.organization(org), at) == {"items": [], "version": 0}
 
 
 def test_data_is_replaced_key_by_key(stores, org, at):
-    lookups.write_data(stores, org, "a", at, {"items": [US, DE]})
-    lookups.write_data(stores, org, "a", at, {"items": [US | {"rate": 3}], "version": 1})
-    one = lookups.write_item(stores, org, "a", replace(at, key="DE"), {"item": {"country": "DE"}})
-    gone = lookups.delete_item(stores, org, "a", replace(at, key="US"), {"version": 3})
+    organization = stores.organization(org)
+    lookups.write_data(organization, "a", at, {"items": [US, DE]})
+    lookups.write_data(organization, "a", at, {"items": [US | {"rate": 3}], "version": 1})
+    one = lookups.write_item(organization, "a", replace(at, key="DE"), {"item": {"country": "DE"}})
+    gone = lookups.delete_item(organization, "a", replace(at, key="US"), {"version": 3})
 
     assert (one["items"], one["version"]) == ([{"country": "DE"}], 3)
     assert (gone["items"], gone["version"]) == ([US | {"rate": 3}], 4)
-    assert lookups.read_data(stores, org, at)["items"] == [{"country": "DE"}]
-    assert lookups.delete_data(stores, org, "a", at) == {"result": "deleted"}
-    assert lookups.read_data(stores, org, at)["items"] == []
-    assert revision(stores, org, at)["itemCount"] == 0
+    assert lookups.read_data(organization, at)["items"] == [{"country": "DE"}]
+    assert lookups.delete_data(organization, "a", at) == {"result": "deleted"}
+    assert lookups.read_data(organization, at)["items"] == []
+    assert revision(organization, at)["itemCount"] == 0
 
 
 @pytest.mark.parametrize(
@@ -164,11 +172,12 @@ def test_data_is_replaced_key_by_key(stores, org, at):
     ],
 )
 def test_bad_data_changes_nothing(stores, org, at, document, error):
-    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    organization = stores.organization(org)
+    lookups.write_data(organization, "a", at, {"items": [US]})
     with pytest.raises(error):
-        lookups.write_data(stores, org, "a", at, document)
+        lookups.write_data(organization, "a", at, document)
 
-    assert lookups.read_data(stores, org, at)["items"] == [US]
+    assert lookups.read_data(organization, at)["items"] == [US]
 
 
 @pytest.mark.parametrize(
@@ -181,120 +190,130 @@ def test_bad_data_changes_nothing(stores, org, at, document, error):
     ],
 )
 def test_a_bad_item_changes_nothing(stores, org, at, key, document, error):
-    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    organization = stores.organization(org)
+    lookups.write_data(organization, "a", at, {"items": [US]})
     with pytest.raises(error):
-        lookups.write_item(stores, org, "a", replace(at, key=key), document)
+        lookups.write_item(organization, "a", replace(at, key=key), document)
 
-    assert lookups.read_data(stores, org, at)["items"] == [US]
+    assert lookups.read_data(organization, at)["items"] == [US]
 
 
 def test_an_item_that_is_not_there_is_not_found(stores, org, at):
+    organization = stores.organization(org)
     with pytest.raises(NotFound):
-        lookups.read_item(stores, org, replace(at, key="US"))
+        lookups.read_item(organization, replace(at, key="US"))
     with pytest.raises(NotFound):
-        lookups.delete_item(stores, org, "a", replace(at, key="US"), {})
+        lookups.delete_item(organization, "a", replace(at, key="US"), {})
 
 
 def test_only_a_draft_is_written(stores, org, at, new_revision):
-    lookups.write_data(stores, org, "a", at, {"items": [US]})
-    publish(stores, org, at)
+    organization = stores.organization(org)
+    lookups.write_data(organization, "a", at, {"items": [US]})
+    publish(organization, at)
     source = new_revision("Second")
     document = {"revisionId": at.revision_id}
     for write in (
-        lambda: lookups.write_data(stores, org, "a", at, {"items": [DE]}),
-        lambda: lookups.write_item(stores, org, "a", replace(at, key="US"), {"item": US}),
-        lambda: lookups.delete_item(stores, org, "a", replace(at, key="US"), {}),
-        lambda: lookups.delete_data(stores, org, "a", at),
-        lambda: lookups.copy_data(stores, org, "a", source, document),
-        lambda: changed(stores, org, at, name="Second", version=2),
+        lambda: lookups.write_data(organization, "a", at, {"items": [DE]}),
+        lambda: lookups.write_item(organization, "a", replace(at, key="US"), {"item": US}),
+        lambda: lookups.delete_item(organization, "a", replace(at, key="US"), {}),
+        lambda: lookups.delete_data(organization, "a", at),
+        lambda: lookups.copy_data(organization, "a", source, document),
+        lambda: changed(organization, at, name="Second", version=2),
     ):
         with pytest.raises(Invalid, match="a DRAFT"):
             write()
 
-    assert lookups.read_data(stores, org, at)["items"] == [US]
+    assert lookups.read_data(organization, at)["items"] == [US]
 
 
 def test_columns_stay_as_long_as_there_is_data(stores, org, at):
-    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    organization = stores.organization(org)
+    lookups.write_data(organization, "a", at, {"items": [US]})
     with pytest.raises(Invalid, match="keys"):
-        changed(stores, org, at, keys=["rate"], version=1)
-    lookups.delete_data(stores, org, "a", at)
+        changed(organization, at, keys=["rate"], version=1)
+    lookups.delete_data(organization, "a", at)
 
-    assert changed(stores, org, at, keys=["rate"], version=1)["keys"] == ("rate",)
+    assert changed(organization, at, keys=["rate"], version=1)["keys"] == ("rate",)
 
 
 def test_a_copy_makes_a_draft(stores, org, at):
-    lookups.write_data(stores, org, "a", at, {"items": [US, DE]})
-    publish(stores, org, at)
-    answer = lookups.copy_data(stores, org, "a", at, {})
+    organization = stores.organization(org)
+    lookups.write_data(organization, "a", at, {"items": [US, DE]})
+    publish(organization, at)
+    answer = lookups.copy_data(organization, "a", at, {})
 
     copy = replace(at, revision_id=answer["revisionId"])
-    shown = revision(stores, org, copy)
+    shown = revision(organization, copy)
     assert (shown["name"], shown["status"], shown["itemCount"]) == ("First Copy", "DRAFT", 2)
-    assert lookups.read_data(stores, org, copy)["items"] == [DE, US]
-    jobs = lookup_jobs.list_jobs(stores, org, at, Page(10))["data"]
+    assert lookups.read_data(organization, copy)["items"] == [DE, US]
+    jobs = lookup_jobs.list_jobs(organization, at, Page(10))["data"]
     job = next(each for each in jobs if each["type"] == "COPY")
-    assert job == lookup_jobs.read_job(stores, org, at, answer["jobId"])
+    assert job == lookup_jobs.read_job(organization, at, answer["jobId"])
     assert (job["type"], job["status"]) == ("COPY", "SUCCEEDED")
     assert job["destinationLookupTableRevisionId"] == copy.revision_id
-    assert lookup_jobs.delete_job(stores, org, "a", at, job["id"]) == job
-    left = lookup_jobs.list_jobs(stores, org, at, Page(10))["data"]
+    assert lookup_jobs.delete_job(organization, "a", at, job["id"]) == job
+    left = lookup_jobs.list_jobs(organization, at, Page(10))["data"]
     assert [each["type"] for each in left] == ["ARCHIVE"]
 
 
 def test_the_name_of_a_copy_is_not_too_long(stores, org, new_revision):
+    organization = stores.organization(org)
     at = new_revision("n" * 200)
-    copy = lookups.copy_data(stores, org, "a", at, {})["revisionId"]
+    copy = lookups.copy_data(organization, "a", at, {})["revisionId"]
 
-    name = revision(stores, org, replace(at, revision_id=copy))["name"]
+    name = revision(organization, replace(at, revision_id=copy))["name"]
     assert (len(name), name[-6:]) == (200, "n Copy")
 
 
 def test_a_copy_goes_to_a_draft_of_the_same_columns(stores, org, at, new_revision):
-    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    organization = stores.organization(org)
+    lookups.write_data(organization, "a", at, {"items": [US]})
     same, other = new_revision("Same"), new_revision("Other", keys=["rate"])
-    lookups.write_data(stores, org, "a", same, {"items": [DE, US | {"rate": 9}]})
-    lookups.copy_data(stores, org, "a", at, {"revisionId": same.revision_id})
+    lookups.write_data(organization, "a", same, {"items": [DE, US | {"rate": 9}]})
+    lookups.copy_data(organization, "a", at, {"revisionId": same.revision_id})
 
-    assert lookups.read_data(stores, org, same)["items"] == [DE, US]
+    assert lookups.read_data(organization, same)["items"] == [DE, US]
     for target in (other.revision_id, at.revision_id, "same", 1):
         with pytest.raises(Invalid, match="revisionId"):
-            lookups.copy_data(stores, org, "a", at, {"revisionId": target})
+            lookups.copy_data(organization, "a", at, {"revisionId": target})
     with pytest.raises(NotFound):
-        lookups.copy_data(stores, org, "a", at, {"revisionId": derived_id("none")})
+        lookups.copy_data(organization, "a", at, {"revisionId": derived_id("none")})
 
 
 def test_a_revision_is_deleted_with_its_data(stores, org, table, at):
-    lookups.write_data(stores, org, "a", at, {"items": [US]})
-    lookups.copy_data(stores, org, "a", at, {})
+    organization = stores.organization(org)
+    lookups.write_data(organization, "a", at, {"items": [US]})
+    lookups.copy_data(organization, "a", at, {})
     with pytest.raises(Conflict):
-        entities.delete(stores, org, "a", ResourceRef(TABLES, {}, table["id"]))
+        entities.delete(organization, "a", ResourceRef(TABLES, {}, table["id"]))
 
-    gone = lookups.delete_revision(stores, org, "a", at)
+    gone = lookups.delete_revision(organization, "a", at)
 
     assert gone["itemCount"] == 1
     with pytest.raises(NotFound):
-        lookups.read_data(stores, org, at)
+        lookups.read_data(organization, at)
     with pytest.raises(NotFound):
-        lookups.delete_revision(stores, org, "a", at)
+        lookups.delete_revision(organization, "a", at)
 
 
 def test_a_table_without_revisions_is_deleted(stores, org, table, at):
-    lookups.delete_revision(stores, org, "a", at)
-    entities.delete(stores, org, "a", ResourceRef(TABLES, {}, table["id"]))
+    organization = stores.organization(org)
+    lookups.delete_revision(organization, "a", at)
+    entities.delete(organization, "a", ResourceRef(TABLES, {}, table["id"]))
 
-    with stores.state.reading(org) as reader:
+    with organization.reading() as reader:
         assert reader.all(LookupTable) == []
         assert reader.all(LookupTableRevisionState) == []
 
 
 def test_a_revision_of_another_table_is_not_found(stores, org, at):
+    organization = stores.organization(org)
     elsewhere = replace(at, table_id=derived_id("another"))
     for read in (
-        lambda: lookups.read_data(stores, org, elsewhere),
-        lambda: lookups.delete_revision(stores, org, "a", elsewhere),
-        lambda: publish(stores, org, elsewhere),
-        lambda: lookup_jobs.list_jobs(stores, org, elsewhere, Page(1)),
+        lambda: lookups.read_data(organization, elsewhere),
+        lambda: lookups.delete_revision(organization, "a", elsewhere),
+        lambda: publish(organization, elsewhere),
+        lambda: lookup_jobs.list_jobs(organization, elsewhere, Page(1)),
     ):
         with pytest.raises(NotFound):
             read()

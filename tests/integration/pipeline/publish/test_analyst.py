@@ -49,7 +49,7 @@ def door(tmp_path_factory):
         go_and_come_again(home, clock)
         clock.time = START + timedelta(days=2)
         rename(home, "acme", "Acme & Co")
-        yield home, publish(stores, home.org_id, parquet=True)
+        yield home, publish(stores.organization(home.org_id), parquet=True)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def warehouse(door):
 
 
 def add_webhook(home) -> None:
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         credentials = {
             "type": "M3TER_SIGNED_REQUEST",
             "apiKey": "key",
@@ -104,7 +104,7 @@ def go_and_come_again(home, clock) -> None:
 
 
 def rename(home, code: str, name: str) -> None:
-    with home.stores.state.transaction(home.org_id, "someone") as t:
+    with home.organization.transaction("someone") as t:
         record = t.find(Account, code)
         renamed = record.entity.model_copy(update={"name": name})
         t.update(record.id, record.version, renamed)
@@ -177,7 +177,7 @@ def test_both_doors_have_the_same_names_and_columns(door, warehouse):
         " WHERE NOT internal AND database_name = 'memory' AND schema_name = 'main'"
         " AND table_name != 'documents' ORDER BY table_name, column_index"
     )
-    with query(home.stores, home.org_id, statement) as answer:
+    with query(home.organization, statement) as answer:
         live: dict[str, list[tuple[str, str]]] = {}
         for table, column, kind in answer.rows:
             live.setdefault(table, []).append((column, kind))
@@ -196,8 +196,8 @@ def test_the_dictionary_in_the_documents_is_that_of_the_code():
 def live(door):
     home, _ = door
     with closing(open_duckdb("200MB", 1, home.stores.home / "spill")) as connection:
-        connection.execute(attach_line(home.stores, home.org_id))
-        create_views(connection, home.stores, home.org_id)
+        connection.execute(attach_line(home.organization))
+        create_views(connection, home.organization)
         yield connection
 
 
@@ -223,7 +223,7 @@ def test_every_documented_query_runs_behind_both_doors(warehouse, live, statemen
 @pytest.mark.parametrize("name", ["account_at('2026-11-04')", "plan", "pricing_history", "bill"])
 def test_the_command_knows_what_a_query_names(door, warehouse, name):
     home, _ = door
-    with query(home.stores, home.org_id, f"SELECT count(*) FROM {name}") as answer:
+    with query(home.organization, f"SELECT count(*) FROM {name}") as answer:
         assert list(answer.rows) == warehouse.execute(f"SELECT count(*) FROM {name}").fetchall()
 
 
@@ -233,7 +233,7 @@ def test_the_live_schema_reads_the_lake_as_it_is(door):
     with closing(open_duckdb("200MB", 1, home.stores.home / "spill")) as connection:
         connection.execute(f"ATTACH '{published.path}' AS warehouse (READ_ONLY)")
         connection.execute("USE warehouse")
-        connection.execute(attach_line(home.stores, home.org_id))
+        connection.execute(attach_line(home.organization))
         assert len(LIVE) == 2
         for statement in LIVE:
             connection.execute(statement).fetchall()
@@ -323,7 +323,7 @@ def test_what_went_and_came_again_is_right_at_the_microsecond_in_any_session(war
 
 def test_no_secret_leaves_by_any_door(door, warehouse):
     home, published = door
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [hook] = reader.all(WebhookDestination)
     stored = hook.entity.credentials.secret
     for path in published.path.parent.rglob("*"):

@@ -32,7 +32,7 @@ def template(home_template, tmp_path_factory):
     """The folder of a small home that is published; copy it."""
     folder = copied(home_template, tmp_path_factory.mktemp("published") / "home")
     with open_stores(Settings(home=folder), Clock()) as stores:
-        publish(stores, stores.state.organization().id, parquet=True)
+        publish(stores.find_organization(), parquet=True)
     return folder
 
 
@@ -59,7 +59,7 @@ def published_home(template, tmp_path_factory):
     clock = Clock()
     with open_stores(Settings(home=folder), clock) as stores:
         home = Home.of(stores, clock)
-        yield home, publish(home.stores, home.org_id)
+        yield home, publish(home.organization)
 
 
 @pytest.fixture
@@ -234,6 +234,7 @@ def odd(template, tmp_path_factory):
     folder = copied(template, tmp_path_factory.mktemp("odd") / "home")
     with open_stores(Settings(home=folder), Clock()) as stores:
         home = Home.of(stores, Clock())
+        organization = stores.organization(home.org_id)
         for number, code in enumerate(CODES):
             row = (f"odd-{number}", "acme", "2026-10-02 00:00:00", None, 5, "w", "1.25")
             home.store(home.meter(code, TAKEN_FIELDS), [row])
@@ -249,10 +250,10 @@ def odd(template, tmp_path_factory):
         home.meter("unused", (Field(Category.WHAT, "only_text"),))
         growing = home.meter("growing", FIELDS[:1])
         home.store(growing, [("g-1", "acme", "2026-10-02 00:00:00", None, 5)])
-        with stores.state.transaction(home.org_id, "test") as transaction:
+        with organization.transaction("test") as transaction:
             grown = Meter.from_wire(meter_document("growing", FIELDS))
             transaction.update(growing.id, 1, grown)
-        published = publish(stores, home.org_id)
+        published = publish(organization)
         with closing(opened(published.path)) as connection:
             yield published, connection
 
@@ -300,13 +301,13 @@ def test_meters_that_exchange_their_codes_keep_their_own_files(home):
     for meter in meters:
         row = (f"of-{meter.code}", "acme", "2026-10-02 00:00:00", None, 5)
         home.store(meter, [row])
-    publish(home.stores, home.org_id, parquet=True)
+    publish(home.organization, parquet=True)
     for meter, code in zip((*meters, meters[0]), ("third", "first", "second"), strict=True):
-        with home.stores.state.transaction(home.org_id, "test") as transaction:
+        with home.organization.transaction("test") as transaction:
             record = transaction.get(Meter, meter.id)
             renamed = record.entity.model_copy(update={"code": code})
             transaction.update(meter.id, record.version, renamed)
-    published = publish(home.stores, home.org_id, parquet=True)
+    published = publish(home.organization, parquet=True)
 
     for name, uid in (("first", "of-second"), ("second", "of-first")):
         with closing(opened(published.path)) as connection:
@@ -340,7 +341,7 @@ def test_a_new_meter_takes_no_name_from_another_one():
 def test_an_empty_organization_is_published(tmp_path):
     made, clock = make_home(tmp_path / "home")
     with open_stores(made, clock) as stores:
-        published = publish(stores, stores.state.organization().id)
+        published = publish(stores.find_organization())
     with closing(opened(published.path)) as connection:
         for name, kind in ask(
             connection, "SELECT name, type FROM dictionary WHERE column_name IS NULL"
@@ -360,7 +361,7 @@ def test_who_has_the_old_file_open_keeps_reading_it(home):
     with reader:
         assert reader.stdout.readline() == "5\n"
         home.store(home.meter("second"), [("s-1", *ROWS[0][1:])])
-        second = publish(home.stores, home.org_id)
+        second = publish(home.organization)
         reader.stdin.write("again\n")
         reader.stdin.flush()
         assert reader.stdout.readline() == "5 False\n"
@@ -403,7 +404,7 @@ def test_a_killed_publish_leaves_the_old_file(home, step):
     assert sorted(led.rglob("*.parquet")) == files
     assert (link.resolve() == led) == (step == "publish.parquet_written")
     with open_stores(Settings(home=folder), home.clock) as stores:
-        again = publish(stores, home.org_id, parquet=True)
+        again = publish(stores.organization(home.org_id), parquet=True)
     assert again.made == (0, 3)
     with closing(duckdb.connect()) as connection:
         found = ask(connection, f"FROM read_parquet('{again.parquet}/disk/*/*.parquet')")
@@ -421,7 +422,7 @@ from tests.killing import die_at
 
 failpoint.hook = die_at(sys.argv[2])
 with open_stores(Settings(home=sys.argv[1])) as stores:
-    publish(stores, stores.state.organization().id, parquet=True)
+    publish(stores.find_organization(), parquet=True)
 """
 
 
@@ -434,7 +435,7 @@ def test_a_log_of_the_old_file_does_not_meet_the_new_one(home):
     )
     subprocess.run([sys.executable, "-c", script, str(path)], check=False)
     assert path.with_name("warehouse.duckdb.wal").exists()
-    publish(home.stores, home.org_id)
+    publish(home.organization)
 
     with closing(opened(path)) as connection:
         assert ask(connection, "SELECT count(*) FROM disk") == [(5,)]
@@ -442,7 +443,7 @@ def test_a_log_of_the_old_file_does_not_meet_the_new_one(home):
 
 @pytest.mark.long
 def test_the_live_lake_is_one_line_away_without_a_network(home):
-    line = attach_line(home.stores, home.org_id)
+    line = attach_line(home.organization)
     # Any DuckDB of this version: nothing is set, and nothing may be fetched.
     with closing(duckdb.connect(config={"autoinstall_known_extensions": False})) as connection:
         connection.execute(line)
@@ -477,7 +478,7 @@ def test_views_of_the_live_schema_read_the_live_lake(home):
     with closing(open_duckdb("200MB", 1, home.stores.home / "spill")) as connection:
         connection.execute(f"ATTACH '{path}' AS warehouse (READ_ONLY)")
         connection.execute("USE warehouse")
-        connection.execute(attach_line(home.stores, home.org_id))
+        connection.execute(attach_line(home.organization))
         [[days, quantity]] = connection.execute(question).fetchall()
         assert (days, quantity) == (0, Decimal("0.666666666667"))
         connection.execute("SET search_path = 'live,main'")
@@ -486,12 +487,12 @@ def test_views_of_the_live_schema_read_the_live_lake(home):
 
 @pytest.mark.long
 def test_only_what_has_changed_is_made_anew(home):
-    first = publish(home.stores, home.org_id, parquet=True)
+    first = publish(home.organization, parquet=True)
     before = {path.name: path.stat().st_ino for path in first.parquet.rglob("*.parquet")}
-    same = publish(home.stores, home.org_id)
+    same = publish(home.organization)
     row = ("n-1", "acme", "2026-10-20 00:00:00", None, 1, None, "eu", None)
     home.store(home.meter_fields(), [row])
-    again = publish(home.stores, home.org_id, parquet=True)
+    again = publish(home.organization, parquet=True)
     after = {path.name: path.stat().st_ino for path in again.parquet.rglob("*.parquet")}
     october = {path.name for path in (again.parquet / "disk" / "month=2026-10").iterdir()}
 
@@ -519,7 +520,7 @@ def test_a_file_that_is_not_what_was_published_is_made_anew(home, damage):
         path.unlink()
     else:
         (home.stores.home / "staging" / "publish" / f"{home.org_id}.last").write_text("{")
-    again = publish(home.stores, home.org_id)
+    again = publish(home.organization)
 
     assert again.made == (3, 3)
     with closing(opened(again.path)) as connection:
@@ -536,7 +537,7 @@ def test_a_damaged_copy_is_made_anew(home):
         file.write(b"x" * 4096)
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
 
-    assert publish(home.stores, home.org_id).made == (3, 3)
+    assert publish(home.organization).made == (3, 3)
 
 
 @pytest.mark.slow
@@ -546,7 +547,7 @@ def test_a_reader_that_followed_the_link_keeps_its_files(home):
     for number in range(3):
         row = (f"n-{number}", "acme", "2026-10-20 00:00:00", None, 1, None, "eu", None)
         home.store(home.meter_fields(), [row])
-        folders.append(publish(home.stores, home.org_id, parquet=True).parquet.resolve())
+        folders.append(publish(home.organization, parquet=True).parquet.resolve())
 
     assert [folder.exists() for folder in folders] == [False, True, True, True]
     assert len(set(folders)) == 4

@@ -32,7 +32,7 @@ def home(tmp_path):
 
 def uids(home, *, parquet=False):
     """What the file and the Parquet files have now, and how many months were made anew."""
-    published = publish(home.stores, home.org_id, parquet=parquet)
+    published = publish(home.organization, parquet=parquet)
     with closing(duckdb.connect(str(published.path), read_only=True)) as connection:
         found = connection.execute("SELECT uid FROM egress ORDER BY uid").fetchall()
         if parquet:
@@ -49,11 +49,11 @@ def test_what_is_withdrawn_after_it_was_published_goes_and_comes_back(home):
     assert uids(home) == (everything, (2, 2))
     [[source]] = home.query("SELECT identity FROM lake.source WHERE name = 'a.csv'")
     wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
-    backfill.start(home.stores, home.org_id, Order(wanted, "ann", "withdrawn"))
+    backfill.start(home.organization, Order(wanted, "ann", "withdrawn"))
 
-    backfill.apply(home.stores, home.org_id, "withdrawn", "ann")
+    backfill.apply(home.organization, "withdrawn", "ann")
     assert uids(home, parquet=True) == (["b1", "o1"], (1, 2))
-    backfill.revert(home.stores, home.org_id, "withdrawn", "ann")
+    backfill.revert(home.organization, "withdrawn", "ann")
     assert uids(home) == (everything, (1, 2))
 
 
@@ -62,14 +62,14 @@ def test_nothing_that_is_pooled_is_counted_twice(home):
     price_egress(home)
     fields = {"name": "A", "emailAddress": "a@b.example"}
     for entry in ({"code": "parent"}, {"code": "child", "parentAccountId": "parent"}):
-        configure(home.stores, home.org_id, accounts=[fields | entry])
+        configure(home.organization, accounts=[fields | entry])
     subscribe(home, "parent")
     rows = csv_row("p", 1, "parent") + csv_row("c", 2, "child") + csv_row("o", 4, "acme")
     home.ingest("a.csv", HEADER + rows)
-    aggregate(home.stores, home.org_id, Month(2026, 9))
+    aggregate(home.organization, Month(2026, 9))
     home.ingest("b.csv", HEADER + csv_row("later", 8, "child"))
-    aggregate(home.stores, home.org_id, Month(2026, 9))
-    published = publish(home.stores, home.org_id, parquet=True)
+    aggregate(home.organization, Month(2026, 9))
+    published = publish(home.organization, parquet=True)
 
     question = (
         "SELECT account, pooled, quantity FROM {} WHERE aggregation = 'sent' ORDER BY account"
@@ -85,12 +85,10 @@ def test_nothing_that_is_pooled_is_counted_twice(home):
         files = question.format(f"'{published.parquet}/quantity/*.parquet'")
         assert sorted(connection.execute(files).fetchall(), key=repr) == sorted(ever, key=repr)
         used = connection.execute("SELECT sum(total) FROM usage_per_day").fetchall()
-    with query(home.stores, home.org_id, question.format("quantity_current")) as answer:
+    with query(home.organization, question.format("quantity_current")) as answer:
         assert list(answer.rows) == now == expected
     assert (len(ever), used) == (6, [(Decimal(15),)])
-    totals = {
-        each.aggregation: each.total for each in gather_report(home.stores, home.org_id).totals
-    }
+    totals = {each.aggregation: each.total for each in gather_report(home.organization).totals}
     # Means of accounts do not add up.
     assert totals == {"sent": 15, "mean": None}
 
@@ -108,7 +106,7 @@ with open_stores(settings(Path(sys.argv[1]))) as stores:
     limit = int(sys.argv[3])
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:
-        print(publish(stores, sys.argv[2], parquet=True).rows["egress"])
+        print(publish(stores.organization(sys.argv[2]), parquet=True).rows["egress"])
     except Unavailable:
         print("unavailable")
 """
@@ -142,7 +140,7 @@ def test_two_at_once_while_measurements_arrive(home):
 @pytest.mark.parametrize("limit", [100_000, 1_000_000])
 def test_a_full_disk_leaves_what_was_published(home, limit):
     home.ingest("a.csv", HEADER + csv_row("a"))
-    published = publish(home.stores, home.org_id, parquet=True)
+    published = publish(home.organization, parquet=True)
     before, led = published.path.read_bytes(), published.parquet.resolve()
     home.ingest("b.csv", HEADER + csv_row("b"))
     path, clock = home.stores.home, home.clock

@@ -28,10 +28,10 @@ TABLES = ("unbilled_usage", "late_usage", "late_usage_line", "missing_usage", "b
 
 def read_both(home, statement):
     """The rows of the published file, which are those of the live lake."""
-    path = publish(home.stores, home.org_id).path
+    path = publish(home.organization).path
     with duckdb.connect(str(path), read_only=True) as connection:
         found = connection.execute(statement).fetchall()
-    with query(home.stores, home.org_id, statement) as answer:
+    with query(home.organization, statement) as answer:
         live = [tuple(row) for row in answer.rows]
     assert [tuple(map(str, row)) for row in live] == [tuple(map(str, row)) for row in found]
     return found
@@ -41,17 +41,17 @@ def read_both(home, statement):
 def test_usage_on_no_bill_is_a_table(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         use(home, ("9", "new", 7), ("10", "new", 1))
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         statement = (
             "SELECT month, account, meter, aggregation, reason, measurements, quantity"
             " FROM unbilled_usage ORDER BY ALL"
         )
         first = read_both(home, statement)
         # Another account alone changes nothing of it, the account itself does.
-        bill(home.stores, home.org_id, SEPTEMBER, accounts=["acme"])
+        bill(home.organization, SEPTEMBER, accounts=["acme"])
         same = read_both(home, statement)
         subscribe(home, "new")
-        bill(home.stores, home.org_id, SEPTEMBER, accounts=["new"])
+        bill(home.organization, SEPTEMBER, accounts=["new"])
         priced = read_both(home, statement)
 
     row = ("2026-09", "new", "egress", "sent", "NoAccountPlan", 2, Decimal(8))
@@ -65,22 +65,22 @@ MISSING = ("2026-09", "acme", "egress", "sent", "MissingBill", "no bill of 2026-
 
 
 def delete_bill_of(home, account, month=SEPTEMBER):
-    [id_] = find_bills(home.stores, home.org_id, [account, str(month)])
-    delete_bill(home.stores, home.org_id, "finance", id_)
+    [id_] = find_bills(home.organization, [account, str(month)])
+    delete_bill(home.organization, "finance", id_)
 
 
 def test_usage_of_a_deleted_bill_is_on_no_bill_until_it_is_made_again(tmp_path):
     with a_home_to_bill(tmp_path) as home:
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         before = read_both(home, GAPS)
         delete_bill_of(home, "acme")
         deleted = read_both(home, GAPS)
         # Nobody has to bill for what came after the deletion, either.
         use(home, ("more", "acme", 1))
         more = read_both(home, GAPS)
-        bill(home.stores, home.org_id, SEPTEMBER, accounts=["bolt"])
+        bill(home.organization, SEPTEMBER, accounts=["bolt"])
         other = read_both(home, GAPS)
-        bill(home.stores, home.org_id, SEPTEMBER, accounts=["acme"])
+        bill(home.organization, SEPTEMBER, accounts=["acme"])
         again = read_both(home, GAPS)
 
     assert before == again == []
@@ -91,11 +91,11 @@ def test_usage_of_a_deleted_bill_is_on_no_bill_until_it_is_made_again(tmp_path):
 @pytest.mark.long
 def test_usage_of_a_deleted_bill_stays_in_a_closed_month(tmp_path):
     with a_home_to_bill(tmp_path) as home:
-        bill(home.stores, home.org_id, SEPTEMBER, approve=True)
+        bill(home.organization, SEPTEMBER, approve=True)
         delete_bill_of(home, "acme")
         place, document = ResourceRef(BY_ENTITY[BillConfig], {}), {"billLockDate": "2026-10-01"}
-        entities.update(home.stores, home.org_id, "finance", place, {"version": 1, **document})
-        assert bill(home.stores, home.org_id, SEPTEMBER, accounts=["acme"]).bills == []
+        entities.update(home.organization, "finance", place, {"version": 1, **document})
+        assert bill(home.organization, SEPTEMBER, accounts=["acme"]).bills == []
         closed = read_both(home, GAPS)
 
     assert closed == [(*MISSING, 2, Decimal("42.5"), "GB")]
@@ -104,11 +104,11 @@ def test_usage_of_a_deleted_bill_stays_in_a_closed_month(tmp_path):
 @pytest.mark.long
 def test_usage_of_a_deleted_bill_without_a_plan_since_has_no_price(tmp_path):
     with a_home_to_bill(tmp_path) as home:
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         delete_bill_of(home, "acme")
         ends = {"endDate": "2026-02-01T00:00:00Z", "startDate": "2026-01-01T00:00:00Z"}
         plan = {"code": "acme-basic", "accountId": "acme", "planId": "basic", **ends}
-        configure(home.stores, home.org_id, accountPlans=[plan])
+        configure(home.organization, accountPlans=[plan])
         found = read_both(home, GAPS)
 
     acme = ("2026-09", "acme", "egress", "sent", "NoAccountPlan", None)
@@ -118,7 +118,7 @@ def test_usage_of_a_deleted_bill_without_a_plan_since_has_no_price(tmp_path):
 @pytest.mark.long
 def test_usage_of_a_deleted_bill_that_cannot_be_made_is_what_it_was(tmp_path):
     with a_home_to_bill(tmp_path) as home:
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         delete_bill_of(home, "acme")
         refuse_bills(home, "acme")
         use(home, ("more", "acme", 1))
@@ -132,7 +132,7 @@ def test_usage_of_a_deleted_bill_is_there_once_if_another_bill_of_its_account_ca
     tmp_path,
 ):
     with a_home_to_bill(tmp_path) as home:
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         delete_bill_of(home, "acme")
         refuse_bills(home, "acme", "WEEKLY")
         use(home, ("more", "acme", 1))
@@ -145,10 +145,10 @@ def test_usage_of_a_deleted_bill_is_there_once_if_another_bill_of_its_account_ca
 def test_usage_of_a_child_is_its_own_where_the_bill_of_its_parent_is_deleted(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         child = {"code": "child", "name": "Child", "emailAddress": "child@example.com"}
-        configure(home.stores, home.org_id, accounts=[{**child, "parentAccountId": "acme"}])
+        configure(home.organization, accounts=[{**child, "parentAccountId": "acme"}])
         use(home, ("child", "child", 3))
         subscribe(home, "child")
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         delete_bill_of(home, "acme")
         found = read_both(home, GAPS)
 
@@ -161,12 +161,12 @@ def test_usage_of_a_child_is_its_own_where_the_bill_of_its_parent_is_deleted(tmp
 def test_late_usage_that_no_run_has_looked_at_is_open(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         home.clock.time = datetime(2026, 10, 2, tzinfo=UTC)
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         statement = "SELECT account, month, status, measurements, difference FROM late_usage"
         before = read_both(home, statement)
         use(home, ("late", "acme", 5))
         open_ones = read_both(home, statement)
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         billed = read_both(home, statement)
 
     assert before == billed == []
@@ -179,16 +179,16 @@ def test_late_usage_is_a_table_with_what_was_done(tmp_path):
         price_egress(home)
         subscribe(home, "acme")
         use(home, ("1", "acme", 40))
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         home.clock.time = datetime(2026, 10, 2, tzinfo=UTC)
         settings = {"daysBeforeBillDue": 14, "lateUsage": "CARRY_FORWARD"}
-        configure(home.stores, home.org_id, organizationConfig=settings)
-        with home.stores.state.reading(home.org_id) as reader:
+        configure(home.organization, organizationConfig=settings)
+        with home.organization.reading() as reader:
             [stored] = bills.of_period(reader, str(SEPTEMBER))
-        set_status(home.stores, home.org_id, "finance", stored.id, BillStatus.APPROVED)
+        set_status(home.organization, "finance", stored.id, BillStatus.APPROVED)
         use(home, ("4", "acme", 5))
         home.ingest("october.csv", HEADER + csv_row("6", 3, ts="2026-10-01T10:00:00Z"))
-        with home.stores.state.transaction(home.org_id, "test") as transaction:
+        with home.organization.transaction("test") as transaction:
             [record] = transaction.all(OrganizationConfig)
             job = submit_order(transaction, order_of_run(record.entity, home.clock.time))
         run_bill_job(home.stores, job.id)

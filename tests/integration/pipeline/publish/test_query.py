@@ -17,17 +17,17 @@ def opened(tmp_path_factory):
     settings = Settings(home=tmp_path_factory.mktemp("query") / "ho me", threads=1)
     initialize(settings, "Halvorsen Cloud")
     with open_stores(settings) as stores:
-        organization = stores.state.organization()
+        organization = stores.find_organization()
         documents = configure.read_documents([sample_data.CONFIGURATION])
         configure.apply(stores.state, organization.id, documents, "test")
         names = ("14-seats-days-21-31.ndjson", "12-api-bad-rows.ndjson")
         paths = [sample_data.MEASUREMENTS / name for name in names]
-        assert len(list(ingest_files(stores, organization, paths))) == 2
-        yield stores, organization.id
+        assert len(list(ingest_files(organization, paths))) == 2
+        yield organization
 
 
 def ask(opened, statement):
-    with query(*opened, statement) as answer:
+    with query(opened, statement) as answer:
         return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
@@ -146,9 +146,8 @@ def test_anything_else_is_refused_in_one_sentence(opened, statement):
 
 @pytest.mark.long
 def test_another_database_of_the_home_cannot_be_read(opened):
-    stores, _ = opened
     with pytest.raises(BadQuery, match="sqlite_scan is not available"):
-        ask(opened, f"FROM sqlite_scan('{stores.home}/state.sqlite', 'access_key')")
+        ask(opened, f"FROM sqlite_scan('{opened.stores.home}/state.sqlite', 'access_key')")
 
 
 def test_columns_have_names_of_their_own(opened):
@@ -158,5 +157,5 @@ def test_columns_have_names_of_their_own(opened):
 
 
 def test_the_first_rows_come_before_the_last_are_made(opened):
-    with query(*opened, "FROM range(100000000)") as answer:
+    with query(opened, "FROM range(100000000)") as answer:
         assert next(answer.rows) == (0,)

@@ -79,7 +79,7 @@ class Page(HTMLParser):
 
 
 def test_the_figures_are_those_of_the_lake(home):
-    found = gather_report(home.stores, home.org_id)
+    found = gather_report(home.organization)
 
     [usage] = found.usage
     assert usage.steps == ["2026-10-01", "2026-10-15", "2026-11-01"]
@@ -97,7 +97,7 @@ def test_the_figures_are_those_of_the_lake(home):
 
 
 def test_a_month_is_one_of_the_organizations_calendar(home):
-    found = gather_report(home.stores, home.org_id, Month(2026, 10))
+    found = gather_report(home.organization, Month(2026, 10))
 
     # The first hour and a half of October in Berlin is in September in UTC, and so at its end.
     assert list(found.usage[0].series[0].values) == [2, 1]
@@ -115,9 +115,7 @@ def test_a_month_has_the_rejected_rows_of_its_days(tmp_path):
         home.ingest("bad.csv", HEADER + "".join(rows))
 
         counts = {
-            month: sum(
-                count for _, count in gather_report(home.stores, home.org_id, month).rejected
-            )
+            month: sum(count for _, count in gather_report(home.organization, month).rejected)
             for month in (None, Month(2026, 9), Month(2026, 10), Month(2026, 8))
         }
     assert list(counts.values()) == [2, 1, 1, 0]
@@ -127,7 +125,7 @@ def test_gauges_are_not_added_up(crowded):
     """Seats on three days are no seats of a month: each account's latest ones count."""
     fields = (Field(Category.MEASURE, "seats"), Field(Category.MEASURE, "calls"))
     meter = crowded.meter("gauges", fields)
-    with crowded.stores.state.transaction(crowded.org_id, "test") as t:
+    with crowded.organization.transaction("test") as t:
         for kind in ("MAX", "LATEST"):
             document = {"name": kind, "code": f"seats_{kind}", "meterId": meter.id, "unit": "seat"}
             document |= {"targetField": "seats", "aggregation": kind, "rounding": "NONE"}
@@ -140,7 +138,7 @@ def test_gauges_are_not_added_up(crowded):
     rows += [("g-zoë", "zoë's", "2026-10-01 11:00:00", None, wide, 0)]
     rows += [("g-gone", "zoë's", "2026-10-03 09:00:00", None, 3, 0)]
     crowded.store(meter, rows)
-    found = gather_report(crowded.stores, crowded.org_id)
+    found = gather_report(crowded.organization)
     [usage] = [each for each in found.usage if each.meter == "gauges"]
 
     assert [each.name for each in usage.series] == [
@@ -159,14 +157,14 @@ def test_gauges_are_not_added_up(crowded):
 def test_the_page_has_the_amounts_of_bills(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         home.clock.time = datetime.now(UTC)
-        empty = page_of(gather_report(home.stores, home.org_id))
-        bill(home.stores, home.org_id, SEPTEMBER)
-        with home.stores.state.reading(home.org_id) as reader:
+        empty = page_of(gather_report(home.organization))
+        bill(home.organization, SEPTEMBER)
+        with home.organization.reading() as reader:
             stored = of_period(reader, str(SEPTEMBER))
         approved = stored[0]
-        approve_bills(home.stores, home.org_id, "finance", [approved.id])
-        found = gather_report(home.stores, home.org_id, SEPTEMBER)
-        other_month = gather_report(home.stores, home.org_id, Month(2020, 1))
+        approve_bills(home.organization, "finance", [approved.id])
+        found = gather_report(home.organization, SEPTEMBER)
+        other_month = gather_report(home.organization, Month(2020, 1))
 
     assert "No bills yet" in empty
     assert other_month.billed == []
@@ -181,14 +179,14 @@ def test_the_page_has_the_amounts_of_bills(tmp_path):
 
 
 def test_a_month_without_usage_is_a_page(home, tmp_path):
-    path = report(home.stores, home.org_id, Month(2020, 1), tmp_path / "empty.html")
+    path = report(home.organization, Month(2020, 1), tmp_path / "empty.html")
 
     assert "There are no measurements" in path.read_text("utf-8")
 
 
 @pytest.mark.long
 def test_names_are_text_and_nothing_else(home):
-    text = page_of(gather_report(home.stores, home.org_id))
+    text = page_of(gather_report(home.organization))
     page = Page(text)
 
     assert EVIL not in text
@@ -203,7 +201,7 @@ def test_names_are_text_and_nothing_else(home):
 
 
 def test_the_page_asks_nobody_for_anything(home):
-    text = page_of(gather_report(home.stores, home.org_id))
+    text = page_of(gather_report(home.organization))
 
     assert Page(text).asked == []
     assert "default-src 'none'" in text
@@ -211,7 +209,7 @@ def test_the_page_asks_nobody_for_anything(home):
 
 
 def test_the_page_says_whose_it_is_and_from_when(home):
-    text = Page(page_of(gather_report(home.stores, home.org_id))).text
+    text = Page(page_of(gather_report(home.organization))).text
 
     assert "Usage of Small & Söhne" in text
     assert f"lake snapshot {home.lake.snapshot()}" in text
@@ -238,7 +236,7 @@ def test_much_is_cut_to_what_can_be_read(crowded):
         for i in range(420)
     ]
     crowded.store(crowded.meter("many", fields), rows)
-    found = gather_report(crowded.stores, crowded.org_id)
+    found = gather_report(crowded.organization)
     usage = next(each for each in found.usage if each.meter == "many")
 
     assert found.step == "month"
@@ -255,7 +253,7 @@ def test_accounts_are_ranked_by_the_whole_of_their_sums(crowded):
         for i, value in enumerate(values)
     ]
     crowded.store(crowded.meter("hours", (Field(Category.MEASURE, "h"),)), rows)
-    found = gather_report(crowded.stores, crowded.org_id)
+    found = gather_report(crowded.organization)
 
     usage = next(each for each in found.usage if each.meter == "hours")
     assert usage.accounts == [
@@ -269,7 +267,7 @@ def test_accounts_are_ranked_by_the_whole_of_their_sums(crowded):
 def test_days_are_those_of_an_offset_too(crowded, name):
     change_timezone(crowded, name)
 
-    found = gather_report(crowded.stores, crowded.org_id, Month(2026, 10))
+    found = gather_report(crowded.organization, Month(2026, 10))
 
     expected = Counter(
         str(ts.replace(tzinfo=UTC).astimezone(zone(name)).date())
@@ -281,7 +279,7 @@ def test_days_are_those_of_an_offset_too(crowded, name):
 
 
 def change_timezone(home, name):
-    with home.stores.state.transaction(home.org_id, "test") as t:
+    with home.organization.transaction("test") as t:
         [config] = t.all(OrganizationConfig)
         t.update(config.id, config.version, config.entity.model_copy(update={"timezone": name}))
 
@@ -294,14 +292,14 @@ def instants_of(home):
 
 @pytest.mark.long
 def test_what_is_in_a_parents_quantity_is_not_added_up_again(crowded):
-    before = gather_report(crowded.stores, crowded.org_id).totals
+    before = gather_report(crowded.organization).totals
     with crowded.lake.lock(), crowded.lake.transaction() as connection:
         connection.execute(
             "INSERT INTO lake.quantity BY NAME SELECT * REPLACE ('child' AS pooled, 'x' AS account_id)"
             " FROM lake.quantity"
         )
 
-    assert gather_report(crowded.stores, crowded.org_id).totals == before
+    assert gather_report(crowded.organization).totals == before
 
 
 @pytest.mark.long
@@ -318,7 +316,7 @@ def test_the_command_writes_the_page(home, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
 def test_a_browser_draws_every_chart_from_the_disk(home, tmp_path):
-    path = report(home.stores, home.org_id, out=tmp_path / "page.html")
+    path = report(home.organization, out=tmp_path / "page.html")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
     drawn = subprocess.run(
         ["chromium", *options, f"--user-data-dir={tmp_path}/profile", "--dump-dom", path.as_uri()],

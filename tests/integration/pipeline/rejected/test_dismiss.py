@@ -27,24 +27,24 @@ def home(tmp_path):
 
 
 def ids(home, status=None, **filters):
-    rows = list_rejected(home.stores, home.org_id, RejectedFilter(status=status, **filters), 100)
+    rows = list_rejected(home.organization, RejectedFilter(status=status, **filters), 100)
     return [str(row.place) for row in rows]
 
 
 def give_up(home, *ids, because="a trial", author="ann", **filters):
     choice = RowChoice(ids, RejectedFilter(**filters))
-    return dismiss(home.stores, home.org_id, choice, because, author)
+    return dismiss(home.organization, choice, because, author)
 
 
 def take_up(home, *ids, author="bob", **filters):
-    return reopen(home.stores, home.org_id, RowChoice(ids, RejectedFilter(**filters)), author)
+    return reopen(home.organization, RowChoice(ids, RejectedFilter(**filters)), author)
 
 
 def waiting(home):
-    organization = home.stores.state.organization(home.org_id)
-    reviewed = review_bills(home.stores, home.org_id, Month(2026, 9))
+    organization = home.stores.find_organization(home.org_id)
+    reviewed = review_bills(home.organization, Month(2026, 9))
     rows = [each.subject for each in reviewed if each.kind is ReviewKind.REJECTED_ROWS]
-    return status(home.stores, organization).rejected, rows
+    return status(organization).rejected, rows
 
 
 # -- what must not happen ----------------------------------------------------------------------
@@ -101,18 +101,18 @@ def test_dismissed_rows_wait_for_nobody_until_they_are_reopened(home):
 
     assert waiting(home) == ({"UndefinedMeter": 1}, ["UndefinedMeter"])
     assert (ids(home, "dismissed"), ids(home, "open")) == ([wrong], [later])
-    shown = show_rejected(home.stores, home.org_id, wrong)
+    shown = show_rejected(home.organization, wrong)
     told = (shown["status"], shown["because"], shown["dismissedBy"], shown["dismissedAt"])
     assert told == ("dismissed", "a trial", "ann", home.clock())
     again = give_up(home, wrong, later, because="once more", author="eve")
     assert (again.rows, again.settled) == (1, 1)
-    assert show_rejected(home.stores, home.org_id, wrong)["dismissedBy"] == "ann"
+    assert show_rejected(home.organization, wrong)["dismissedBy"] == "ann"
     assert waiting(home) == ({}, [])
     home.clock.advance(days=1)
     assert take_up(home, wrong).rows == take_up(home, source="a.csv").rows == 1
     assert take_up(home, wrong).settled == 1
     assert waiting(home) == before
-    shown = show_rejected(home.stores, home.org_id, wrong)
+    shown = show_rejected(home.organization, wrong)
     assert [(each["action"], each["author"], each["because"]) for each in shown["decisions"]] == [
         ("dismiss", "ann", "a trial"),
         ("reopen", "bob", None),
@@ -124,11 +124,11 @@ def test_dismissed_rows_wait_for_nobody_until_they_are_reopened(home):
 def test_a_dismissed_row_is_requeued_only_by_name(home):
     wrong, _ = ids(home)
     give_up(home, wrong)
-    assert requeue(home.stores, home.org_id, RejectedFilter(reason="InvalidNumber")).receipts == []
+    assert requeue(home.organization, RejectedFilter(reason="InvalidNumber")).receipts == []
 
     def name(**changes):
         edit = Edit(wrong, json.dumps(wire_row("u2", 5, **changes)), "here")
-        return requeue_edited(home.stores, home.org_id, [edit]).to_wire()
+        return requeue_edited(home.organization, [edit]).to_wire()
 
     assert name(meter="nothing")["rejected"] == 1
     # Somebody has tried: it waits for the next one.

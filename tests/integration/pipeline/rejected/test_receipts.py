@@ -20,14 +20,14 @@ def home(tmp_path):
 
 
 def of_uids(home, *uids):
-    return uid_receipts(home.stores, home.org_id, uids)
+    return uid_receipts(home.organization, uids)
 
 
 def test_an_unknown_source_is_not_found(home):
     home.ingest("a.csv", DATA)
     for name in ("nothing", "0" * 64, ""):
         with pytest.raises(NotFound):
-            show_receipts(home.stores, home.org_id, name)
+            show_receipts(home.organization, name)
 
 
 def test_an_unknown_uid_says_so(home):
@@ -44,19 +44,19 @@ def test_a_source_and_a_job_have_receipts_that_balance(home):
     home.ingest("a.csv", DATA, delivery="job-1")
     home.ingest("broken.csv", b"uid,ts\n1,2\n")
     home.ingest("again.csv", DATA)
-    listed = list_receipts(home.stores, home.org_id, ReceiptFilters(), 10)
+    listed = list_receipts(home.organization, ReceiptFilters(), 10)
     by_name = {each["name"]: each for each in listed}
     newest, failed, oldest = by_name["again.csv"], by_name["broken.csv"], by_name["a.csv"]
     assert (newest["name"], newest["attempt"], newest["repeats"]) == ("again.csv", 2, 1)
     assert (failed["status"], failed["reason"]) == ("failed", "MissingHeader")
     assert oldest["reasons"] == {"InvalidNumber": 1, "UndefinedMeter": 1}
-    assert show_receipts(home.stores, home.org_id, "job-1") == [oldest]
+    assert show_receipts(home.organization, "job-1") == [oldest]
     identity = oldest["identity"][:12]
-    assert show_receipts(home.stores, home.org_id, identity) == [newest, oldest]
+    assert show_receipts(home.organization, identity) == [newest, oldest]
     only = ReceiptFilters(status="failed")
-    assert list_receipts(home.stores, home.org_id, only, 10) == [failed]
-    assert list_receipts(home.stores, home.org_id, ReceiptFilters(name="a.csv"), 10) == [oldest]
-    assert len(list_receipts(home.stores, home.org_id, ReceiptFilters(), 2)) == 2
+    assert list_receipts(home.organization, only, 10) == [failed]
+    assert list_receipts(home.organization, ReceiptFilters(name="a.csv"), 10) == [oldest]
+    assert len(list_receipts(home.organization, ReceiptFilters(), 2)) == 2
     for receipt in (newest, failed, oldest):
         counts = receipt["accepted"] + receipt["repeats"] + receipt["rejected"]
         assert receipt["received"] == counts
@@ -99,7 +99,7 @@ def test_a_row_that_came_in_later_was_seen_when_it_came_in(home):
 def test_a_requeued_row_names_its_origin(home):
     first = home.ingest("a.csv", DATA)
     correct(home)
-    requeue(home.stores, home.org_id, RejectedFilter())
+    requeue(home.organization, RejectedFilter())
     [found] = of_uids(home, "u3")
     assert found["requeuedFrom"] == f"{first.identity[:12]}:4"
     assert found["name"].startswith("requeue-")

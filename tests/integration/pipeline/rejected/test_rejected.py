@@ -36,7 +36,7 @@ def home(tmp_path):
 
 
 def open_rows(home, **filters):
-    return list_rejected(home.stores, home.org_id, RejectedFilter(**filters), 100)
+    return list_rejected(home.organization, RejectedFilter(**filters), 100)
 
 
 def ids(home, **filters) -> list[str]:
@@ -44,12 +44,12 @@ def ids(home, **filters) -> list[str]:
 
 
 def give_in(home, **filters):
-    return requeue(home.stores, home.org_id, RejectedFilter(**filters))
+    return requeue(home.organization, RejectedFilter(**filters))
 
 
 def edit(home, *edits):
     lines = [Edit(id_, json.dumps(members), "here") for id_, members in edits]
-    return requeue_edited(home.stores, home.org_id, lines)
+    return requeue_edited(home.organization, lines)
 
 
 def links(home):
@@ -70,7 +70,7 @@ def check(home):
 
 
 def correct(home):
-    configure(home.stores, home.org_id, meters=[LATER])
+    configure(home.organization, meters=[LATER])
 
 
 # -- what must not happen --------------------------------------------------------------------
@@ -79,7 +79,7 @@ def correct(home):
 def test_what_is_no_id_is_refused(home):
     for id_ in ("", "x", "abc:1", "ABCDEF012345:1", "abcdef012345", "abcdef:1.x"):
         with pytest.raises(Invalid):
-            show_rejected(home.stores, home.org_id, id_)
+            show_rejected(home.organization, id_)
         with pytest.raises(Invalid):
             edit(home, (id_, wire_row("u")))
 
@@ -89,7 +89,7 @@ def test_a_row_that_was_never_rejected_is_not_found(home):
     receipt = home.ingest("a.csv", HEADER + csv_row("good"))
     for id_ in ("0" * 12 + ":2", f"{receipt.identity[:12]}:2"):
         with pytest.raises(NotFound):
-            show_rejected(home.stores, home.org_id, id_)
+            show_rejected(home.organization, id_)
         with pytest.raises((NotFound, Invalid)):
             edit(home, (id_, wire_row("other")))
     assert home.ledger()[0][4] == 1
@@ -209,7 +209,7 @@ def test_the_origin_delivered_first_leaves_nothing_to_requeue(home):
     assert give_in(home).receipts == []
     found = edit(home, (id_, wire_row(None, 7, meter="later")))
     assert (found.receipts, found.settled) == ([], 1)
-    assert show_rejected(home.stores, home.org_id, id_)["status"] == "delivered again"
+    assert show_rejected(home.organization, id_)["status"] == "delivered again"
     check(home)
 
 
@@ -248,7 +248,7 @@ def test_a_row_that_was_rejected_again_keeps_its_edit(home):
     assert (str(row.place), row.reason, row.tries) == (id_, "UndefinedMeter", 1)
     correct(home)
     assert give_in(home).to_wire()["accepted"] == 1
-    shown = show_rejected(home.stores, home.org_id, id_)
+    shown = show_rejected(home.organization, id_)
     assert shown["status"] == "requeued"
     assert [each["reason"] for each in shown["history"]] == [
         "InvalidNumber",
@@ -265,10 +265,7 @@ def test_an_exported_file_can_be_edited_and_given_back(home, tmp_path, suffix):
     home.ingest("a.csv", HEADER + csv_row("u1", "1_5") + csv_row("", "NaN"))
     home.ingest("b.ndjson", ndjson([wire_row("u4", what={"colour": "red"}), wire_row("u5", "x")]))
     path = tmp_path / f"mend.{suffix}"
-    assert (
-        write_rejected(path, lambda: every_rejected(home.stores, home.org_id, RejectedFilter()))
-        == 4
-    )
+    assert write_rejected(path, lambda: every_rejected(home.organization, RejectedFilter())) == 4
     if suffix == "csv":
         rows = list(csv.DictReader(io.StringIO(path.read_text())))
         for row in rows:
@@ -285,7 +282,7 @@ def test_an_exported_file_can_be_edited_and_given_back(home, tmp_path, suffix):
         text = path.read_text().replace('"gb":"1_5"', '"gb":1.5').replace('"gb":"NaN"', '"gb":2')
         text = text.replace('"gb":"x"', '"gb":3').replace(',"what":{"colour":"red"}', "")
     path.write_text(text)
-    found = requeue_edited(home.stores, home.org_id, read_edits(path)).to_wire()
+    found = requeue_edited(home.organization, read_edits(path)).to_wire()
     assert (found["accepted"], found["rejected"]) == (4, 0)
     values = sorted(float(dict(row[1])["measure.gb"]) for row in home.measurements())
     assert values == [1.5, 1.5, 2, 3]
@@ -349,8 +346,8 @@ def test_filters_and_pages(home):
     now = home.clock() + timedelta(hours=1)
     assert (len(ids(home, since=now)), len(ids(home, until=now))) == (0, 3)
     everything = ids(home)
-    page = list_rejected(home.stores, home.org_id, RejectedFilter(), 2)
-    rest = list_rejected(home.stores, home.org_id, RejectedFilter(), 2, str(page[-1].place))
+    page = list_rejected(home.organization, RejectedFilter(), 2)
+    rest = list_rejected(home.organization, RejectedFilter(), 2, str(page[-1].place))
     assert [str(row.place) for row in [*page, *rest]] == everything
 
 
@@ -364,7 +361,9 @@ def test_two_at_once_bring_every_row_in_once(home):
 
     def work() -> None:
         with open_home(path, org_id) as other:
-            accepted.append(requeue(other.stores, org_id, RejectedFilter()).to_wire()["accepted"])
+            accepted.append(
+                requeue(other.stores.organization(org_id), RejectedFilter()).to_wire()["accepted"]
+            )
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for each in threads:
@@ -400,7 +399,7 @@ def test_the_requeued_source_is_kept(home):
     home.ingest("a.csv", HEADER + csv_row("u1", meter="later"))
     correct(home)
     give_in(home)
-    lake = Path(home.stores.lake_folder(home.org_id))
+    lake = Path(home.organization.lake_folder)
     assert [path.name for path in (lake / "requeue").iterdir()] == ["requeue.lock"]
     [kept] = (lake / "sources").rglob("requeue-*.ndjson")
     assert json.loads(kept.read_text())["uid"] == "u1"

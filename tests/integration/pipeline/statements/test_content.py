@@ -101,7 +101,7 @@ def test_rows_of_what_adds_up_are_the_quantity_of_the_line(home, frequency, more
 
 def test_lines_agree_with_the_bill_and_add_up_to_its_total(home):
     document = statement(home)
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         [stored] = bills.of_period(reader)
 
     assert total(document["lines"], "convertedSubtotal") == stored.content.total
@@ -154,7 +154,7 @@ def test_a_dimension_of_another_meter_changes_nothing(home):
 
 
 def _meters(home):
-    with home.stores.state.reading(home.org_id) as reader:
+    with home.organization.reading() as reader:
         return reader.all(Meter)
 
 
@@ -235,7 +235,7 @@ def test_what_came_after_the_bill_is_not_in_its_statement(tmp_path):
         use(home, [("late", "corp", "100", "2026-09-05T10:00:00Z", "eu")])
         assert document_of(content_of(home, bill_id)) == before
 
-        bill(home.stores, home.org_id, SEPTEMBER)
+        bill(home.organization, SEPTEMBER)
         after = document_of(content_of(home, bill_id))
         assert usages(after)["sent", None]["quantity"] == "120.125"
 

@@ -32,8 +32,7 @@ def home(tmp_path_factory):
         plan = {"planId": "basic", "startDate": START}
         default = aggregation("default", "SUM", meterId="calls", targetField="n", defaultValue=4)
         configure(
-            found.stores,
-            found.org_id,
+            found.organization,
             organizationConfig={"daysBeforeBillDue": 14, "currency": "USD"},
             products=[{"code": "cloud", "name": "Cloud"}],
             aggregations=[
@@ -47,7 +46,7 @@ def home(tmp_path_factory):
         )
         rows = [(str(day), "acme", f"{day}.5", f"2026-09-0{day}T00:00:00Z", "eu") for day in (1, 3)]
         use(found, rows)
-        assert not bill(found.stores, found.org_id, SEPTEMBER).failures
+        assert not bill(found.organization, SEPTEMBER).failures
         yield found
 
 

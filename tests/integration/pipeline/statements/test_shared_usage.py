@@ -44,8 +44,7 @@ def documents(tmp_path_factory):
     with a_home(tmp_path_factory.mktemp("shared")) as home:
         template = {"code": "cloud", "name": "Cloud", "productId": "cloud", "currency": "USD"}
         configure(
-            home.stores,
-            home.org_id,
+            home.organization,
             organizationConfig={"daysBeforeBillDue": 14, "currency": "USD"},
             products=[{"code": "cloud", "name": "Cloud"}],
             aggregations=[aggregation("sent", "SUM"), aggregation("calls", "COUNT")],
@@ -82,7 +81,7 @@ def documents(tmp_path_factory):
             ],
         )
         use(home, USAGE)
-        assert not bill(home.stores, home.org_id, SEPTEMBER).failures
+        assert not bill(home.organization, SEPTEMBER).failures
         define(home, aggregationFrequency="DAY", generateSlimStatements=True)
         found = [document_of(content_of(home, each)) for each in bill_ids(home)]
     return {each["bill"]["accountCode"]: each for each in found}

@@ -27,7 +27,7 @@ def home(tmp_path):
 
 
 def run(home, month=SEPTEMBER):
-    return aggregate(home.stores, home.org_id, month)
+    return aggregate(home.organization, month)
 
 
 def stored(home):
@@ -116,7 +116,7 @@ def test_the_newest_run_is_told_by_its_time_even_if_the_clock_stands_still(home)
 @pytest.mark.long
 def test_a_run_that_finds_nothing_any_more_replaces_the_one_before(home):
     use(home, ("1", "acme", 1))
-    lake, nothing = home.stores.lake(home.org_id), quantities.SCHEMA
+    lake, nothing = home.organization.lake, quantities.SCHEMA
     run(home)
     empty = pl.DataFrame(schema=nothing)
     now = home.clock().replace(tzinfo=None)
@@ -130,7 +130,7 @@ def test_a_run_that_finds_nothing_any_more_replaces_the_one_before(home):
 
 def test_what_was_read_before_the_newest_run_does_not_replace_it(home):
     use(home, ("1", "acme", 1))
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     early = lake.snapshot()
     newest = run(home)
     empty = pl.DataFrame(schema=quantities.SCHEMA)
@@ -144,14 +144,12 @@ def test_a_run_of_many_rows_is_a_file_of_the_lake(home):
     need_folder()
     use(home, *[(str(n), f"new-{n}", n) for n in range(600)])
     result = run(home)
-    files = list(
-        (home.stores.lake(home.org_id).files.folder / "main" / "quantity").glob("*.parquet")
-    )
+    files = list((home.organization.lake.files.folder / "main" / "quantity").glob("*.parquet"))
 
     assert len(result.quantities) == len(stored(home)) == 1200
     assert [file.stem for file in files] == [result.run_id]
     assert not run(home).appended
-    assert list(home.stores.lake(home.org_id).staging.iterdir()) == []
+    assert list(home.organization.lake.staging.iterdir()) == []
 
 
 def test_sums_beyond_the_lakes_numbers_are_told_and_not_stored(home):
@@ -167,8 +165,7 @@ def test_sums_beyond_the_lakes_numbers_are_told_and_not_stored(home):
 def test_a_field_that_came_later_has_no_values_before(home):
     use(home, ("1", "acme", 1))
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         meters=[
             {
                 "code": "egress",
@@ -183,8 +180,7 @@ def test_a_field_that_came_later_has_no_values_before(home):
         ],
     )
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         aggregations=[
             {
                 "code": "late",
@@ -223,14 +219,13 @@ def test_a_run_that_dies_is_made_by_the_next_one(home, step, monkeypatch):
 
 def test_an_organization_that_is_not_there(home):
     with pytest.raises(NotFound):
-        aggregate(home.stores, "00000000-0000-4000-8000-000000000000", SEPTEMBER)
+        aggregate(home.stores.organization("00000000-0000-4000-8000-000000000000"), SEPTEMBER)
 
 
 @pytest.mark.long
 def test_sql_of_its_own_is_one_more_kind_of_aggregation(home):
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         aggregations=[
             aggregation(
                 "own",
@@ -254,7 +249,7 @@ def test_sql_of_its_own_is_one_more_kind_of_aggregation(home):
     use(home, ("1", "acme", 5), ("2", "bolt", 3))
     result = run(home)
     codes = home.account_codes()
-    around = home.stores.state.configuration(home.org_id)
+    around = home.organization.configuration()
     own, plus = (
         {codes[q.account_id]: q.value for q in result.quantities if q.aggregation_id == id_}
         for id_ in (

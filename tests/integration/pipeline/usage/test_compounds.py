@@ -44,8 +44,8 @@ def use(home, *rows):
 
 def found(home):
     """A run, and by aggregation and account: (value, side of the pool)."""
-    result = aggregate(home.stores, home.org_id, SEPTEMBER)
-    around = home.stores.state.configuration(home.org_id)
+    result = aggregate(home.organization, SEPTEMBER)
+    around = home.organization.configuration()
     codes = home.account_codes()
     names = {
         record.id: record.entity.code
@@ -64,8 +64,7 @@ def found(home):
 @pytest.mark.long
 def test_compounds_are_calculated_from_the_parts_of_the_same_account_and_period(home):
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         customFields={"account": {"factor": 2}},
         compoundAggregations=[
             compound("twice", "aggregation.sent * customFields.account.factor"),
@@ -73,8 +72,7 @@ def test_compounds_are_calculated_from_the_parts_of_the_same_account_and_period(
         ],
     )
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[
             {"code": "mid", "name": "M", "emailAddress": "a@b.example", "billEpoch": "2022-01-10"},
             {
@@ -96,8 +94,8 @@ def test_compounds_are_calculated_from_the_parts_of_the_same_account_and_period(
     assert of["apart"] == {("mid", 10): (Decimal("0.5"), None), ("own", 1): (Decimal("0.25"), None)}
     [failure] = result.failures
     assert home.account_codes()[failure.account_id] == "acme"
-    assert not aggregate(home.stores, home.org_id, SEPTEMBER).appended
-    [explained] = explain(home.stores, home.org_id, QuantityFilter("own", "twice", "2026-09"))
+    assert not aggregate(home.organization, SEPTEMBER).appended
+    [explained] = explain(home.organization, QuantityFilter("own", "twice", "2026-09"))
     wire = explained.to_wire()
     assert (wire["statement"], wire["kind"]) == (
         "aggregation.sent * customFields.account.factor",
@@ -109,8 +107,7 @@ def test_compounds_are_calculated_from_the_parts_of_the_same_account_and_period(
 
 def test_whoever_is_on_a_plan_has_constants_and_defaults(home):
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         aggregations=[aggregation("least", "MIN", defaultValue=9)],
         compoundAggregations=[
             compound("more", "aggregation.least + 1"),
@@ -134,8 +131,7 @@ def test_whoever_is_on_a_plan_has_constants_and_defaults(home):
 
 def test_a_parent_s_compound_is_of_what_is_pooled(home):
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[
             {"code": "parent", "name": "P", "emailAddress": "a@b.example"},
             {
@@ -161,8 +157,7 @@ def quarterly_shop(home):
     template = {"code": "shop", "name": "Shop", "productId": "shop", "currency": "USD"}
     terms = {"standingCharge": 0, "billFrequency": "MONTHLY", "billFrequencyInterval": 3}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         products=[{"code": "shop", "name": "Shop"}],
         planTemplates=[template | terms],
         plans=[{"code": "shop", "name": "Shop", "planTemplateId": "shop"}],
@@ -181,8 +176,7 @@ def quarterly_shop(home):
 def test_a_compound_of_a_product_is_there_for_accounts_on_other_products_plans_alone(home):
     quarterly_shop(home)
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         compoundAggregations=[
             compound("cloud", "aggregation.sent + 1", productId="cloud"),
             compound("shop", "aggregation.sent + 2", productId="shop"),
@@ -197,6 +191,6 @@ def test_a_compound_of_a_product_is_there_for_accounts_on_other_products_plans_a
     assert of["shop"] == {("bolt", 1): (7, None)}
     assert of["global"] == {("bolt", 1): (8, None)}
     # What a compound was calculated from is there, too.
-    [explained] = explain(home.stores, home.org_id, QuantityFilter("acme", "cloud", "2026-09"))
+    [explained] = explain(home.organization, QuantityFilter("acme", "cloud", "2026-09"))
     [part] = explained.to_wire()["parts"]
     assert (part["quantity"], len(part["measurements"])) == (3, 1)

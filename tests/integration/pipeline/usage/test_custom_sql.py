@@ -50,14 +50,14 @@ def unused_home(every_lake, tmp_path_factory):  # noqa: ARG001
 
 
 def own(home, sql, **more):
-    configure(home.stores, home.org_id, aggregations=[OWN | {"customSql": sql} | more])
+    configure(home.organization, aggregations=[OWN | {"customSql": sql} | more])
 
 
 def found(home, result):
     codes = home.account_codes()
     [record] = [
         each
-        for each in home.stores.state.configuration(home.org_id).all(Aggregation)
+        for each in home.organization.configuration().all(Aggregation)
         if each.entity.code == "own"
     ]
     return {
@@ -69,14 +69,14 @@ def found(home, result):
 
 def again(home, statement):
     """What a statement that was kept gives on the lake."""
-    with home.stores.lake(home.org_id).reader() as connection:
+    with home.organization.lake.reader() as connection:
         return connection.execute(statement.sql, statement.parameters).fetchall()
 
 
 @pytest.mark.long
 def test_every_account_is_asked_by_itself_and_the_sql_stays_with_the_number(home):
     own(home, "SELECT sum(gb) * 10 FROM measurements HAVING sum(gb) > 0")
-    result = aggregate(home.stores, home.org_id, SEPTEMBER)
+    result = aggregate(home.organization, SEPTEMBER)
 
     assert found(home, result) == {"acme": D(3), "bolt": D(50)}
     [row] = [row for row in result.rows if row.quantity.value == 50]
@@ -94,7 +94,7 @@ def test_an_error_of_one_account_stops_no_other_and_takes_no_default(home):
         " FROM measurements"
     )
     own(home, sql, defaultValue=1)
-    result = aggregate(home.stores, home.org_id, SEPTEMBER)
+    result = aggregate(home.organization, SEPTEMBER)
 
     assert found(home, result) == {"acme": D(14)}
     [failure] = result.failures
@@ -106,7 +106,7 @@ def test_an_error_of_one_account_stops_no_other_and_takes_no_default(home):
 @pytest.mark.long
 def test_null_is_no_usage(home):
     own(home, "SELECT max(gb) FROM measurements WHERE gb > 1")
-    result = aggregate(home.stores, home.org_id, SEPTEMBER)
+    result = aggregate(home.organization, SEPTEMBER)
 
     assert found(home, result) == {"bolt": D(5)}
     assert not result.failures
@@ -118,7 +118,7 @@ def test_every_segment_is_asked_by_itself(home):
     home.ingest("regions.csv", HEADER + "".join(rows))
     segments = {"segmentedFields": ["region"], "segments": [{"region": "eu"}, {"region": "us"}]}
     own(home, "SELECT count(*) * 100 + count(DISTINCT region) FROM measurements", **segments)
-    result = aggregate(home.stores, home.org_id, SEPTEMBER)
+    result = aggregate(home.organization, SEPTEMBER)
     codes = home.account_codes()
 
     assert {
@@ -156,13 +156,13 @@ def test_a_field_that_sql_reads_stays(unused_home):
     own(home, "SELECT sum(gb) FROM measurements")
     [meter] = [
         each.entity.to_wire()
-        for each in home.stores.state.configuration(home.org_id).all(Meter)
+        for each in home.organization.configuration().all(Meter)
         if each.entity.code == "egress"
     ]
     other = [{"category": "MEASURE", "code": "mb", "name": "MB"}]
 
     with pytest.raises(Invalid, match=r"aggregation .* reads it|does not fit any more"):
-        configure(home.stores, home.org_id, meters=[meter | {"dataFields": other}])
+        configure(home.organization, meters=[meter | {"dataFields": other}])
 
 
 def bomb():
@@ -175,15 +175,15 @@ def test_saving_runs_no_sql(unused_home):
     # It would take hours, within a transaction that nobody else can write beside.
     home = unused_home
     own(home, bomb())
-    configuration = home.stores.state.configuration(home.org_id)
+    configuration = home.organization.configuration()
     [record] = [each for each in configuration.all(Aggregation) if each.entity.code == "own"]
     document = {**record.entity.to_wire(), "code": "other", "name": "Other"}
     resource = BY_ENTITY[Aggregation]
     place = entities.ResourceRef(resource, {})
-    entities.create(home.stores, home.org_id, "test", place, document)
+    entities.create(home.organization, "test", place, document)
     two = {**document, "code": "two", "customSql": "SELECT 1, 2 FROM measurements"}
     with pytest.raises(Invalid, match=r"customSql.*gives 2 columns, not one"):
-        entities.create(home.stores, home.org_id, "test", place, two)
+        entities.create(home.organization, "test", place, two)
 
     meter = configuration.get(Meter, record.entity.meter_id)
     place = entities.ResourceRef(BY_ENTITY[Meter], {}, meter.id)
@@ -192,12 +192,12 @@ def test_saving_runs_no_sql(unused_home):
         *changed["dataFields"],
         {"category": "MEASURE", "code": "more", "name": "More"},
     ]
-    entities.update(home.stores, home.org_id, "test", place, changed)
+    entities.update(home.organization, "test", place, changed)
     for code in ("own", "other"):
-        found = home.stores.state.configuration(home.org_id).find(Aggregation, code)
+        found = home.organization.configuration().find(Aggregation, code)
         assert found is not None
         place = entities.ResourceRef(resource, {}, found.id)
-        entities.delete(home.stores, home.org_id, "test", place)
+        entities.delete(home.organization, "test", place)
 
 
 BOMB = "SELECT " + "(SELECT " * 40 + "1" + ")" * 40
@@ -217,19 +217,19 @@ def test_what_is_planned_for_long_is_refused_when_it_is_saved(unused_home, monke
 def test_saving_takes_as_much_memory_as_a_run(unused_home):
     home = unused_home
     own(home, "SELECT count(*) FROM measurements")
-    found = home.stores.state.configuration(home.org_id).find(Aggregation, "own")
+    found = home.organization.configuration().find(Aggregation, "own")
     place = entities.ResourceRef(BY_ENTITY[Aggregation], {}, found.id)
     document = {**found.entity.to_wire(), "version": found.version}
     settings = home.stores.settings.model_copy(update={"custom_sql_memory": "96MB"})
     with open_stores(settings) as stores:
-        entities.update(stores, home.org_id, "test", place, document)
+        entities.update(stores.organization(home.org_id), "test", place, document)
     assert checker._WAITING[os.getpid()].memory == "96MB"
 
 
 def custom(home, limits):
     """What the SQL gives, by the codes of accounts, and of whom it gives nothing."""
-    configuration = home.stores.state.configuration(home.org_id)
-    lake = home.stores.lake(home.org_id)
+    configuration = home.organization.configuration()
+    lake = home.organization.lake
     period = SEPTEMBER.period(zone("UTC"))
     usage = aggregate_custom_sql(
         lake, configuration, lake.snapshot(), lambda _: [whole(period)], limits
@@ -280,23 +280,23 @@ def test_a_run_that_takes_too_long_ends_with_a_reason_for_whoever_is_left(crowd)
 
 def test_a_trial_keeps_nothing(home):
     own(home, "SELECT sum(gb) FROM measurements")
-    usage = trial(home.stores, home.org_id, "own", SEPTEMBER, "SELECT count(*) FROM measurements")
+    usage = trial(home.organization, "own", SEPTEMBER, "SELECT count(*) FROM measurements")
     [folded] = usage.by_meter.values()
 
     assert [each.quantities[0].value for each in folded] == [2, 2]
     assert home.query("SELECT count(*) FROM lake.quantity") == [(0,)]
     with pytest.raises(NotFound):
-        trial(home.stores, home.org_id, "nothing", SEPTEMBER)
+        trial(home.organization, "nothing", SEPTEMBER)
     with pytest.raises(Invalid, match="not allowed"):
-        trial(home.stores, home.org_id, "own", SEPTEMBER, "SELECT getenv('HOME')")
+        trial(home.organization, "own", SEPTEMBER, "SELECT getenv('HOME')")
 
 
 @pytest.mark.long
 def test_something_else_is_read_in_the_place_of_the_lake(home):
     # As a backfill asks: what would the numbers be without the largest measurement?
     own(home, "SELECT sum(gb) * 10 FROM measurements")
-    configuration = home.stores.state.configuration(home.org_id)
-    lake = home.stores.lake(home.org_id)
+    configuration = home.organization.configuration()
+    lake = home.organization.lake
     [meter] = [each for each in configuration.all(Meter) if each.entity.code == "egress"]
     change = f'(FROM lake."{meter_table(meter.id)}" WHERE "measure.gb" < 5)'
     codes = home.account_codes()

@@ -25,8 +25,7 @@ def home(every_lake, tmp_path_factory):  # noqa: ARG001
         price_egress(opened, aggregation={"quantityPerUnit": 4, "rounding": "UP"})
         segments = [{"region": "eu"}, {"region": "*"}]
         configure(
-            opened.stores,
-            opened.org_id,
+            opened.organization,
             aggregations=[
                 aggregation("by_region", "SUM", segmentedFields=["region"], segments=segments)
             ],
@@ -46,14 +45,14 @@ def home(every_lake, tmp_path_factory):  # noqa: ARG001
         ):
             lines = [csv_row(uid, gb, account, region=region) for uid, account, gb, region in rows]
             opened.ingest(name, HEADER + "".join(lines))
-        opened.run = aggregate(opened.stores, opened.org_id, SEPTEMBER)
+        opened.run = aggregate(opened.organization, SEPTEMBER)
         # What comes later is in no explanation of what was.
         opened.ingest("late.csv", HEADER + csv_row("7", 64, "acme"))
         yield opened
 
 
 def explained(home, account, code, period="2026-09", **more):
-    return explain(home.stores, home.org_id, QuantityFilter(account, code, period, **more))
+    return explain(home.organization, QuantityFilter(account, code, period, **more))
 
 
 def places(found):
@@ -81,7 +80,7 @@ def test_a_quantity_has_its_statement_and_its_measurements_with_file_and_row(hom
 def test_the_statement_gives_the_same_number_again(home):
     [found] = explained(home, "acme", "sent")
     parameters = json.loads(json.dumps(found.row["parameters"]))
-    with home.stores.lake(home.org_id).reader() as connection:
+    with home.organization.lake.reader() as connection:
         rows = connection.execute(found.row["sql"], parameters).fetchall()
     [ours] = [row for row in rows if row[0] == found.row["account_id"] and 11 in row]
 
@@ -137,14 +136,14 @@ def test_what_is_not_there_is_not_explained(home, wanted):
 def test_a_day_and_a_week_of_the_same_name_are_told_apart(home):
     day = date(2026, 9, 1)
     for frequency in (BillingFrequency.DAILY, BillingFrequency.WEEKLY):
-        aggregate(home.stores, home.org_id, PeriodSpec.on(frequency, day + timedelta(days=2)))
-        aggregate(home.stores, home.org_id, PeriodSpec.on(frequency, day))
+        aggregate(home.organization, PeriodSpec.on(frequency, day + timedelta(days=2)))
+        aggregate(home.organization, PeriodSpec.on(frequency, day))
 
     # Usage was on the third; the week began on the first.
     [week] = explained(home, "bolt", "sent", "2026-09-01")
     assert week.row["frequency"] == "WEEKLY"
     home.ingest("first-day.csv", HEADER + csv_row("8", 1, "bolt", ts="2026-09-01T00:00:00Z"))
-    aggregate(home.stores, home.org_id, PeriodSpec.on(BillingFrequency.DAILY, day))
+    aggregate(home.organization, PeriodSpec.on(BillingFrequency.DAILY, day))
     with pytest.raises(Invalid, match="DAILY, WEEKLY"):
         explained(home, "bolt", "sent", "2026-09-01")
     [found] = explained(home, "bolt", "sent", "2026-09-01", frequency="DAILY")
@@ -157,10 +156,10 @@ def test_a_snapshot_that_is_forgotten_is_read_without_what_came_later(tmp_path):
         price_egress(home)
         home.ingest("a.csv", HEADER + csv_row("1", 1))
         home.ingest("b.csv", HEADER + csv_row("2", 2))
-        aggregate(home.stores, home.org_id, SEPTEMBER)
+        aggregate(home.organization, SEPTEMBER)
         home.ingest("c.csv", HEADER + csv_row("3", 4))
         home.clock.time = datetime(2026, 12, 1, tzinfo=UTC)
-        maintain(home.stores, home.org_id, snapshots_for=timedelta(0), kept_for=timedelta(0))
+        maintain(home.organization, snapshots_for=timedelta(0), kept_for=timedelta(0))
         [found] = explained(home, "acme", "sent")
 
     assert not found.snapshot_kept
@@ -174,8 +173,7 @@ def test_a_time_weighted_average_has_what_holds_already_when_the_period_begins(t
     with a_home(tmp_path) as home:
         price_egress(home)
         configure(
-            home.stores,
-            home.org_id,
+            home.organization,
             aggregations=[
                 aggregation("level", weighted),
                 aggregation("levels", weighted, segmentedFields=["region"], segments=segments),
@@ -194,7 +192,7 @@ def test_a_time_weighted_average_has_what_holds_already_when_the_period_begins(t
             for uid, day, region, account in rows
         ]
         home.ingest("levels.csv", HEADER + "".join(lines))
-        aggregate(home.stores, home.org_id, SEPTEMBER)
+        aggregate(home.organization, SEPTEMBER)
         [level] = explained(home, "acme", "level")
         [other, europe] = explained(home, "acme", "levels")
         [lonely] = explained(home, "bolt", "level")

@@ -40,33 +40,33 @@ def use(home, name, *rows):
 def found(home):
     return [
         (each.closed_by, each.period, sorted(each.accounts), each.measurements)
-        for each in late(home.stores, home.org_id)
+        for each in late(home.organization)
     ]
 
 
 @pytest.mark.long
 def test_what_comes_after_a_run_is_late_for_its_period_until_it_is_aggregated_again(home):
     assert found(home) == []
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     # The next month is still open.
-    aggregate(home.stores, home.org_id, Month(2026, 10))
+    aggregate(home.organization, Month(2026, 10))
     # Neither repeats nor what is rejected is late.
     use(home, "first", ("acme", "2026-09-03"), ("bolt", "2026-08-03"))
     home.ingest("bad.csv", HEADER + csv_row("x", "no number"))
     assert found(home) == []
     home.clock.advance(hours=1)
     use(home, "late", ("acme", "2026-09-30"), ("new", "2026-09-01"), ("acme", "2026-10-01"))
-    [one] = late(home.stores, home.org_id)
+    [one] = late(home.organization)
 
     assert found(home) == [("quantities", "2026-09", ["acme", "new"], 2)]
     assert one.meters == {"egress"}
     assert one.first_received == one.last_received == home.clock()
     home.clock.advance(hours=1)
     use(home, "later", ("bolt", "2026-09-05"))
-    [both] = late(home.stores, home.org_id)
+    [both] = late(home.organization)
     assert (both.measurements, both.last_received) == (3, home.clock())
     assert both.first_received == one.first_received
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     assert found(home) == []
 
 
@@ -80,16 +80,16 @@ def test_a_bill_until_the_first_bill_date_is_late_for_all_of_its_period(home):
         "billEpoch": "2026-09-15",
     }
     account = {"code": "mid", "name": "M", "emailAddress": "a@b.example"}
-    configure(home.stores, home.org_id, accounts=[account], accountPlans=[plan])
+    configure(home.organization, accounts=[account], accountPlans=[plan])
     use(home, "mid", ("mid", "2026-07-20"), ("mid", "2026-09-14"))
     # Until 15 September, it is the bill of the month in which it ends.
-    assert [each.total for each in bill(home.stores, home.org_id, Month(2026, 8)).bills] == []
-    [made] = bill(home.stores, home.org_id, SEPTEMBER).bills
+    assert [each.total for each in bill(home.organization, Month(2026, 8)).bills] == []
+    [made] = bill(home.organization, SEPTEMBER).bills
     assert str(made.bill_date) == "2026-09-15"
     use(home, "late", ("mid", "2026-07-19"), ("mid", "2026-07-20"), ("mid", "2026-09-15"))
 
     assert found(home) == [("bills", "2026-09", ["mid"], 1)]
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     assert found(home) == []
 
 
@@ -115,8 +115,7 @@ def test_a_bill_of_any_frequency_is_late_for_all_of_its_period(home, frequency, 
     }
     account = {"code": "own", "name": "O", "emailAddress": "a@b.example"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         organizationConfig={"yearEpoch": "2022-10-01", "currency": "USD", "daysBeforeBillDue": 5},
         planTemplates=[template],
         plans=[{"code": "own", "name": "Own", "planTemplateId": "own"}],
@@ -139,28 +138,27 @@ def test_a_bill_of_any_frequency_is_late_for_all_of_its_period(home, frequency, 
             }
         ],
     )
-    bill(home.stores, home.org_id, SEPTEMBER, accounts=["own"])
+    bill(home.organization, SEPTEMBER, accounts=["own"])
     assert found(home) == []
     home.clock.advance(hours=1)
     use(home, "late", ("own", day), ("own", "2025-09-30"), ("own", "2026-10-01"))
 
     assert found(home) == [("bills", "2026-09", ["own"], 1)]
-    bill(home.stores, home.org_id, SEPTEMBER, accounts=["own"])
+    bill(home.organization, SEPTEMBER, accounts=["own"])
     assert found(home) == []
 
 
 @pytest.mark.long
 def test_every_account_is_late_for_its_own_period(home):
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[
             {"code": "mid", "name": "M", "emailAddress": "a@b.example", "billEpoch": "2022-01-10"}
         ],
     )
     use(home, "mid", ("mid", "2026-08-15"), ("mid", "2026-09-15"))
     for month in (8, 9):
-        aggregate(home.stores, home.org_id, Month(2026, month))
+        aggregate(home.organization, Month(2026, month))
     # Until 10 September it is August to this account, and its September is not over.
     use(home, "late", ("mid", "2026-09-09"), ("mid", "2026-09-10"), ("acme", "2026-09-09"))
 
@@ -174,8 +172,7 @@ def test_every_account_is_late_for_its_own_period(home):
 def test_the_own_period_of_an_account_without_any_usage_yet_counts_as_well(home):
     fields = {"name": "M", "emailAddress": "a@b.example"}
     configure(
-        home.stores,
-        home.org_id,
+        home.organization,
         accounts=[
             fields | {"code": "mid", "billEpoch": "2022-01-15"},
             fields | {"code": "parent", "billEpoch": "2022-01-20"},
@@ -186,7 +183,7 @@ def test_the_own_period_of_an_account_without_any_usage_yet_counts_as_well(home)
     home.clock.time = datetime(2026, 11, 1, tzinfo=UTC)
     use(home, "october", ("acme", "2026-10-05"))
     for month in (8, 9, 10):
-        aggregate(home.stores, home.org_id, Month(2026, month))
+        aggregate(home.organization, Month(2026, month))
     # Nobody else has a quantity; until the 15th, or the 20th, it is September to them.
     use(home, "late", *((code, "2026-10-17") for code in ("mid", "child", "parent")))
     assert found(home) == [("quantities", "2026-09", ["child", "parent"], 2)]
@@ -207,8 +204,8 @@ def test_a_measurement_touches_every_run_and_bill_of_its_time(home):
         PeriodSpec.on(BillingFrequency.DAILY, day),
         PeriodSpec.between(day, day + timedelta(days=1)),
     ):
-        aggregate(home.stores, home.org_id, asked)
-    bill(home.stores, home.org_id, SEPTEMBER)
+        aggregate(home.organization, asked)
+    bill(home.organization, SEPTEMBER)
     home.clock.advance(hours=1)
     # An account without a bill cannot be late for it.
     use(home, "late", ("acme", "2026-09-03"), ("new", "2026-09-04"))
@@ -219,28 +216,28 @@ def test_a_measurement_touches_every_run_and_bill_of_its_time(home):
         ("quantities", "2026-09", ["acme", "new"], 2),
         ("bills", "2026-09", ["acme"], 1),
     ]
-    bill(home.stores, home.org_id, SEPTEMBER)
+    bill(home.organization, SEPTEMBER)
     assert ("bills", "2026-09", ["acme"], 1) not in found(home)
 
 
 @pytest.mark.long
 def test_upkeep_forgets_nothing_that_came_late(home):
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     use(home, "late", ("acme", "2026-09-30"))
-    maintain(home.stores, home.org_id, snapshots_for=timedelta(0), kept_for=timedelta(0))
+    maintain(home.organization, snapshots_for=timedelta(0), kept_for=timedelta(0))
 
     assert found(home) == [("quantities", "2026-09", ["acme"], 1)]
-    organization = home.stores.state.organization(home.org_id)
-    [line] = status(home.stores, organization).to_wire()["late"]
+    organization = home.stores.find_organization(home.org_id)
+    [line] = status(organization).to_wire()["late"]
     assert (line["period"], line["measurements"], line["accounts"]) == ("2026-09", 1, ["acme"])
 
 
 @pytest.mark.long
 def test_files_of_other_months_and_of_before_are_not_opened(home):
     need_folder()
-    aggregate(home.stores, home.org_id, SEPTEMBER)
+    aggregate(home.organization, SEPTEMBER)
     use(home, "late", ("acme", "2026-09-30"), ("acme", "2025-01-01"))
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     folders = (lake.files.folder / "main").glob("m_*")
     [table] = [folder for folder in folders if any(folder.rglob("*.parquet"))]
     for path in table.rglob("*.parquet"):
@@ -256,7 +253,7 @@ def test_files_of_other_months_and_of_before_are_not_opened(home):
 def test_bills_of_periods_that_nothing_came_for_are_not_read(home):
     subscribe(home, "acme", "bolt")
     for month in (8, 9):
-        bill(home.stores, home.org_id, Month(2026, month))
+        bill(home.organization, Month(2026, month))
     home.clock.advance(hours=1)
     # The period still open, and one that nobody was billed for.
     use(home, "late", ("acme", "2026-09-30"), ("bolt", "2026-10-01"), ("bolt", "2026-07-31"))

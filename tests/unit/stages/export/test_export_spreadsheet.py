@@ -107,8 +107,7 @@ def test_an_export_for_spreadsheets_is_the_other_one_with_marks(home, source, ty
         for spreadsheet in (False, True)
         for made in [
             export(
-                home.stores,
-                home.org_id,
+                home.organization,
                 ExportRequest(source=source, types=types, spreadsheet=spreadsheet),
             )
         ]
@@ -133,7 +132,7 @@ def test_the_manifest_says_marked_only_of_files_that_are(home, format_):
     request = ExportRequest(
         source=Source.OPERATIONAL, types=types, format=format_, spreadsheet=True
     )
-    done = export(home.stores, home.org_id, request)
+    done = export(home.organization, request)
 
     assert done.manifest["spreadsheet"] is (format_ is Format.CSV)
     content = Path(done.url, done.manifest["files"][0]["key"]).read_bytes()
@@ -143,7 +142,7 @@ def test_the_manifest_says_marked_only_of_files_that_are(home, format_):
 
 def named(home, name: str) -> None:
     """Create a product of a name."""
-    with home.stores.state.transaction(home.org_id, "test") as transaction:
+    with home.organization.transaction("test") as transaction:
         transaction.create(Product.from_wire({"name": name, "code": "odd"}))
 
 

@@ -13,7 +13,7 @@ def ingest(home, number, delivery=None):
 
 def test_a_new_source_is_unknown_and_a_known_one_has_its_history(tmp_path):
     with a_home(tmp_path) as home:
-        lake = home.stores.lake(home.org_id)
+        lake = home.organization.lake
         first = ingest(home, 1, delivery="d1")
 
         assert lake.history("0" * 64, "d1") == UNKNOWN
@@ -40,7 +40,7 @@ def test_a_ledger_with_very_many_sources_is_asked_itself(tmp_path, monkeypatch):
     with a_home(tmp_path) as home:
         for number in (1, 2, 3, 2):
             ingest(home, number)
-        lake = home.stores.lake(home.org_id)
+        lake = home.organization.lake
 
         assert not lake.sources.is_new("0" * 64)
         assert lake.history("0" * 64, "d") == UNKNOWN
@@ -62,4 +62,4 @@ def test_snapshots_that_expired_are_no_gap(tmp_path):
             ).fetchall()
 
         assert ingest(home, 2).attempt == 2
-        assert home.stores.lake(home.org_id).history(known.identity, "x").attempts == 2
+        assert home.organization.lake.history(known.identity, "x").attempts == 2

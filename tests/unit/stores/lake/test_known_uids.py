@@ -24,7 +24,7 @@ def home(tmp_path):
 
 
 def known(home) -> KnownUids:
-    lake = home.stores.lake(home.org_id)
+    lake = home.organization.lake
     cache = KnownUids(lake.cache)
     with lake.reader() as connection:
         cache.refresh(connection, lake.snapshot())
@@ -36,7 +36,7 @@ def stored(home) -> np.ndarray:
 
 
 def files(home) -> list[str]:
-    return sorted(path.name for path in (home.stores.lake(home.org_id).cache / "uids").iterdir())
+    return sorted(path.name for path in (home.organization.lake.cache / "uids").iterdir())
 
 
 def test_what_is_stored_is_known_and_nothing_else_here(home):
@@ -75,7 +75,7 @@ def test_an_empty_lake_knows_nothing(home):
 def test_a_cache_that_was_lost_is_built_again(home, loss):
     for n in range(5):
         home.ingest(f"{n}.csv", HEADER + "".join(csv_row(f"u{n}-{k}") for k in range(40 >> n)))
-    folder = home.stores.lake(home.org_id).cache / "uids"
+    folder = home.organization.lake.cache / "uids"
     runs = sorted(folder.iterdir(), key=lambda path: int(path.name.split("-")[0]))
     lost = {"all": runs, "newest": runs[-1:], "oldest": runs[:1], "half a file's name": []}[loss]
     for path in lost:
@@ -97,7 +97,7 @@ def test_runs_are_merged_so_that_there_are_few(home):
 
 
 def test_a_merge_that_died_before_it_cleaned_up_does_no_harm(home):
-    folder = home.stores.lake(home.org_id).cache
+    folder = home.organization.lake.cache
     cache = KnownUids(folder)
     known(home)
     last = int(files(home)[-1].split("-")[1].removesuffix(".u64"))
@@ -113,7 +113,7 @@ def test_a_merge_that_died_before_it_cleaned_up_does_no_harm(home):
 
 def test_a_lake_that_was_set_back_makes_the_cache_forget(home):
     home.ingest("a.csv", HEADER + csv_row("u1"))
-    folder = home.stores.lake(home.org_id).cache / "uids"
+    folder = home.organization.lake.cache / "uids"
     for path in folder.iterdir():
         path.unlink()
     hashes(5).tofile(folder / "0-999999.u64")
@@ -156,7 +156,7 @@ def test_hashes_that_are_divided_come_back_all_in_order(tmp_path_factory, batche
 
 def test_a_long_history_is_built_again_range_by_range(home):
     home.ingest("a.csv", HEADER + "".join(csv_row(f"u{n}") for n in range(50)))
-    left = home.stores.lake(home.org_id).cache / "uids" / "parts" / "7"
+    left = home.organization.lake.cache / "uids" / "parts" / "7"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"of one that was killed")
     for path in left.parents[1].glob("*.u64"):

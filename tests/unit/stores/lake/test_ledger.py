@@ -29,7 +29,7 @@ def receipt(attempt=1, delivery="d1", **change):
 @pytest.fixture
 def lake(tmp_path):
     with a_home(tmp_path) as home:
-        yield home.stores.lake(home.org_id)
+        yield home.organization.lake
 
 
 def write(lake, *receipts, rejected=()):

@@ -34,7 +34,7 @@ def home(tmp_path):
 
 
 def lake_of(home):
-    return home.stores.lake(home.org_id)
+    return home.organization.lake
 
 
 def probed(home, count):

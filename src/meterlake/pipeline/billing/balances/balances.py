@@ -31,7 +31,7 @@ from meterlake.pipeline.config.entities import Document, envelope, parse
 from meterlake.stages.bill.credits.balances import Entry, entry_of, overdrawn, summarize
 from meterlake.stages.bill.credits.funds import first_bill_date
 from meterlake.stages.config.check import check_rules, codes_exist
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.credits.balances import (
     BalanceFilters,
@@ -68,7 +68,7 @@ def cause_of(principal: Principal) -> Cause:
 
 
 def create_transaction(
-    stores: Stores, org_id: str, principal: Principal, balance_id: str, document: Document
+    organization: Organization, principal: Principal, balance_id: str, document: Document
 ) -> Document:
     """Book a transaction of a balance on behalf of somebody.
 
@@ -77,7 +77,7 @@ def create_transaction(
         Invalid: A field or a rule is broken, or the balance would be overdrawn and must not be.
     """
     entity = read(BalanceTransaction, document)
-    with stores.state.transaction(org_id, principal.author) as transaction:
+    with organization.transaction(principal.author) as transaction:
         balance = transaction.get(Balance, balance_id)
         configuration = StoredConfiguration(transaction)
         _check(entity, configuration)
@@ -150,13 +150,12 @@ def _entries(balance: Balance, booked: Iterable[Booked]) -> list[Entry]:
 
 
 def list_transactions(
-    stores: Stores, org_id: str, balance_id: str, wanted: Mapping[str, str], page: Page
+    organization: Organization, balance_id: str, wanted: Mapping[str, str], page: Page
 ) -> Document:
     """One page of a balance's transactions, the newest first, without those that were taken back.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         balance_id: The balance.
         wanted: Values by the names of `TRANSACTION_FILTERS`.
         page: Which part.
@@ -166,7 +165,7 @@ def list_transactions(
         Invalid: The token is none that a list gave.
     """
     columns = {TRANSACTION_FILTERS[name]: value for name, value in wanted.items()}
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         reader.get(Balance, balance_id)
         before = position_of(page.token) or None
         found = latest(reader, balance_id, columns, before, page.size + 1, standing=True)
@@ -175,31 +174,31 @@ def list_transactions(
     return envelope([each.to_wire() for each in listed], token)
 
 
-def summarize_transactions(stores: Stores, org_id: str, balance_id: str) -> Document:
+def summarize_transactions(organization: Organization, balance_id: str) -> Document:
     """What came of a balance until now.
 
     Raises:
         NotFound: There is no such balance.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         balance = reader.get(Balance, balance_id).entity
         booked = of_balance(reader, balance_id)
-    return summarize(balance, _entries(balance, booked), stores.now()).to_wire()
+    return summarize(balance, _entries(balance, booked), organization.now()).to_wire()
 
 
-def list_page(stores: Stores, org_id: str, wanted: BalanceFilters, page: Page) -> Document:
+def list_page(organization: Organization, wanted: BalanceFilters, page: Page) -> Document:
     """One page of balances with what they hold, the newest first."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         records, token = list_balances(reader, wanted, page)
         configuration = StoredConfiguration(reader)
         found = [response(record, configuration) for record in records]
-        return envelope(_with_amounts(reader, stores, found), token)
+        return envelope(_with_amounts(reader, organization.stores, found), token)
 
 
-def with_amount(stores: Stores, org_id: str, balance: Document) -> Document:
+def with_amount(organization: Organization, balance: Document) -> Document:
     """A balance as the standard verbs answer, with what it holds now."""
-    with stores.state.reading(org_id) as reader:
-        return _with_amounts(reader, stores, [balance])[0]
+    with organization.reading() as reader:
+        return _with_amounts(reader, organization.stores, [balance])[0]
 
 
 def _with_amounts(reader: Reader, stores: Stores, balances: list[Document]) -> list[Document]:
@@ -208,7 +207,7 @@ def _with_amounts(reader: Reader, stores: Stores, balances: list[Document]) -> l
 
 
 def preview_charges(
-    stores: Stores, org_id: str, balance_id: str, document: Document, page: Page
+    organization: Organization, balance_id: str, document: Document, page: Page
 ) -> Document:
     """A schedule as it would be, and one page of the charges that it would make, in their order.
 
@@ -225,11 +224,11 @@ def preview_charges(
         for charge in charges(record.entity, balance, config, skip):
             yield {**charge.to_wire(), "scheduleId": record.id}
 
-    return _preview(stores, org_id, (BalanceChargeSchedule, balance_id), document, (made, page))
+    return _preview(organization, (BalanceChargeSchedule, balance_id), document, (made, page))
 
 
 def preview_transactions(
-    stores: Stores, org_id: str, balance_id: str, document: Document, page: Page
+    organization: Organization, balance_id: str, document: Document, page: Page
 ) -> Document:
     """A schedule as it would be, and one page of its transactions, in their order.
 
@@ -246,15 +245,14 @@ def preview_transactions(
             yield {**transaction, "entityId": record.id}
 
     kind = BalanceTransactionSchedule
-    return _preview(stores, org_id, (kind, balance_id), document, (made, page))
+    return _preview(organization, (kind, balance_id), document, (made, page))
 
 
 _Made = Iterator[Document]
 
 
 def _preview(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     what: tuple[type[E], str],
     document: Document,
     wanted: tuple[Callable[[Record[E], Configuration, int], _Made], Page],
@@ -262,10 +260,10 @@ def _preview(
     """The schedule itself, by all its rules, with a page of what it makes; nothing is stored."""
     (kind, balance_id), (made, page) = what, wanted
     skip = position_of(page.token)
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         reader.get(Balance, balance_id)
         record = _record_to_store(
-            stores, org_id, parse(BY_ENTITY[kind], document, {"balanceId": balance_id})
+            organization, parse(BY_ENTITY[kind], document, {"balanceId": balance_id})
         )
         configuration = StoredConfiguration(reader, (record,))
         codes_exist(record.entity, configuration)
@@ -277,8 +275,10 @@ def _preview(
     return {**own, **envelope(items[: page.size], token)}
 
 
-def _record_to_store(stores: Stores, org_id: str, entity: E) -> Record[E]:
+def _record_to_store(organization: Organization, entity: E) -> Record[E]:
     """A record of what is not stored; its id follows from what it is."""
     text = wire.dumps_sorted(entity.to_wire())
-    now = stores.now()
-    return Record(derived_id(org_id, type(entity).__name__, text), 1, entity, now, "", now, "")
+    now = organization.now()
+    return Record(
+        derived_id(organization.id, type(entity).__name__, text), 1, entity, now, "", now, ""
+    )

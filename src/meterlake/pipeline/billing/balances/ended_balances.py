@@ -11,7 +11,7 @@ from meterlake.model.customers.balances import Balance
 from meterlake.model.errors import NotFound
 from meterlake.model.values.failpoint import mark_step
 from meterlake.stages.bill.credits.balances import correct_leftovers, count_ends, find_leftovers
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.billing.credits.ledger import lock_sources, read_movements
 from meterlake.stores.state.billing.credits.leftovers import (
@@ -32,7 +32,7 @@ AUTHOR: Final = "balance ends"
 _AT_ONCE: Final = 500
 
 
-def settle_ended_balances(stores: Stores, org_id: str) -> int:
+def settle_ended_balances(organization: Organization) -> int:
     """Post what is left of balances that ended, and correct what was posted before.
 
     Returns:
@@ -41,10 +41,10 @@ def settle_ended_balances(stores: Stores, org_id: str) -> int:
     Raises:
         Unavailable: State cannot be reached.
     """
-    with stores.state.reading(org_id) as reader:
-        found = unsettled_balances(reader, stores.now())[:_AT_ONCE]
+    with organization.reading() as reader:
+        found = unsettled_balances(reader, organization.now())[:_AT_ONCE]
     for balance_id in found:
-        with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
+        with suppress(NotFound), organization.transaction(AUTHOR) as transaction:
             since = last_posting(transaction)
             _settle(transaction, balance_id)
             note_source_changes(transaction, since)

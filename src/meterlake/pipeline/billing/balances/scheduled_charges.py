@@ -23,7 +23,7 @@ from meterlake.model.values.ids import CODE_MAX
 from meterlake.model.values.period import Period, zone
 from meterlake.pipeline.billing.balances.scheduled_transactions import AUTHOR
 from meterlake.pipeline.config.entities import create_in
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.credits.balances import note_charge
 from meterlake.stores.state.billing.credits.ledger import lock_sources
@@ -43,7 +43,7 @@ class _DueCharge(NamedTuple):
     due: datetime
 
 
-def make_due_charges(stores: Stores, org_id: str) -> int:
+def make_due_charges(organization: Organization) -> int:
     """Make the charges of all schedules that are due and were not made.
 
     Returns:
@@ -52,18 +52,18 @@ def make_due_charges(stores: Stores, org_id: str) -> int:
     Raises:
         Unavailable: State cannot be reached.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = reader.all(BalanceChargeSchedule)
-        late = [each.id for each in found if next(_due(reader, each, stores.now()), None)]
-    return sum(_make_due_of(stores, org_id, each) for each in late)
+        late = [each.id for each in found if next(_due(reader, each, organization.now()), None)]
+    return sum(_make_due_of(organization, each) for each in late)
 
 
-def _make_due_of(stores: Stores, org_id: str, schedule_id: str) -> int:
+def _make_due_of(organization: Organization, schedule_id: str) -> int:
     """Make what is due of one schedule; what keeps it from being made keeps no other."""
     made = 0
     try:
-        with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
-            made = _make_due(transaction, stores, schedule_id)
+        with suppress(NotFound), organization.transaction(AUTHOR) as transaction:
+            made = _make_due(transaction, organization.stores, schedule_id)
     except Unavailable:
         raise
     except MeterlakeError as error:

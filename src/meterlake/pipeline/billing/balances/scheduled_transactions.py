@@ -23,7 +23,7 @@ from meterlake.model.rules.balances import transaction_schedule_runs
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import Period, zone
 from meterlake.pipeline.billing.balances.balances import book
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.credits.balances import Cause
 from meterlake.stores.state.billing.credits.ledger import lock_sources
@@ -35,7 +35,7 @@ AUTHOR: Final = "balance schedules"
 _AT_ONCE: Final = 100
 
 
-def book_due_transactions(stores: Stores, org_id: str) -> int:
+def book_due_transactions(organization: Organization) -> int:
     """Book the transactions of all schedules that are due and were not booked.
 
     Each applies from the instant at which it was due, whenever it is booked.
@@ -46,12 +46,12 @@ def book_due_transactions(stores: Stores, org_id: str) -> int:
     Raises:
         Unavailable: State cannot be reached.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = reader.all(BalanceTransactionSchedule)
-        late = [each.id for each in found if next(_due(reader, each, stores.now()), None)]
+        late = [each.id for each in found if next(_due(reader, each, organization.now()), None)]
     booked = 0
     for id_ in late:
-        with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
+        with suppress(NotFound), organization.transaction(AUTHOR) as transaction:
             booked += _book_due(transaction, id_)
     return booked
 

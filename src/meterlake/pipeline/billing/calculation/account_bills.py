@@ -40,7 +40,7 @@ from meterlake.stages.bill import (
 from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.terms.advance_lines import ClosedBills
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.calculated import CalculatedBill, read_calculated_bills
 from meterlake.stores.state.billing.calculations.pins import CalculationPins
@@ -219,8 +219,7 @@ class BillCalculation:
         drawn: What earlier bills draw that are stored nowhere, by the ids of sources.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     terms: BillingTerms
     changes: AdvanceChanges
     usage: BilledUsage
@@ -350,7 +349,7 @@ class BillCalculation:
     def _read(self, accounts: Sequence[AccountTerms], keeper: BillKeeper) -> _AccountState:
         paying = {each.account.id: each.sources for each in accounts if each.sources}
         ids = [id_ for each in paying.values() for id_ in each.ids]
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             return _AccountState(
                 read_movements(reader, ids) if ids else {},
                 read_line_credits(reader, paying) if ids else {},

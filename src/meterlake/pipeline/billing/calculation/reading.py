@@ -45,7 +45,7 @@ from meterlake.stages.bill.terms.no_bill import (
     refuse_overlaps,
 )
 from meterlake.stages.usage.configuration import UsageConfiguration
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.buckets import (
@@ -85,8 +85,7 @@ class BillReading:
         last: Has the quantities that were read last; None if all are read.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     selection: BillSelection
     snapshot: int
     accounts: AccountBuckets
@@ -125,7 +124,7 @@ class BillReading:
         """The bills on which plans stand that the run may bill for a part of the same time."""
         due = [bill for each in terms.account_terms_of.values() for bill in each.bills]
         first = min((bill.first for bill in due), default=terms.calendar.days.first)
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             return billed_plans(reader, {bill.key.account_id for bill in due}, first)
 
     def count_accounts(self, first: int = 0) -> int:
@@ -152,9 +151,9 @@ class BillReading:
         return list(unpriced_usage(terms, usage.by_meter))
 
     def _usage(self, terms: BillingTerms, parts: BilledParts) -> BilledUsage:
-        lake = self.stores.lake(self.org_id)
+        lake = self.organization.lake
         source = LakeState(lake, self.snapshot, self.instead, self.last)
-        limits = limits_of(self.stores.settings)
+        limits = limits_of(self.organization.settings)
         return usage_to_bill(
             source,
             terms.configuration,
@@ -179,8 +178,7 @@ class BillReading:
         made_again = {each for each in billed if terms.may_make(each)}
         maker = BillMaker(terms, usage, Provenance(self.snapshot, code_version()), made_again)
         return BillCalculation(
-            stores=self.stores,
-            org_id=self.org_id,
+            organization=self.organization,
             terms=terms,
             changes=changes,
             usage=usage,
@@ -192,8 +190,7 @@ class BillReading:
 
 
 def read_bills(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     selection: BillSelection,
     snapshot: int,
     bucket: int | None = None,
@@ -202,8 +199,7 @@ def read_bills(
     """Find out what holds for the bills of a selection.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         selection: Which bills.
         snapshot: Of the lake.
         bucket: How many accounts are billed at a time, and the configuration is marked; as usual,
@@ -214,10 +210,12 @@ def read_bills(
         NotFound: There is no such organization.
         Unavailable: A store failed.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         accounts = read_account_buckets(reader, selection.account_ids, bucket or BUCKET, only)
         changes = read_changes(reader, accounts, selection.account_ids, only)
-        reading = read_due_bills(stores, reader, selection, snapshot, (accounts, changes))
+        reading = read_due_bills(
+            organization.stores, reader, selection, snapshot, (accounts, changes)
+        )
         return reading if bucket is None else replace(reading, mark=count_versions(reader))
 
 
@@ -247,8 +245,7 @@ def read_due_bills(
     for key in keys:
         billed[key.account_id].append(identity_of(key))
     return BillReading(
-        stores=stores,
-        org_id=reader.org_id,
+        organization=stores.organization(reader.org_id),
         selection=selection,
         snapshot=snapshot,
         accounts=buckets,

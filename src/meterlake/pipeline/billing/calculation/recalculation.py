@@ -16,7 +16,7 @@ from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED
 from meterlake.stages.bill import BillSelection
 from meterlake.stages.bill.periods.selection import selection_from_wire
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.billing.calculations.pins import CalculationPins
 
 
@@ -40,8 +40,7 @@ class LedgerBills(NamedTuple):
 
 
 def read_again(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     pins: CalculationPins,
     account_ids: Collection[str],
     snapshot: int | None = None,
@@ -49,8 +48,7 @@ def read_again(
     """Read once more what the bills of a calculation depend on, as it was.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         pins: The calculation.
         account_ids: The accounts whose bills are made.
         snapshot: Of the lake; the one that the calculation pins if None.
@@ -60,7 +58,7 @@ def read_again(
     """
     selection = select_again(pins, account_ids)
     at = pins.snapshot if snapshot is None else snapshot
-    return replace(read_measured(stores.past(pins.at), org_id, selection, at), id=pins.id)
+    return replace(read_measured(organization.past(pins.at), selection, at), id=pins.id)
 
 
 def select_again(pins: CalculationPins, account_ids: Collection[str]) -> BillSelection:
@@ -70,8 +68,7 @@ def select_again(pins: CalculationPins, account_ids: Collection[str]) -> BillSel
 
 
 def read_measured(
-    past: Stores,
-    org_id: str,
+    past: Organization,
     selection: BillSelection,
     snapshot: int,
     instead: Mapping[str, MeterSource] = UNCHANGED,
@@ -79,8 +76,7 @@ def read_measured(
     """Read what bills depend on, with all quantities of measurements.
 
     Args:
-        past: The stores, with State as it is to be read.
-        org_id: The organization.
+        past: The organization, as it is to be read.
         selection: Which bills.
         snapshot: Of the lake.
         instead: By the ids of meters, what is read in the place of their tables.
@@ -88,18 +84,18 @@ def read_measured(
     Raises:
         Unavailable: A store failed.
     """
-    reading = read_bills(past, org_id, selection, snapshot)
+    reading = read_bills(past, selection, snapshot)
     # Stored quantities may be of another time than the snapshot.
     return replace(reading, is_stored_usage=False, instead=instead)
 
 
 def make_again(
-    stores: Stores, calculation: BillCalculation, bills: Iterable[PinnedBill]
+    organization: Organization, calculation: BillCalculation, bills: Iterable[PinnedBill]
 ) -> Iterator[LedgerBills]:
     """Make bills once more: those of one ledger after the other.
 
     Args:
-        stores: The home.
+        organization: The organization, as it is.
         calculation: Of a bucket of the reading.
         bills: The bills that are compared; those of other accounts are left out.
     """
@@ -109,5 +105,5 @@ def make_again(
         if each.account_id in own:
             by_ledger[each.ledger_at].add(each.account_id)
     for ledger_at, account_ids in sorted(by_ledger.items()):
-        then = replace(calculation, stores=stores.past(ledger_at))
+        then = replace(calculation, organization=organization.past(ledger_at))
         yield LedgerBills(ledger_at, then.made(isolated=True, account_ids=account_ids))

@@ -20,7 +20,7 @@ from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import LastUsage
 from meterlake.stages.bill import BillSelection
 from meterlake.stages.bill.attribution import BillFigures
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.measurements.changes import MeasurementChanges
 from meterlake.stores.state.billing.accounts.buckets import OWN_KINDS
 from meterlake.stores.state.billing.memos.lines import KEY_PREFIX
@@ -41,15 +41,14 @@ class CalculationInputs:
     """What a bill of an account is calculated from.
 
     Attributes:
-        configuration: The stores as the configuration is read.
-        ledger: The stores as the ledger is read.
+        configuration: The organization as its configuration is read.
+        ledger: The organization as its ledger is read.
         instead: By the ids of meters, what is read in the place of their tables.
         last: Has quantities of the same measurements that were read before.
     """
 
-    configuration: Stores
-    ledger: Stores
-    org_id: str
+    configuration: Organization
+    ledger: Organization
     selection: BillSelection
     snapshot: int
     instead: Mapping[str, MeterSource]
@@ -70,10 +69,10 @@ class CalculationInputs:
             raise CannotCalculate(describe_error(error)) from error
 
     def _calculate(self, key: BillKey) -> BillContent | None:
-        source = self.configuration, self.org_id, self.selection, self.snapshot
+        source = self.configuration, self.selection, self.snapshot
         reading = replace(read_measured(*source, self.instead), last=self.last)
         for number in range(len(reading.accounts.buckets)):
-            calculation = replace(reading.calculate(number), stores=self.ledger)
+            calculation = replace(reading.calculate(number), organization=self.ledger)
             for account in calculation.made(account_ids={key.account_id}):
                 for each in account.refused:
                     raise CannotCalculate(each.reason)
@@ -96,8 +95,7 @@ class CombinedCalculation:
         snapshot: The former one; another one if it is not kept, and no table is read there.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     key: BillKey
     ends: tuple[ComparedEnd, ComparedEnd]
     entities: tuple[AccountEntities, AccountEntities]
@@ -133,9 +131,8 @@ class CombinedCalculation:
         labels = frozenset().union(*(each.labels for each in chosen))
         is_selected = any(each.is_selection for each in chosen)
         return CalculationInputs(
-            configuration=self.stores.past(before.at, list(read.values()), self._scope()),
-            ledger=self.stores.past(before.ledger_at, list(drawn.values()), self._scope()),
-            org_id=self.org_id,
+            configuration=self.organization.past(before.at, list(read.values()), self._scope()),
+            ledger=self.organization.past(before.ledger_at, list(drawn.values()), self._scope()),
             selection=(after if is_selected else before).selection,
             snapshot=self.snapshot,
             instead=self._instead(labels),

@@ -36,7 +36,7 @@ from meterlake.stages.bill.attribution import (
     changed_header,
     changed_lines,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.measurements.changes import (
     MeasurementChanges,
     SnapshotPair,
@@ -53,7 +53,7 @@ _Around = tuple[BillFigures, BillFigures]
 
 
 def diff_bill(
-    stores: Stores, org_id: str, bill_id: str, choice: DiffChoice = _NO_CHOICE
+    organization: Organization, bill_id: str, choice: DiffChoice = _NO_CHOICE
 ) -> BillDiff:
     """Find by which changes two contents of a bill differ. Nothing is stored.
 
@@ -63,21 +63,21 @@ def diff_bill(
         Conflict: One of the contents cannot be calculated again.
         Unavailable: A store failed.
     """
-    before, after = read_ends(stores, org_id, bill_id, choice)
+    before, after = read_ends(organization, bill_id, choice)
     with TemporaryDirectory(prefix="meterlake-diff-") as folder:
-        return _Diff(stores, org_id, bill_id, (before, after), Path(folder)).run()
+        return _Diff(organization, bill_id, (before, after), Path(folder)).run()
 
 
 class _Diff:
     def __init__(
         self,
-        stores: Stores,
-        org_id: str,
+        organization: Organization,
         bill_id: str,
         ends: tuple[ComparedEnd, ComparedEnd],
         folder: Path,
     ) -> None:
-        self.stores, self.org_id, self.bill_id, self.folder = stores, org_id, bill_id, folder
+        self.organization = organization
+        self.bill_id, self.folder = bill_id, folder
         self.before, self.after = ends
         assert self.before.content is not None, bill_id
         self.key: BillKey = self.before.content.key
@@ -89,19 +89,18 @@ class _Diff:
         later = self._calculate(self.after)
         stored = self._stored_figures(later)
         entities = tuple(
-            read_account_entities(self.stores.past(each.at), self.org_id, self.key.account_id)
+            read_account_entities(self.organization.past(each.at), self.key.account_id)
             for each in (self.before, self.after)
         )
         former_entities, later_entities = entities
         measurements = self._measurements(former_entities.account_ids | later_entities.account_ids)
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             finder = ChangeFinder(reader, self.bill_id, self.before, self.after)
             changes = finder.find(
                 (former_entities, later_entities), self._find_used(later), measurements
             )
         combined = CombinedCalculation(
-            stores=self.stores,
-            org_id=self.org_id,
+            organization=self.organization,
             key=self.key,
             ends=(self.before, self.after),
             entities=(former_entities, later_entities),
@@ -277,9 +276,8 @@ class _Diff:
             Conflict: That is not possible.
         """
         inputs = CalculationInputs(
-            configuration=self.stores.past(end.at),
-            ledger=self.stores.past(end.ledger_at),
-            org_id=self.org_id,
+            configuration=self.organization.past(end.at),
+            ledger=self.organization.past(end.ledger_at),
             selection=end.selection,
             snapshot=self._readable(end.snapshot),
             instead=self._former_tables(end.snapshot),
@@ -300,18 +298,18 @@ class _Diff:
 
     def _readable(self, snapshot: int) -> int:
         """The snapshot; if it is not kept, one that is: its tables are read otherwise then."""
-        lake = self.stores.lake(self.org_id)
+        lake = self.organization.lake
         with lake.reader() as connection:
             return snapshot if snapshot_is_kept(connection, snapshot) else lake.snapshot()
 
     def _former_tables(self, snapshot: int) -> dict[str, MeterSource]:
-        with self.stores.lake(self.org_id).reader() as connection:
+        with self.organization.lake.reader() as connection:
             found = read_former(connection, snapshot)
         return {meter_id: MeterSource(*each) for meter_id, each in (found or {}).items()}
 
     def _measurements(self, account_ids: Iterable[str]) -> MeasurementChanges:
         snapshots = SnapshotPair(self.before.snapshot, self.after.snapshot)
-        with self.stores.lake(self.org_id).reader() as connection:
+        with self.organization.lake.reader() as connection:
             return find_measurement_changes(connection, snapshots, sorted(account_ids), self.folder)
 
 
@@ -328,7 +326,7 @@ def _summarize_content(end: ComparedEnd, figures: BillFigures) -> ComparedConten
 
 
 def diff_bill_to_wire(
-    stores: Stores, org_id: str, bill_id: str, choice: DiffChoice = _NO_CHOICE
+    organization: Organization, bill_id: str, choice: DiffChoice = _NO_CHOICE
 ) -> dict[str, Any]:
     """The same as plain data, as the API answers."""
-    return diff_bill(stores, org_id, bill_id, choice).to_wire()
+    return diff_bill(organization, bill_id, choice).to_wire()

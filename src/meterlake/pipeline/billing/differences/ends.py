@@ -9,7 +9,7 @@ from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.values.version import calculation_digest, code_version
 from meterlake.pipeline.billing.calculation.recalculation import select_again
 from meterlake.stages.bill import BillSelection
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.versions import BillVersion, get_version, list_versions
 from meterlake.stores.state.billing.calculations.pins import (
@@ -66,7 +66,7 @@ class ComparedEnd:
 
 
 def read_ends(
-    stores: Stores, org_id: str, bill_id: str, choice: DiffChoice
+    organization: Organization, bill_id: str, choice: DiffChoice
 ) -> tuple[ComparedEnd, ComparedEnd]:
     """Both contents.
 
@@ -75,26 +75,26 @@ def read_ends(
         Invalid: The later version is not later.
         Conflict: A version of meterlake made one of them that does not tell what it was made from.
     """
-    snapshot = stores.lake(org_id).snapshot()
-    with stores.state.reading(org_id) as reader:
+    snapshot = organization.lake.snapshot()
+    with organization.reading() as reader:
         versions = [each.version for each in list_versions(reader, bill_id)]
         first, last = _resolve(choice, versions)
         former = _get_version(reader, bill_id, first, versions)
         before = _stored_end(reader, former)
         if last is None:
-            after = _present_end(reader, former, before, snapshot, stores.now())
+            after = _present_end(reader, former, before, snapshot, organization.now())
         else:
             later = _get_version(reader, bill_id, last, versions)
             if later.version == former.version:
                 rule = f"it must be a version with another content than version {first}"
                 raise Invalid("to", last, f"{rule}; those are {_join_versions(versions)}")
             after = _stored_end(reader, later)
-    ends = [_with_credited(stores, org_id, bill_id, each) for each in (before, after)]
+    ends = [_with_credited(organization, bill_id, each) for each in (before, after)]
     return ends[0], ends[1]
 
 
-def _with_credited(stores: Stores, org_id: str, bill_id: str, end: ComparedEnd) -> ComparedEnd:
-    with stores.past(end.ledger_at).state.reading(org_id) as reader:
+def _with_credited(organization: Organization, bill_id: str, end: ComparedEnd) -> ComparedEnd:
+    with organization.past(end.ledger_at).reading() as reader:
         found = memo_lines(reader, [bill_id]).get(bill_id, ())
     return replace(end, credited={each.key: each.body for each in found})
 
@@ -187,13 +187,13 @@ def _pins_of(reader: Reader, version: BillVersion) -> CalculationPins:
     return found
 
 
-def list_bill_versions(stores: Stores, org_id: str, bill_id: str) -> list[dict[str, Any]]:
+def list_bill_versions(organization: Organization, bill_id: str) -> list[dict[str, Any]]:
     """All contents that a bill had, the first one first.
 
     Raises:
         NotFound: There never was such a bill.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = list_versions(reader, bill_id)
         ids = {each.calculation_id for each in found if each.calculation_id is not None}
         calculations = read_calculations(reader, ids)

@@ -12,7 +12,7 @@ from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.contracts import Commitment
 from meterlake.model.resources import BY_KIND
 from meterlake.model.values.entity import Record
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.billing.accounts.buckets import read_account_buckets
 from meterlake.stores.state.core.reader import record_of
 
@@ -50,9 +50,9 @@ class AccountEntities:
         return _kinds_in_order()[kind], self.records[key].created, id_
 
 
-def read_account_entities(stores: Stores, org_id: str, account_id: str) -> AccountEntities:
+def read_account_entities(organization: Organization, account_id: str) -> AccountEntities:
     """What a bill of an account may read, as the stores show it."""
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found = read_account_buckets(reader, {account_id}, 1)
     own = [record_of(row) for row in found.buckets[0].rows]  # type: ignore[arg-type]
     records = {

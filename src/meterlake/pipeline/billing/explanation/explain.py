@@ -29,7 +29,7 @@ from meterlake.stages.bill.explain.bill import explain_total, step_of
 from meterlake.stages.bill.explain.context import CompoundFields, ExplainedBill
 from meterlake.stages.bill.verification import BillTexts, LineTexts, compare_bills
 from meterlake.stages.usage.compound import AccountFields, OwnFields, read_compound
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.quantity_reads import snapshot_is_kept
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import BillColumns
@@ -142,7 +142,7 @@ class OpenExplanation(NamedTuple):
                 yield from self.quantities.stream(number.source)
 
 
-def explain_bill(stores: Stores, org_id: str, request: ExplanationRequest) -> BillExplanation:
+def explain_bill(organization: Organization, request: ExplanationRequest) -> BillExplanation:
     """Explain a bill, or one line of it.
 
     Raises:
@@ -151,11 +151,11 @@ def explain_bill(stores: Stores, org_id: str, request: ExplanationRequest) -> Bi
         Conflict: It cannot be calculated again: what it was made from is gone.
         Unavailable: A store failed.
     """
-    with open_explanation(stores, org_id, request) as found:
+    with open_explanation(organization, request) as found:
         return found.explanation
 
 
-def explain_as_wire(stores: Stores, org_id: str, request: ExplanationRequest) -> dict[str, Any]:
+def explain_as_wire(organization: Organization, request: ExplanationRequest) -> dict[str, Any]:
     """The same as the API answers.
 
     Raises:
@@ -164,12 +164,12 @@ def explain_as_wire(stores: Stores, org_id: str, request: ExplanationRequest) ->
         Conflict: It cannot be calculated again: what it was made from is gone.
         Unavailable: A store failed.
     """
-    return explain_bill(stores, org_id, request).to_wire()
+    return explain_bill(organization, request).to_wire()
 
 
 @contextmanager
 def open_explanation(
-    stores: Stores, org_id: str, request: ExplanationRequest
+    organization: Organization, request: ExplanationRequest
 ) -> Iterator[OpenExplanation]:
     """The same, for who reads all measurements.
 
@@ -179,11 +179,11 @@ def open_explanation(
         Conflict: It cannot be calculated again: what it was made from is gone.
         Unavailable: A store failed.
     """
-    version, pins = _read_version(stores, org_id, request)
-    explaining = _Explaining(stores, org_id, request, version, pins)
+    version, pins = _read_version(organization, request)
+    explaining = _Explaining(organization, request, version, pins)
     with explaining.name_lost_files():
         calculation, bill, drafted, explained = explaining.calculate()
-        with stores.lake(org_id).reader() as connection:
+        with organization.lake.reader() as connection:
             quantities = MeasuredQuantities(connection, calculation, drafted, request.rows)
             root = explaining.explain(explained).map(quantities.attach)
             differences = [each.to_wire() for each in explaining.differences(bill)]
@@ -192,9 +192,9 @@ def open_explanation(
 
 
 def _read_version(
-    stores: Stores, org_id: str, request: ExplanationRequest
+    organization: Organization, request: ExplanationRequest
 ) -> tuple[BillVersion, CalculationPins]:
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         number = request.version
         if number is None:
             number = bills.get(reader, request.bill_id).version
@@ -204,7 +204,7 @@ def _read_version(
     if id_ is None or id_ not in pins:
         text = "an older version of meterlake made it, which does not say from what"
         raise Conflict(f"bill {request.bill_id!r} cannot be explained: {text}; make it again")
-    with stores.lake(org_id).reader() as connection:
+    with organization.lake.reader() as connection:
         if not snapshot_is_kept(connection, pins[id_].snapshot):
             text = f"snapshot {pins[id_].snapshot} of the lake is not kept any more"
             name = f"version {version.version} of bill {request.bill_id!r}"
@@ -220,14 +220,12 @@ class _Explaining:
 
     def __init__(
         self,
-        stores: Stores,
-        org_id: str,
+        organization: Organization,
         request: ExplanationRequest,
         version: BillVersion,
         pins: CalculationPins,
     ) -> None:
-        self.stores = stores
-        self.org_id = org_id
+        self.organization = organization
         self.request = request
         self.version = version
         self.pins = pins
@@ -241,12 +239,12 @@ class _Explaining:
             Conflict: The account cannot be billed, or its calculation does not make the bill.
         """
         key = self.version.content.key
-        reading = read_again(self.stores, self.org_id, self.pins, {key.account_id})
+        reading = read_again(self.organization, self.pins, {key.account_id})
         calculation = reading.calculate(0)
         drafts = calculation.maker.drafts = {}
         pinned = _PinnedVersion(key.account_id, self.version.ledger_at)
         identity, refused = identity_of(key), ""
-        for each in make_again(self.stores, calculation, [pinned]):
+        for each in make_again(self.organization, calculation, [pinned]):
             for found in each.made:
                 refused = "; ".join(failure.reason for failure in found.refused)
                 for bill in found.made:
@@ -340,7 +338,7 @@ class _Explaining:
         body = self.version.content.body
         interval = int(body.get("billFrequencyInterval", key.interval))
         months = months_of([(key.bill_date, key.frequency, interval)])
-        source = self.stores, self.org_id, self.pins.snapshot
+        source = self.organization, self.pins.snapshot
         return list(check_measured_files(*source, months, set()))
 
 

@@ -12,7 +12,7 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Locked, NotFound, Required
 from meterlake.model.values.period import local_date, zone
 from meterlake.pipeline.billing.jobs.documents import HELD
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.auto_approval import WaitingBill, waiting_bills
@@ -28,7 +28,7 @@ JOBS_AT_ONCE: Final = 100
 _ONE_DAY: Final = timedelta(days=1)
 
 
-def approve_due(stores: Stores, org_id: str) -> int:
+def approve_due(organization: Organization) -> int:
     """Approve the bills whose grace period is over; how many that were.
 
     A bill is held back while usage of its account has no price, or its account could not be
@@ -37,21 +37,21 @@ def approve_due(stores: Stores, org_id: str) -> int:
     Raises:
         Unavailable: State cannot be reached.
     """
-    found = _due_bills(stores, org_id)
+    found = _due_bills(organization)
     if not found:
         return 0
-    if not stores.settings.approve_held_bills:
-        held = HeldAccounts(stores, org_id)
+    if not organization.settings.approve_held_bills:
+        held = HeldAccounts(organization)
         found = [each for each in found if not held.is_held(each)]
     ids = [each.id for each in found]
     for start in range(0, len(ids), _BATCH):
-        _approve(stores, org_id, ids[start : start + _BATCH])
+        _approve(organization, ids[start : start + _BATCH])
     return len(ids)
 
 
-def _due_bills(stores: Stores, org_id: str) -> list[WaitingBill]:
-    now = stores.now()
-    with stores.state.reading(org_id) as reader:
+def _due_bills(organization: Organization) -> list[WaitingBill]:
+    now = organization.now()
+    with organization.reading() as reader:
         [record] = reader.all(OrganizationConfig)
         grace = grace_period(record.entity)
         if grace is None:
@@ -61,8 +61,8 @@ def _due_bills(stores: Stores, org_id: str) -> list[WaitingBill]:
     return [each for each in waiting if approves_itself(record.entity, each.bill_date, now)]
 
 
-def _approve(stores: Stores, org_id: str, ids: Sequence[str]) -> None:
-    with stores.state.transaction(org_id, AUTHOR) as transaction:
+def _approve(organization: Organization, ids: Sequence[str]) -> None:
+    with organization.transaction(AUTHOR) as transaction:
         for id_ in ids:
             # Somebody may have deleted or locked it meanwhile, or the lock date closes it.
             with suppress(Locked, NotFound):
@@ -84,9 +84,9 @@ class _Verdict(NamedTuple):
 class HeldAccounts:
     """What the newest jobs say of the accounts that they were about."""
 
-    def __init__(self, stores: Stores, org_id: str) -> None:
+    def __init__(self, organization: Organization) -> None:
         self._verdicts: list[_Verdict] = []
-        self._rest = _read_verdicts(stores, org_id)
+        self._rest = _read_verdicts(organization)
 
     def is_held(self, bill: WaitingBill) -> bool:
         """Whether something was wrong with a bill's account the last time that it was billed.
@@ -104,10 +104,10 @@ class HeldAccounts:
             yield each
 
 
-def _read_verdicts(stores: Stores, org_id: str) -> Iterator[_Verdict]:
+def _read_verdicts(organization: Organization) -> Iterator[_Verdict]:
     complete, page = JobFilters(statuses=(JobStatus.COMPLETE,)), Page(1)
     while True:
-        jobs, token = stores.state.jobs.page(org_id, KIND, complete, page)
+        jobs, token = organization.state.jobs.page(organization.id, KIND, complete, page)
         for job in jobs:
             with suppress(Required):  # Of an older version.
                 order = BillOrder.from_wire(job.parameters)

@@ -61,7 +61,7 @@ from meterlake.pipeline.jobs.run_job import JobRun, cancel_job, run_here, run_jo
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.pipeline.usage.garbage import rare_garbage_searches
 from meterlake.stages.bill import BillSelection, select_again, selections_of
-from meterlake.stores import Stores
+from meterlake.stores import Organization, Stores
 from meterlake.stores.fan_out import runner_of
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
 from meterlake.stores.state.billing.bills import bills
@@ -81,8 +81,7 @@ _LOGGED_MAX: Final = 20
 
 
 def bill(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     month: Month,
     *,
     approve: bool = False,
@@ -96,8 +95,7 @@ def bill(
     the organization every bill is, and an account that has none gets none.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         month: In the organization's time zone.
         approve: Whether the bills are APPROVED right away; those that are stay as they are.
         accounts: The codes of the accounts to bill; all of them if None.
@@ -107,31 +105,30 @@ def bill(
         NotFound: There is no such organization or account.
         Unavailable: A store failed; run it again.
     """
-    account_ids = None if accounts is None else account_ids_of(stores, org_id, accounts)
+    account_ids = None if accounts is None else account_ids_of(organization, accounts)
     order = BillOrder(days=month, account_ids=account_ids, approve=approve)
-    return bill_order(stores, org_id, order, author)
+    return bill_order(organization, order, author)
 
 
-def account_ids_of(stores: Stores, org_id: str, codes: Sequence[str]) -> tuple[str, ...]:
+def account_ids_of(organization: Organization, codes: Sequence[str]) -> tuple[str, ...]:
     """The ids of accounts by their codes.
 
     Raises:
         NotFound: There is no such account.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         return account_names.ids_of(reader, codes)
 
 
 def bill_order(
-    stores: Stores, org_id: str, order: BillOrder, author: str = SYSTEM, *, shown: bool = False
+    organization: Organization, order: BillOrder, author: str = SYSTEM, *, shown: bool = False
 ) -> BillResult:
     """Make the bills of an order here and now, as a job that nobody else takes meanwhile.
 
     If this process dies, a worker finishes the job.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         order: What is to be billed.
         author: Who does it.
         shown: Whether a person is shown the bills, and may approve them then.
@@ -141,15 +138,15 @@ def bill_order(
         NotFound: There is no such organization.
         Unavailable: A store failed for half a minute; run it again.
     """
-    snapshot = stores.lake(org_id).snapshot()
-    with stores.state.transaction(org_id, author) as transaction:
+    snapshot = organization.lake.snapshot()
+    with organization.transaction(author) as transaction:
         job = submit_order(transaction, order, snapshot)
     here = replace(BILL_JOBS, work=partial(_bill, shown=shown))
     submitted = partial(mark_step, "bill.submitted")
-    return run_here(stores, here, job.id, submitted, _TRIES, _FIRST_PAUSE_S)
+    return run_here(organization.stores, here, job.id, submitted, _TRIES, _FIRST_PAUSE_S)
 
 
-def create(stores: Stores, org_id: str, author: str, document: Any) -> Document:
+def create(organization: Organization, author: str, document: Any) -> Document:
     """Make the job of bills that are asked for; a worker runs it.
 
     Raises:
@@ -157,10 +154,10 @@ def create(stores: Stores, org_id: str, author: str, document: Any) -> Document:
         TooManyJobs: As many jobs as may be are unfinished.
     """
     request = read(BillJobRequest, document)
-    return _create(stores, org_id, author, BillOrder(request=request))
+    return _create(organization, author, BillOrder(request=request))
 
 
-def recalculate(stores: Stores, org_id: str, author: str, document: Any) -> Document:
+def recalculate(organization: Organization, author: str, document: Any) -> Document:
     """Make the job that makes chosen bills again.
 
     Raises:
@@ -168,11 +165,11 @@ def recalculate(stores: Stores, org_id: str, author: str, document: Any) -> Docu
         TooManyJobs: As many jobs as may be are unfinished.
     """
     request = read(BillJobRecalculateRequest, document)
-    return _create(stores, org_id, author, BillOrder(bill_ids=request.bill_ids))
+    return _create(organization, author, BillOrder(bill_ids=request.bill_ids))
 
 
-def _create(stores: Stores, org_id: str, author: str, order: BillOrder) -> Document:
-    with stores.state.transaction(org_id, author) as transaction:
+def _create(organization: Organization, author: str, order: BillOrder) -> Document:
+    with organization.transaction(author) as transaction:
         refuse_too_many(transaction)
         job = submit_order(transaction, order)
     mark_step("bill.submitted")
@@ -264,13 +261,12 @@ def _expect_bills(reader: Reader, ids: Sequence[str]) -> None:
 
 
 def list_jobs(
-    stores: Stores, org_id: str, page: Page, *, active: bool = False, status: str | None = None
+    organization: Organization, page: Page, *, active: bool = False, status: str | None = None
 ) -> Document:
     """One page of jobs, the newest first.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         page: Which part of them.
         active: Only those that have not ended.
         status: Only those that stand so.
@@ -286,28 +282,28 @@ def list_jobs(
     if not statuses:
         return envelope([], None)
     filters = JobFilters(statuses=statuses, counted=COUNTED.get(status or ""))
-    found, token = stores.state.jobs.page(org_id, KIND, filters, page)
+    found, token = organization.state.jobs.page(organization.id, KIND, filters, page)
     return envelope([job_document(job) for job in found], token)
 
 
-def get_job(stores: Stores, org_id: str, id: str) -> Document:
+def get_job(organization: Organization, id: str) -> Document:
     """One job.
 
     Raises:
         NotFound: The organization has no such job.
     """
-    return job_document(stores.state.jobs.find(org_id, id, KIND))
+    return job_document(organization.state.jobs.find(organization.id, id, KIND))
 
 
-def cancel(stores: Stores, org_id: str, id: str) -> Document:
+def cancel(organization: Organization, id: str) -> Document:
     """End a job that waits, or have the one that runs stop; bills that it has stored stay.
 
     Raises:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    cancel_job(stores, org_id, id, BILL_JOBS)
-    return get_job(stores, org_id, id)
+    cancel_job(organization, id, BILL_JOBS)
+    return get_job(organization, id)
 
 
 def run_bill_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -> BillResult:
@@ -332,13 +328,14 @@ def _bill(job_run: JobRun[BillResult], *, shown: bool = False) -> BillResult:
         shown: Whether a person is shown the bills, and may approve them then.
     """
     stores, job = job_run.stores, job_run.job
+    organization = stores.organization(job.org_id)
     order = BillOrder.from_wire(job.parameters)
-    with stores.state.reading(job.org_id) as reader:
+    with organization.reading() as reader:
         [record] = reader.all(OrganizationConfig)
         chosen = [choose_bill(reader, each) for each in order.bill_ids]
     assert job.snapshot is not None
     watch = _JobWatch(job_run, len(order.bill_ids) or None)
-    run_of = partial(BillRun, stores, job.org_id, author=job.author or SYSTEM, watch=watch)
+    run_of = partial(BillRun, organization, author=job.author or SYSTEM, watch=watch)
     selections = selections_of(order, record.entity, filter(None, chosen))
     made = selections if order.makes_bills else []
     results: list[BillResult] = []

@@ -8,7 +8,7 @@ from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS
 from meterlake.pipeline.billing.jobs.schedule import submit_scheduled
 from meterlake.pipeline.billing.run import BillResult
 from meterlake.pipeline.jobs.waiting import run_all_waiting
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,20 @@ class BillRound:
 
 
 def whole_bill_round(
-    stores: Stores, org_id: str, note: Callable[[BillResult], None] = lambda _: None
+    organization: Organization, note: Callable[[BillResult], None] = lambda _: None
 ) -> BillRound:
     """All that the worker does for bills, where there is no worker, one after the other.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
+        organization: The organization.
         note: Gets what each job came to.
 
     Raises:
         Unavailable: A store failed; what waits is run later.
     """
-    due = submit_scheduled(stores, org_id) is not None
+    due = submit_scheduled(organization) is not None
     failures, ran = [], 0
-    for each in run_all_waiting(stores, BILL_JOBS, org_id):
+    for each in run_all_waiting(organization, BILL_JOBS):
         if each.error is not None and each.waits:
             raise each.error
         if each.error is not None:
@@ -53,4 +52,4 @@ def whole_bill_round(
             failures += [f"account {one.account_code}: {one.reason}" for one in found]
             note(each.result)
         ran += 1
-    return BillRound(due, ran, approve_due(stores, org_id), failures)
+    return BillRound(due, ran, approve_due(organization), failures)

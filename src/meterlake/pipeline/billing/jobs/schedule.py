@@ -15,14 +15,14 @@ from meterlake.model.values.entity import Record
 from meterlake.model.values.period import local_date, zone
 from meterlake.pipeline.billing.jobs.jobs import count_unfinished, submit_order
 from meterlake.pipeline.billing.late_usage.policy import OPEN_AFTER_END
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.jobs import newest_due
 
 AUTHOR: Final = "bill schedule"
 
 
-def submit_scheduled(stores: Stores, org_id: str) -> str | None:
+def submit_scheduled(organization: Organization) -> str | None:
     """Make the job that is due and was not made yet.
 
     Returns:
@@ -31,10 +31,10 @@ def submit_scheduled(stores: Stores, org_id: str) -> str | None:
     Raises:
         Unavailable: State cannot be reached.
     """
-    with stores.state.reading(org_id) as reader:
-        if _missing(reader, _config(reader), stores.now()) is None:
+    with organization.reading() as reader:
+        if _missing(reader, _config(reader), organization.now()) is None:
             return None
-    with stores.state.transaction(org_id, AUTHOR) as transaction:
+    with organization.transaction(AUTHOR) as transaction:
         # Read again: somebody may have been faster, or have changed it.
         return _submit(transaction, _config(transaction))
 

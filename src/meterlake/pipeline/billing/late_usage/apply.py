@@ -95,17 +95,15 @@ class _Application:
 
     def _note_findings(self) -> None:
         run = self.run
-        search = LateSearch(
-            run.stores, run.org_id, self.snapshot, self.rules.closed_on, self.account_ids
-        )
+        search = LateSearch(run.organization, self.snapshot, self.rules.closed_on, self.account_ids)
         if findings := find_late_usage(search):
-            with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
+            with run.organization.transaction(AUTHOR) as transaction:
                 run.watch.store(transaction, 0)
                 note_late_usage(transaction, findings)
 
     def _make_again(self) -> None:
         """Make the unlocked bills of late usage again."""
-        with self.run.stores.state.reading(self.run.org_id) as reader:
+        with self.run.organization.reading() as reader:
             late = read_undecided(reader, self.rules.result, self.account_ids)
             found = late_bills_by_id(reader, {each.bill_id for each in late})
         ids = [each.id for each in found.values() if not self.rules.is_closed_bill(each)]
@@ -115,7 +113,7 @@ class _Application:
 
     def close_billed(self) -> None:
         """Decide late usage of which the job has made the bill."""
-        with self.run.stores.state.reading(self.run.org_id) as reader:
+        with self.run.organization.reading() as reader:
             late = read_undecided(reader, self.rules.result, self.account_ids)
             found = late_bills_by_id(reader, {each.bill_id for each in late})
         read = {id_: each.snapshot or 0 for id_, each in found.items()}
@@ -138,7 +136,7 @@ class _Application:
 
     def _decide_due(self, ids: Collection[str] | None = None) -> set[str]:
         """Decide late usage, of these ids or all; the ids of that whose bill became another."""
-        with self.run.stores.state.reading(self.run.org_id) as reader:
+        with self.run.organization.reading() as reader:
             late = [
                 each
                 for each in read_undecided(reader, self.rules.result, self.account_ids)
@@ -174,7 +172,7 @@ class _Application:
         compared = {
             each.bill.id: each
             for each in compare_with_usage(
-                *(run.stores, run.org_id, list(there.values()), self.snapshot),
+                *(run.organization, list(there.values()), self.snapshot),
                 fresh={id_ for id_, each in there.items() if self._is_fresh(each)},
             )
         }
@@ -199,7 +197,7 @@ class _Application:
 
     def _store_decision(self, late: LateUsage, comparison: LateComparison | None) -> bool:
         run = self.run
-        with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
+        with run.organization.transaction(AUTHOR) as transaction:
             run.watch.store(transaction, 0)
             return store_decision(transaction, self.rules, late, comparison)
 

@@ -20,7 +20,7 @@ from meterlake.pipeline.billing.calculation.failures import unexpected_reason
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
 from meterlake.pipeline.billing.run import content_of
 from meterlake.stages.bill.late_usage import ChargedLine, charged_lines, correct_lines
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.versions import get_version
 from meterlake.stores.state.billing.calculations.pins import (
@@ -53,8 +53,7 @@ class LateComparison:
 
 
 def compare_with_usage(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     bills: Sequence[LateBill],
     snapshot: int,
     fresh: Collection[str] = (),
@@ -62,8 +61,7 @@ def compare_with_usage(
     """Compare bills with what they would charge with the usage of a snapshot.
 
     Args:
-        stores: The home.
-        org_id: The organization.
+        organization: The organization.
         bills: The bills.
         snapshot: Of the lake.
         fresh: The ids of those that were made again just now, with the snapshot.
@@ -71,7 +69,7 @@ def compare_with_usage(
     Raises:
         Unavailable: A store failed.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         ids = {each.calculation_id for each in bills if each.calculation_id is not None}
         calculations = read_calculations(reader, ids)
         known = transactions_at(reader, {each.calculated for each in bills if each.calculated})
@@ -87,7 +85,7 @@ def compare_with_usage(
             yield LateComparison(each, failure=reason)
     for pins, group in groups.items():
         is_pinned = pins in calculations.values()
-        comparison = _Comparison(stores, org_id, pins, snapshot, is_pinned=is_pinned)
+        comparison = _Comparison(organization, pins, snapshot, is_pinned=is_pinned)
         yield from _compare_group(comparison, group, billed)
 
 
@@ -125,8 +123,7 @@ class _Comparison:
         is_pinned: Whether the bills have just these pins.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     pins: CalculationPins
     snapshot: int
     is_pinned: bool
@@ -153,11 +150,11 @@ class _Comparison:
     def _make(self, bills: Sequence[LateBill], snapshot: int) -> dict[BillKey, _Lines | str]:
         """The lines of the bills with the usage of a snapshot, or why there are none."""
         ids = {each.account_id for each in bills}
-        reading = read_again(self.stores, self.org_id, self.pins, ids, snapshot)
+        reading = read_again(self.organization, self.pins, ids, snapshot)
         keys = {each.key for each in bills}
         found: dict[BillKey, _Lines | str] = {}
         for calculation in reading.calculations():
-            for _, made in make_again(self.stores, calculation, bills):
+            for _, made in make_again(self.organization, calculation, bills):
                 for account in made:
                     found |= _lines_of(account.made, keys)
         return found

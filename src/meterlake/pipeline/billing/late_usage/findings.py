@@ -31,7 +31,7 @@ from meterlake.model.values.period import aware, local_date, naive, zone
 from meterlake.model.work.backfill import Action, BackfillSpec
 from meterlake.pipeline.usage.late import billed_run
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.backfill.rows import retracted_rows, rows_by_account
 from meterlake.stores.lake.backfill.steps import DoneStep, steps_since
 from meterlake.stores.lake.late import Closed, late, late_by_source, source_names
@@ -64,8 +64,7 @@ class LateSearch:
         account_ids: Only bills of these accounts; of all if None.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     snapshot: int
     closed_on: date
     account_ids: Collection[str] | None = None
@@ -104,10 +103,10 @@ def find_late_usage(search: LateSearch) -> list[LateFinding]:
     Raises:
         Unavailable: A store failed.
     """
-    stores = search.stores
+    stores = search.organization.stores
     with (
-        stores.state.reading(search.org_id) as reader,
-        stores.lake(search.org_id).reader() as connection,
+        stores.state.reading(search.organization.id) as reader,
+        stores.lake(search.organization.id).reader() as connection,
     ):
         groups = oldest_calculated(reader, search.snapshot)
         if not groups:
@@ -115,17 +114,17 @@ def find_late_usage(search: LateSearch) -> list[LateFinding]:
         return list(_Search(search, reader, connection, groups).find())
 
 
-def read_unnoted(stores: Stores, org_id: str) -> list[LateUsage]:
+def read_unnoted(organization: Organization) -> list[LateUsage]:
     """Late usage of bills that no run has looked at yet, open and with an id of its own.
 
     Raises:
         Unavailable: A store failed.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         timezone = reader.all(OrganizationConfig)[0].entity.timezone
-    snapshot, today = stores.lake(org_id).snapshot(), local_date(stores.now(), zone(timezone))
-    found = find_late_usage(LateSearch(stores, org_id, snapshot, closed_on=today))
-    with stores.state.reading(org_id) as reader:
+    snapshot, today = organization.lake.snapshot(), local_date(organization.now(), zone(timezone))
+    found = find_late_usage(LateSearch(organization, snapshot, closed_on=today))
+    with organization.reading() as reader:
         names = by_id(reader, {each.bill.account_id for each in found})
     return [_unnoted(each, names) for each in found]
 
@@ -175,7 +174,7 @@ class _Search:
         """What backfills may have changed since the oldest bill."""
         since = min(each.snapshot for each in self.groups)
         steps = steps_since(self.connection, since, self.search.snapshot)
-        backfills = Backfills(self.search.stores.state, self.search.org_id)
+        backfills = Backfills(self.search.organization.state, self.search.organization.id)
         found = ((step, backfills.find(step.backfill)) for step in steps)
         return [
             self._reach(step, backfill.spec, backfill.summary)

@@ -8,7 +8,7 @@ from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus
 from meterlake.model.errors import Invalid
 from meterlake.model.values.period import Month
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.late_usage.late_bills import late_bills_by_id
 from meterlake.stores.state.billing.late_usage.lists import list_late_usage
@@ -19,8 +19,7 @@ _ALL = 1000
 
 
 def list_late(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     *,
     period: str | None = None,
     account_codes: Collection[str] | None = None,
@@ -31,7 +30,7 @@ def list_late(
         NotFound: There is no such account.
         Unavailable: State cannot be reached.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         ids = None if account_codes is None else account_names.ids_of(reader, account_codes)
         found: list[LateUsage] = []
         page: Page | None = Page(_ALL)
@@ -63,8 +62,7 @@ def _check_month(period: str) -> None:
 
 
 def list_page(
-    stores: Stores,
-    org_id: str,
+    organization: Organization,
     page: Page,
     *,
     period: str | None = None,
@@ -83,6 +81,6 @@ def list_page(
         raise Invalid("status", status, f"it must be one of {', '.join(known)}")
     chosen = None if status is None else LateUsageStatus(status)
     ids = None if account_id is None else [account_id]
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         found, token = list_late_usage(reader, page, period=period, account_ids=ids, status=chosen)
     return envelope([each.to_wire() for each in found], token)

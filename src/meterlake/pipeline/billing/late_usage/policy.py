@@ -34,10 +34,10 @@ class LateRules:
     @classmethod
     def read(cls, run: BillRun, result: BillResult) -> Self:
         """What holds now."""
-        with run.stores.state.reading(run.org_id) as reader:
+        with run.organization.reading() as reader:
             [record] = reader.all(OrganizationConfig)
             closed_until = closed_before(reader)
-        now = run.stores.now() - OPEN_AFTER_END
+        now = run.organization.now() - OPEN_AFTER_END
         closed_on = local_date(now, zone(record.entity.timezone))
         return cls(result, record.entity.late_usage, closed_on, closed_until)
 

@@ -65,7 +65,7 @@ def take_back_memos(
     Raises:
         Unavailable: A store failed; run it again.
     """
-    with run.stores.state.reading(run.org_id) as reader:
+    with run.organization.reading() as reader:
         waiting = read_undecided(reader, result, account_ids)
         ids = [
             *find_superseded(reader, account_ids),
@@ -73,11 +73,11 @@ def take_back_memos(
         ]
     for id_ in dict.fromkeys(ids):
         try:
-            with run.stores.state.transaction(run.org_id, AUTHOR) as transaction:
+            with run.organization.transaction(AUTHOR) as transaction:
                 run.watch.store(transaction, 0)
                 take_back_memos_of(transaction, id_)
         except DamagedRow as error:
-            with run.stores.state.reading(run.org_id) as reader:
+            with run.organization.reading() as reader:
                 key = keys_of(reader, [id_])[id_]
                 note_damaged(reader, result, {key.account_id: error})
         mark_step("late.taken_back")

@@ -7,7 +7,7 @@ from meterlake.model.bills.verification import BillVerification
 from meterlake.model.resources.events import VERIFICATION_ALERT
 from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.pipeline.events.incidents import resolve
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.billing.calculations.verified import sample_bills
 
 # A night that begins late leaves no bill out.
@@ -17,7 +17,7 @@ _SAMPLE: Final = 100
 _TOLD_MAX: Final = 10
 
 
-def verify_regularly(stores: Stores, org_id: str, sample: int = _SAMPLE) -> BillVerification:
+def verify_regularly(organization: Organization, sample: int = _SAMPLE) -> BillVerification:
     """Verify the bills that were approved within a day, and some others; a difference is an incident.
 
     The incident is over when all of these bills are what they were.
@@ -25,17 +25,17 @@ def verify_regularly(stores: Stores, org_id: str, sample: int = _SAMPLE) -> Bill
     Raises:
         Unavailable: A store failed.
     """
-    lately = verify_bills(stores, org_id, VerifyChoice(approved_since=stores.now() - _LATELY))
-    with stores.state.reading(org_id) as reader:
+    lately = verify_bills(organization, VerifyChoice(approved_since=organization.now() - _LATELY))
+    with organization.reading() as reader:
         ids = tuple(sample_bills(reader, sample))
-    others = verify_bills(stores, org_id, VerifyChoice(bill_ids=ids)) if ids else BillVerification()
+    others = verify_bills(organization, VerifyChoice(bill_ids=ids)) if ids else BillVerification()
     result = _merge(lately, others)
     found = {}
     if not result.is_same:
         shown = [str(each) for each in result.differences[:_TOLD_MAX]]
         message = f"bills are not what they were: {shown[0]}"
-        found[VERIFICATION_ALERT, org_id] = {"message": message, "differences": shown}
-    resolve(stores, org_id, (VERIFICATION_ALERT,), found)
+        found[VERIFICATION_ALERT, organization.id] = {"message": message, "differences": shown}
+    resolve(organization, (VERIFICATION_ALERT,), found)
     return result
 
 

@@ -31,7 +31,7 @@ from meterlake.pipeline.usage.garbage import (
     rare_garbage_searches,
     spare_what_is_there,
 )
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.lake.tables import has_snapshot
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.calculations.pins import CalculationPins, read_calculations
@@ -89,14 +89,14 @@ class VerifyChoice:
             yield BILL_VERSION.c.period == str(self.month)
 
 
-def verify_bills(stores: Stores, org_id: str, choice: VerifyChoice) -> BillVerification:
+def verify_bills(organization: Organization, choice: VerifyChoice) -> BillVerification:
     """Calculate bills again from what they were made from, and compare.
 
     Raises:
         NotFound: One of the bills that were named is not there.
         Unavailable: A store failed.
     """
-    with stores.state.reading(org_id) as reader:
+    with organization.reading() as reader:
         refs = list_refs(reader, *choice.conditions())
         former = list_former_refs(reader, *choice.former_conditions()) if choice.former else []
         known = {each.id for each in (*refs, *former)}
@@ -111,10 +111,10 @@ def verify_bills(stores: Stores, org_id: str, choice: VerifyChoice) -> BillVerif
             pins = calculations.get(group[0].calculation_id or "")
             if pins is None:
                 result.unpinned += [each.id for each in group]
-            elif group[0].version is not None and not _has_snapshot(stores, org_id, pins):
+            elif group[0].version is not None and not _has_snapshot(organization, pins):
                 result.expired += len(group)
             else:
-                _Verification(stores, org_id, pins, group, result).run()
+                _Verification(organization, pins, group, result).run()
     return result.verification()
 
 
@@ -129,19 +129,19 @@ def _by_calculation(refs: Iterable[BillRef]) -> Iterator[list[BillRef]]:
     yield from groups.values()
 
 
-def _has_snapshot(stores: Stores, org_id: str, pins: CalculationPins) -> bool:
-    with stores.lake(org_id).reader() as connection:
+def _has_snapshot(organization: Organization, pins: CalculationPins) -> bool:
+    with organization.lake.reader() as connection:
         return has_snapshot(connection, pins.snapshot)
 
 
-def verify_bill(stores: Stores, org_id: str, id: str, *, former: bool = False) -> dict[str, Any]:
+def verify_bill(organization: Organization, id: str, *, former: bool = False) -> dict[str, Any]:
     """The same for one bill, as the API answers; perhaps with what it said before.
 
     Raises:
         NotFound: There is no such bill.
         Unavailable: A store failed.
     """
-    return verify_bills(stores, org_id, VerifyChoice(bill_ids=(id,), former=former)).to_wire()
+    return verify_bills(organization, VerifyChoice(bill_ids=(id,), former=former)).to_wire()
 
 
 @dataclass(slots=True)
@@ -173,14 +173,12 @@ class _Verification:
 
     def __init__(
         self,
-        stores: Stores,
-        org_id: str,
+        organization: Organization,
         pins: CalculationPins,
         refs: Sequence[BillRef],
         result: _Result,
     ) -> None:
-        self.stores = stores
-        self.org_id = org_id
+        self.organization = organization
         self.pins = pins
         self.result = result
         self.open = {each.id: each for each in refs}
@@ -231,7 +229,7 @@ class _Verification:
         accounts, half = list(left.values()), len(left) // 2
         for some in (accounts[:half], accounts[half:]):
             refs = [ref for found in some for ref in found]
-            _Verification(self.stores, self.org_id, self.pins, refs, self.result).compare_all()
+            _Verification(self.organization, self.pins, refs, self.result).compare_all()
 
     def _add(self, differences: Iterable[BillDifference]) -> None:
         """Take differences of the contents that are compared."""
@@ -242,7 +240,7 @@ class _Verification:
 
     def _read_altered(self) -> dict[str, list[AlteredRow]]:
         ids = None if len(self.accounts) > _MANY_ACCOUNTS else self.accounts.keys()
-        with self.stores.past(self.pins.at).state.reading(self.org_id) as reader:
+        with self.organization.past(self.pins.at).reading() as reader:
             found = list(altered_versions(reader, ids))
         self._add(map(_difference_of_version, found))
         by_id: dict[str, list[AlteredRow]] = defaultdict(list)
@@ -252,11 +250,11 @@ class _Verification:
 
     def _check_files(self) -> None:
         bills = ((each.bill_date, each.frequency, each.interval) for each in self.open.values())
-        source = self.stores, self.org_id, self.pins.snapshot
+        source = self.organization, self.pins.snapshot
         self._add(check_measured_files(*source, months_of(bills), self.result.files))
 
     def _calculate(self) -> None:
-        reading = read_again(self.stores, self.org_id, self.pins, self.accounts.keys())
+        reading = read_again(self.organization, self.pins, self.accounts.keys())
         is_large = len(self.accounts) > _MANY_ACCOUNTS
         for number in range(len(reading.accounts.buckets)):
             if is_large:
@@ -269,7 +267,7 @@ class _Verification:
     def _compare_bucket(self, calculation: BillCalculation) -> None:
         """Compare the bills of a bucket: those of one ledger after the other."""
         refs = (ref for found in self.accounts.values() for ref in found)
-        for ledger_at, made in make_again(self.stores, calculation, refs):
+        for ledger_at, made in make_again(self.organization, calculation, refs):
             while some := list(islice(made, _COMPARED)):
                 self._compare(some, ledger_at)
 
@@ -278,7 +276,7 @@ class _Verification:
         refused = {each.account_id: each.reason for found in some for each in found.refused}
         own = [ref for each in some for ref in self.accounts[each.account_id]]
         due = [ref for ref in own if ref.ledger_at == ledger_at]
-        with self.stores.state.reading(self.org_id) as reader:
+        with self.organization.reading() as reader:
             ids_due = [ref.id for ref in due]
             rows = read_former_rows(reader, due) if self.is_former else read_rows(reader, ids_due)
             ids = {BillKey.of_row(row.head): id_ for id_, row in rows.items()}

@@ -48,7 +48,7 @@ from meterlake.pipeline.billing.what_if.simulated_bills import (
 from meterlake.pipeline.usage.garbage import clear_garbage, rare_garbage_searches
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LastUsage
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.calculations.simulated import stored_totals
 from meterlake.stores.state.core.views.simulated_state import SimulatedState
@@ -102,7 +102,7 @@ class WhatIfChoice:
 
 
 @contextmanager
-def compare_history(stores: Stores, org_id: str, choice: WhatIfChoice) -> Iterator["WhatIf"]:
+def compare_history(organization: Organization, choice: WhatIfChoice) -> Iterator["WhatIf"]:
     """Calculate the bills of months before and after; State is read as it is at the begin.
 
     Raises:
@@ -111,9 +111,9 @@ def compare_history(stores: Stores, org_id: str, choice: WhatIfChoice) -> Iterat
         Unavailable: A store failed.
     """
     months = choice.months
-    snapshot = stores.lake(org_id).snapshot() if choice.snapshot is None else choice.snapshot
-    with stores.simulating(org_id, choice.first) as (simulated, state):
-        found = WhatIf(simulated, state, org_id, choice, snapshot)
+    snapshot = organization.lake.snapshot() if choice.snapshot is None else choice.snapshot
+    with organization.simulating(choice.first) as (simulated, state):
+        found = WhatIf(simulated, state, choice, snapshot)
         with rare_garbage_searches():
             found.read(months)
             yield found
@@ -127,14 +127,10 @@ class WhatIf:
     """
 
     def __init__(
-        self,
-        stores: Stores,
-        state: SimulatedState,
-        org_id: str,
-        choice: WhatIfChoice,
-        snapshot: int,
+        self, organization: Organization, state: SimulatedState, choice: WhatIfChoice, snapshot: int
     ) -> None:
-        self._stores, self._state, self._org_id, self._choice = stores, state, org_id, choice
+        self._organization = organization
+        self._state, self._choice = state, choice
         self._months: Sequence[Month] = ()
         self._snapshot = snapshot
         self._changed: list[Record[Any]] = []
@@ -156,9 +152,9 @@ class WhatIf:
     def read(self, months: Sequence[Month]) -> None:
         """Find out what would be, and read what holds on both sides."""
         self._months = months
-        with self._state.reading(self._org_id) as reader:
+        with self._state.reading(self._organization.id) as reader:
             self._changed = propose_records(
-                self._stores,
+                self._organization.stores,
                 reader,
                 self._choice.documents,
                 allow_unknown=self._choice.allow_unknown,
@@ -195,7 +191,7 @@ class WhatIf:
     ) -> None:
         measured = Measured(self._snapshot, UNCHANGED, LastUsage())
         self._state.show(open_)
-        self._before = SimulatedBills(self._stores, reader, self._months, measured)
+        self._before = SimulatedBills(self._organization.stores, reader, self._months, measured)
         self._before.read(ids)
         if self._concerned is not None and not self._concerned:
             return
@@ -203,7 +199,7 @@ class WhatIf:
         kept = {each.id for each in open_}
         self._state.show([*open_, *(each for each in self._changed if each.id not in kept)])
         measured = measured._replace(instead=self._choice.instead)
-        self._after = SimulatedBills(self._stores, reader, self._months, measured)
+        self._after = SimulatedBills(self._organization.stores, reader, self._months, measured)
         if not any(map(is_of_accounts, self._changed)):
             self._after.read(ids, self._before.accounts)
             return
@@ -255,7 +251,7 @@ class WhatIf:
             yield change
 
     def _compare_stored(self, month: Month, before: BucketMonth) -> None:
-        with self._state.reading(self._org_id) as reader:
+        with self._state.reading(self._organization.id) as reader:
             compare_with_stored(reader, month, before.accounts, self.summary.stored)
 
     def _calculate_after(self, number: int, index: int, before: BucketMonth) -> BucketMonth:

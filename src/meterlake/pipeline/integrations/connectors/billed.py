@@ -95,7 +95,7 @@ def read_bill(outgoing: Outgoing) -> SentBill | Failed:
     config, content = outgoing.config, outgoing.content
     if config is None:
         return Failed(kind=FailureKind.INVALID, error="the run has no configuration")
-    with outgoing.stores.state.reading(outgoing.org_id) as reader:
+    with outgoing.organization.reading() as reader:
         try:
             stored, is_deleted = _read_stored(reader, content.entity_id)
             options = system_of(config.entity.destination).read_options(config.entity.config_data)
@@ -169,7 +169,7 @@ def forget_mapping(outgoing: Outgoing, entity: str, ids: Sequence[str], table: s
     """Remove what entities are called there that are deleted here."""
     config = outgoing.config
     assert config is not None
-    with outgoing.stores.state.transaction(outgoing.org_id, AUTHOR) as transaction:
+    with outgoing.organization.transaction(AUTHOR) as transaction:
         for id_ in ids:
             for record in _mappings_of(transaction, config, entity, id_, table):
                 delete_in(transaction, record)
@@ -179,7 +179,7 @@ def owner_of(outgoing: Outgoing, entity: str, table: str, external_id: str) -> s
     """The entity that is called so there, as the integration itself wrote it."""
     config = outgoing.config
     assert config is not None
-    with outgoing.stores.state.reading(outgoing.org_id) as reader:
+    with outgoing.organization.reading() as reader:
         known = field_equals(reader, ExternalMapping, "external_id", external_id)
         scope = (config.entity.destination.upper(), table.upper(), config.id)
         for each in reader.matching(ExternalMapping, known):
@@ -202,13 +202,13 @@ def write_mapping(outgoing: Outgoing, entity: str, id: str, table: str, external
         integration_config_id=config.id,
     )
     try:
-        with outgoing.stores.state.transaction(outgoing.org_id, AUTHOR) as transaction:
+        with outgoing.organization.transaction(AUTHOR) as transaction:
             for record in _mappings_of(transaction, config, entity, id, table)[:1]:
                 if record.entity.external_id != external_id:
                     changed = record.entity.model_copy(update={"external_id": external_id})
                     transaction.update(record.id, record.version, changed)
                 return
-            create_in(transaction, outgoing.stores, mapping)
+            create_in(transaction, outgoing.organization.stores, mapping)
     except Conflict:
         return  # Another try wrote it at the same time.
 
@@ -219,7 +219,9 @@ def _read_credentials(
     found, shared = config.entity.credentials, config.entity.integration_credentials_id
     if found is None and shared is not None:
         found = find_shared(config.entity, StoredConfiguration(reader))
-    return None if found is None else with_secrets(found, outgoing.stores.secrets.decrypt)
+    return (
+        None if found is None else with_secrets(found, outgoing.organization.stores.secrets.decrypt)
+    )
 
 
 def _read_mappings(

@@ -19,7 +19,7 @@ from meterlake.model.configuration.integrations import (
 )
 from meterlake.model.values.entity import Record
 from meterlake.pipeline.integrations.http_client import HttpClient
-from meterlake.stores import Stores
+from meterlake.stores import Organization
 from meterlake.stores.state.integrations.runs import RunContent
 
 
@@ -38,8 +38,7 @@ class Outgoing:
         client: Sends requests to addresses that the settings allow, and to no others.
     """
 
-    stores: Stores
-    org_id: str
+    organization: Organization
     run_id: str
     number: int
     time: datetime

@@ -110,7 +110,7 @@ class MeteringCall:
     def _call(self, records: Sequence[MarketplaceRecord]) -> Any:
         from botocore.exceptions import ClientError  # noqa: PLC0415 - see above
 
-        options, settings = self._bill.options, self._outgoing.stores.settings
+        options, settings = self._bill.options, self._outgoing.organization.settings
         key = (self._role(), options.region, settings.marketplace_endpoint)
         listed = [_usage_record(each, options.dimension) for each in records]
         facts = {"ProductCode": options.product_code, "UsageRecords": listed}
@@ -125,11 +125,11 @@ class MeteringCall:
     def _role(self) -> "Role | None":
         from meterlake.stores.objects.roles import Role  # noqa: PLC0415 - it imports boto3
 
-        credentials, settings = self._bill.credentials, self._outgoing.stores.settings
+        credentials, settings = self._bill.credentials, self._outgoing.organization.settings
         if credentials is None or not credentials.role_arn or settings.export_credentials == "own":
             return None
         # The external id cannot be chosen: else one organization could name another one's role.
-        return Role(credentials.role_arn, self._outgoing.org_id, settings.sts_endpoint)
+        return Role(credentials.role_arn, self._outgoing.organization.id, settings.sts_endpoint)
 
     def _read_answer(
         self, records: Sequence[MarketplaceRecord], answer: Mapping[str, Any]
@@ -266,7 +266,7 @@ def _report_accounts(outgoings: Sequence[Outgoing]) -> _Outcomes:
     reports: list[_Report] = []
     if wanted:
         first = wanted[0].outgoing
-        with first.stores.state.transaction(first.org_id, AUTHOR) as transaction:
+        with first.organization.transaction(AUTHOR) as transaction:
             for each in wanted:
                 is_sent = each.bill.reason_not_to_send is None
                 planned = plan_record(transaction, each.record, each.outgoing.time, is_sent=is_sent)
@@ -300,7 +300,7 @@ def _check(outgoing: Outgoing, bill: SentBill) -> str | Failed:
         error = f"the marketplace takes {CURRENCY}, the bill is in {bill.document['currency']}"
         return Failed(kind=FailureKind.INVALID, error=error)
     role = None if bill.credentials is None else bill.credentials.role_arn
-    if role is None and outgoing.stores.settings.export_credentials != "own":
+    if role is None and outgoing.organization.settings.export_credentials != "own":
         error = "the integration names no role (credentials.roleArn)"
         return Failed(kind=FailureKind.UNAUTHENTICATED, error=error)
     account_id = bill.stored.content.key.account_id
@@ -371,7 +371,7 @@ def _refuse(report: _Report) -> Reply | None:
 def _write_replies(reports: Sequence[_Report], replies: Mapping[str, Reply]) -> _Outcomes:
     """Keep what was taken, and forget what was refused; what nobody knows stays as it is."""
     first = reports[0].outgoing
-    with first.stores.state.transaction(first.org_id, AUTHOR) as transaction:
+    with first.organization.transaction(AUTHOR) as transaction:
         for each in reports:
             reply = replies[each.outgoing.run_id]
             if reply.kind is None:

@@ -139,7 +139,7 @@ class _Invoicing:
     def __init__(self, outgoing: Outgoing, bill: SentBill, items: list[InvoiceItem]) -> None:
         assert bill.credentials is not None
         self._outgoing, self._bill, self._items = outgoing, bill, items
-        url = outgoing.stores.settings.stripe_url
+        url = outgoing.organization.settings.stripe_url
         self._client = stripe_client(bill.credentials.api_key or "", url)
         self._customer = bill.mapped("Account", bill.stored.content.key.account_id) or ""
         self._digest = _digest_of(self._customer, bill, items)

@@ -80,7 +80,9 @@ class WebhookConnector:
         except Unavailable as error:
             nothing = Exchange(request=request)
             return Failed(kind=FailureKind.UNAVAILABLE, error=str(error), exchange=nothing)
-        signing = (_decrypt(outgoing.stores.secrets, each) for each in outgoing.secrets)
+        signing = (
+            _decrypt(outgoing.organization.stores.secrets, each) for each in outgoing.secrets
+        )
         echoes = Echoes([*secrets_of(None, webhook.entity), *signing])
         return read_answer(answer, request, echoes)
 
@@ -120,7 +122,7 @@ def _kind(status: int) -> FailureKind:
 
 def _headers(outgoing: Outgoing, body: bytes) -> Headers:
     assert outgoing.webhook is not None
-    secrets = [_decrypt(outgoing.stores.secrets, each) for each in outgoing.secrets]
+    secrets = [_decrypt(outgoing.organization.stores.secrets, each) for each in outgoing.secrets]
     return [
         ("Content-Type", "application/json"),
         ("User-Agent", _user_agent()),

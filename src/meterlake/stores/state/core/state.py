@@ -60,7 +60,7 @@ def new_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Organization:
+class OrganizationRecord:
     """One organization of a home; its code names its folders."""
 
     id: str
@@ -253,7 +253,7 @@ class State:
             yield transaction
             transaction.finish()
 
-    def organizations(self) -> list[Organization]:
+    def organizations(self) -> list[OrganizationRecord]:
         """All organizations, the oldest first."""
         with self._database.reading() as connection:
             query = select(ORGANIZATION).order_by(ORGANIZATION.c.created, ORGANIZATION.c.code)
@@ -264,7 +264,7 @@ class State:
         with self._database.reading() as connection:
             return connection.scalar(select(func.count()).select_from(ORGANIZATION)) or 0
 
-    def organization(self, id_or_code: str | None = None) -> Organization:
+    def organization(self, id_or_code: str | None = None) -> OrganizationRecord:
         """One organization by id or by code; the only one if neither is given.
 
         Raises:
@@ -298,7 +298,7 @@ class State:
             "organization", id_or_code, f"; name one that this home has: {listed}{meant}"
         )
 
-    def _named(self, id_or_code: str) -> Organization | None:
+    def _named(self, id_or_code: str) -> OrganizationRecord | None:
         """The organization of an id or a code, however many others there are."""
         same = or_(ORGANIZATION.c.id == id_or_code, ORGANIZATION.c.code == id_or_code)
         with self._database.reading() as connection:
@@ -306,10 +306,10 @@ class State:
         return _organization(rows[0]) if len(rows) == 1 else None
 
 
-def _listed(known: Sequence[Organization]) -> str:
+def _listed(known: Sequence[OrganizationRecord]) -> str:
     """The codes and names of organizations, of the first ones if they are many.
 
-    >>> _listed([Organization("1", "acme", "Acme Inc.", datetime.max)])
+    >>> _listed([OrganizationRecord("1", "acme", "Acme Inc.", datetime.max)])
     'acme (Acme Inc.)'
     """
     texts = [f"{org.code} ({org.name})" for org in known[:_LISTED_MAX]]
@@ -317,8 +317,8 @@ def _listed(known: Sequence[Organization]) -> str:
     return ", ".join(texts) + (f" and {more:,} more" if more else "")
 
 
-def _organization(row: Row[tuple[str, str, str, datetime]]) -> Organization:
-    return Organization(row.id, row.code, row.name, row.created)
+def _organization(row: Row[tuple[str, str, str, datetime]]) -> OrganizationRecord:
+    return OrganizationRecord(row.id, row.code, row.name, row.created)
 
 
 def _url(settings: Settings, *, create: bool) -> URL:

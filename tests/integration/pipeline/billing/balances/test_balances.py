@@ -74,29 +74,33 @@ class World:
         self.configuration = stores.state.configuration(org)
         self.balance = self.id(Balance, "prepaid")
 
+    @property
+    def organization(self):
+        return self.stores.organization(self.org)
+
     def id(self, kind, code):
         return self.configuration.find(kind, code).id
 
     def book(self, amount, balance=None, **fields):
         principal = Principal(PrincipalType.SERVICEUSER, "7", self.org, "key")
         return balances.create_transaction(
-            self.stores, self.org, principal, balance or self.balance, {"amount": amount, **fields}
+            self.organization, principal, balance or self.balance, {"amount": amount, **fields}
         )
 
     def page(self, size=200, token=None, **wanted):
         page = Page(size, token)
-        return balances.list_transactions(self.stores, self.org, self.balance, wanted, page)
+        return balances.list_transactions(self.organization, self.balance, wanted, page)
 
     def listed(self, **filters):
-        found = balances.list_page(self.stores, self.org, BalanceFilters(**filters), Page(100))
+        found = balances.list_page(self.organization, BalanceFilters(**filters), Page(100))
         return {each["code"]: each["amount"] for each in found["data"]}
 
     def summary(self, balance=None):
-        return balances.summarize_transactions(self.stores, self.org, balance or self.balance)
+        return balances.summarize_transactions(self.organization, balance or self.balance)
 
     def preview(self, preview=balances.preview_charges, size=200, token=None, **changes):
         document = {key: value for key, value in {**FEE, **changes}.items() if value is not None}
-        return preview(self.stores, self.org, self.balance, document, Page(size, token))
+        return preview(self.organization, self.balance, document, Page(size, token))
 
 
 @pytest.fixture
@@ -197,7 +201,7 @@ def test_a_balance_holds_what_has_been_applied(world):
     assert world.listed() == {"prepaid": 100, "rolled": 0}
     world.clock.advance(days=31)
     shown = {"id": world.balance, "code": "prepaid"}
-    assert balances.with_amount(world.stores, world.org, shown) == {**shown, "amount": 150}
+    assert balances.with_amount(world.organization, shown) == {**shown, "amount": 150}
 
 
 def test_transactions_are_listed_newest_first_in_pages_that_stay(world):
@@ -286,7 +290,7 @@ def test_what_transactions_name_is_not_deleted(world):
     ]
     for place in used:
         with pytest.raises(StillReferenced, match="still referenced by transaction"):
-            entities.delete(world.stores, world.org, "USER_1", place)
+            entities.delete(world.organization, "USER_1", place)
     documents = [Document("a", {"balances": [], "transactionTypes": []})]
     with pytest.raises(InvalidConfiguration) as caught:
         apply(world.stores.state, world.org, documents, "USER_1", ApplyOptions(prune=True))
@@ -296,10 +300,10 @@ def test_what_transactions_name_is_not_deleted(world):
     ]
 
     free = ResourceRef(BY_ENTITY[Balance], {}, world.id(Balance, "rolled"))
-    gone = entities.delete(world.stores, world.org, "USER_1", free)
+    gone = entities.delete(world.organization, "USER_1", free)
     assert gone["code"] == "rolled"
     with pytest.raises(NotFound):
-        entities.retrieve(world.stores, world.org, free)
+        entities.retrieve(world.organization, free)
 
 
 def test_a_transaction_is_an_event_of_the_amount(world):
@@ -307,7 +311,7 @@ def test_a_transaction_is_an_event_of_the_amount(world):
     world.clock.advance(hours=1)
     world.book(-4)
 
-    with world.stores.state.reading(world.org) as reader:
+    with world.organization.reading() as reader:
         wanted = EventFilter(resource_id=world.balance)
         found = [each.event for each in page(reader, wanted, Page(10))[0]]
     amounts = [each for each in found if each.name.startswith("billing.balanceamount.")]
@@ -333,7 +337,7 @@ def test_a_preview_is_the_schedule_and_its_charges(world):
     assert world.preview() == found
     place = ResourceRef(BY_ENTITY[BalanceChargeSchedule], {}, found["id"])
     with pytest.raises(NotFound):
-        entities.retrieve(world.stores, world.org, place)
+        entities.retrieve(world.organization, place)
 
 
 def test_a_preview_goes_on_where_its_token_says(world):

@@ -46,7 +46,7 @@ class Ended:
             "rolloverAmount": 800,
         }
         self.document = document
-        made = entities.create(world.stores, world.org, "me", self.ref(), document)
+        made = entities.create(world.organization, "me", self.ref(), document)
         self.id = made["id"]
         world.book(1000, self.id)
 
@@ -57,16 +57,16 @@ class Ended:
         self.world.clock.time = instant
 
     def settle(self):
-        return settle_ended_balances(self.world.stores, self.world.org)
+        return settle_ended_balances(self.world.organization)
 
     def change(self, version, **changes):
         document = self.document | changes | {"version": version}
-        entities.update(self.world.stores, self.world.org, "me", self.ref(self.id), document)
+        entities.update(self.world.organization, "me", self.ref(self.id), document)
 
     def draw(self, amount, kind=LedgerAccountType.BALANCE, bill=BILL, version=1):
         """What a bill draws, in place of what it drew before."""
         draws = [Consumption(LedgerAccount(kind, self.id), D(amount), "USD")] if amount else []
-        with self.world.stores.state.transaction(self.world.org, "bills") as transaction:
+        with self.world.organization.transaction("bills") as transaction:
             ledger.repost(transaction, bill, version, draws)
 
     @property
@@ -76,19 +76,19 @@ class Ended:
     @property
     def accounts(self):
         """What the accounts of balances and of what expired have."""
-        found = check_ledger(self.world.stores, self.world.org)
+        found = check_ledger(self.world.organization)
         return {kind.value: amount for (kind, _), amount in found.accounts.items() if amount}
 
     @property
     def differences(self):
         """What the books find, but for lines of bills, which these tests make none of."""
-        found = check_ledger(self.world.stores, self.world.org).differences
+        found = check_ledger(self.world.organization).differences
         return [each for each in found if not each.what.startswith("lines of bill")]
 
     @property
     def shown(self):
         page = Page(100, None)
-        found = balances.list_transactions(self.world.stores, self.world.org, self.id, {}, page)
+        found = balances.list_transactions(self.world.organization, self.id, {}, page)
         return [(each["amount"], each["entityType"]) for each in reversed(found["data"])]
 
 
@@ -216,7 +216,7 @@ def test_what_expires_is_an_event_of_the_amount(ended):
     ended.go_to(at(3))
     ended.settle()
 
-    with ended.world.stores.state.reading(ended.world.org) as reader:
+    with ended.world.organization.reading() as reader:
         found = page(reader, EventFilter(resource_id=ended.id), Page(10))[0]
     amounts = [each.event for each in found if each.event.name == "billing.balanceamount.updated"]
     assert [amounts[0].data[side]["amount"] for side in ("oldDto", "newDto")] == [1000, 800]
@@ -246,7 +246,7 @@ def test_a_balance_without_money_is_looked_at_once(ended):
 def test_what_is_posted_wrongly_is_a_difference(ended):
     ended.go_to(at(3))
     ended.settle()
-    with ended.world.stores.state.transaction(ended.world.org, "test") as transaction:
+    with ended.world.organization.transaction("test") as transaction:
         statement = text("UPDATE posting SET amount = '150' WHERE kind = 'expiry'")
         transaction.connection.execute(statement)
 

@@ -37,7 +37,7 @@ class Scheduled(BalanceSchedule):
         super().__init__(world, DOCUMENT)
 
     def make(self):
-        return make_due_charges(self.world.stores, self.world.org)
+        return make_due_charges(self.world.organization)
 
     @property
     def account(self):
@@ -45,7 +45,7 @@ class Scheduled(BalanceSchedule):
 
     @property
     def charges(self):
-        with self.world.stores.state.reading(self.world.org) as reader:
+        with self.world.organization.reading() as reader:
             found = reader.all(Charge)
         return sorted(found, key=lambda each: each.entity.service_period_start_date)
 
@@ -55,7 +55,7 @@ class Scheduled(BalanceSchedule):
 
     def delete(self, charge):
         ref = ResourceRef(BY_ENTITY[Charge], {}, charge.id)
-        entities.delete(self.world.stores, self.world.org, "me", ref)
+        entities.delete(self.world.organization, "me", ref)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_taken_code_gets_a_number(schedule):
         "servicePeriodEndDate": "2026-01-02T00:00:00Z",
     }
     ref = ResourceRef(BY_ENTITY[Charge], {})
-    entities.create(schedule.world.stores, schedule.world.org, "me", ref, charge)
+    entities.create(schedule.world.organization, "me", ref, charge)
 
     assert schedule.make() == 3
     assert {code for code, _ in schedule.made} == {"fee-1", "fee-1-1", "fee-1-2", "fee-1-1-1"}
@@ -180,7 +180,7 @@ def test_a_deleted_charge_is_not_made_again(schedule):
 
 
 def test_a_schedule_that_is_gone_charges_nothing(schedule):
-    entities.delete(schedule.world.stores, schedule.world.org, "me", schedule.ref(schedule.id))
+    entities.delete(schedule.world.organization, "me", schedule.ref(schedule.id))
     schedule.go_to(at(12))
 
     assert schedule.make() == 0

@@ -41,7 +41,7 @@ class Scheduled(BalanceSchedule):
         )
 
     def book(self):
-        return book_due_transactions(self.world.stores, self.world.org)
+        return book_due_transactions(self.world.organization)
 
     @property
     def applied(self):
@@ -116,7 +116,7 @@ def test_a_change_makes_nothing_due_again(schedule):
 
 
 def test_a_schedule_that_is_gone_books_nothing(schedule):
-    entities.delete(schedule.world.stores, schedule.world.org, "me", schedule.ref(schedule.id))
+    entities.delete(schedule.world.organization, "me", schedule.ref(schedule.id))
     schedule.go_to(at(12))
 
     assert schedule.book() == 0

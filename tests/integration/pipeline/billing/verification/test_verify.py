@@ -32,7 +32,7 @@ ALL = VerifyChoice()
 
 
 def verify(world, choice=ALL):
-    return verify_bills(world.stores, world.org_id, choice)
+    return verify_bills(world.organization, choice)
 
 
 def run_sql(world, statement, **values):
@@ -58,7 +58,7 @@ def changed_world(folder, seed, features, changes):
 
 def write_files(world):
     """Measurements that stand in the catalog alone go to files, as upkeep has it."""
-    lake = world.stores.lake(world.org_id)
+    lake = world.organization.lake
     with lake.lock():
         compact(lake)
 
@@ -71,7 +71,7 @@ def test_the_bills_of_an_untouched_home_are_what_they_were(tmp_path):
         assert found.differences == ()
         assert (found.unpinned, found.other_code) == ([], 0)
         assert found.verified == len(run_sql(world, "SELECT id FROM bill")) > 3
-        former = verify_bills(world.stores, world.org_id, VerifyChoice(former=True))
+        former = verify_bills(world.organization, VerifyChoice(former=True))
         assert former.differences == ()
         assert former.former == len(run_sql(world, "SELECT bill_id FROM bill_version")) > 3
     finally:
@@ -216,7 +216,7 @@ def change_a_posting(world, rng):
 
 def change_a_file(world, rng):
     """A byte of a file of measurements is another one."""
-    objects = world.stores.lake(world.org_id).files.objects
+    objects = world.organization.lake.files.objects
     name = rng.choice(measured_files(world))
     content = objects.get(name)
     objects.delete(name)
@@ -227,7 +227,7 @@ def change_a_file(world, rng):
 def measured_files(world):
     """The files of measurements that all bills read; what came later, no bill may have read."""
     pins = [wire.loads(row["pins"]) for row in run_sql(world, "SELECT pins FROM bill")]
-    first, lake = min(each["snapshot"] for each in pins), world.stores.lake(world.org_id)
+    first, lake = min(each["snapshot"] for each in pins), world.organization.lake
     with lake.reader() as connection:
         found = list(measurement_files(connection, first, lake.catalog.schema, lake.files.root))
     return sorted(found)
@@ -243,7 +243,7 @@ def damage(content, rng):
 
 def write_object(world, name, content):
     """Write as somebody who is not meterlake: S3 is told no digest."""
-    objects = world.stores.lake(world.org_id).files.objects
+    objects = world.organization.lake.files.objects
     scheme, _, rest = objects.url(name).partition("://")
     if scheme != "s3":
         objects.put_bytes(name, content)
@@ -294,7 +294,7 @@ def put_back(world, before):
 
 
 def files_by_name(world):
-    objects = world.stores.lake(world.org_id).files.objects
+    objects = world.organization.lake.files.objects
     return {name: objects.get(name) for name in measured_files(world)}
 
 
@@ -383,7 +383,7 @@ def check_files(folder, seed, count):
         assert verify(world).differences == ()
         names = measured_files(world)
         assert names
-        objects = world.stores.lake(world.org_id).files.objects
+        objects = world.organization.lake.files.objects
         for number in range(count):
             name = rng.choice(names)
             content = objects.get(name)
@@ -414,29 +414,29 @@ def test_very_many_files_that_were_altered_or_lost_are_named(tmp_path, seed):
 def test_bills_that_differ_are_an_incident_until_they_do_not(tmp_path):
     opened, world, _ = changed_world(tmp_path, 4, SOURCES, [])
     try:
-        assert verify_regularly(world.stores, world.org_id).is_same
+        assert verify_regularly(world.organization).is_same
         assert alerts_of(world) == []
         [first, *_] = run_sql(world, "SELECT id FROM bill ORDER BY id")
         [before] = run_sql(world, "SELECT total FROM bill WHERE id = :id", id=first["id"])
         change = "UPDATE bill SET total = :total WHERE id = :id"
         run_sql(world, change, id=first["id"], total=plain(Decimal(before["total"]) + 1))
         for _ in range(2):
-            found = verify_regularly(world.stores, world.org_id)
+            found = verify_regularly(world.organization)
             assert [each.name for each in found.differences] == [first["id"]]
             [alert] = alerts_of(world)
             assert alert["alert"] == "bills.verification.alert"
         run_sql(
             world, "UPDATE bill SET status = 'APPROVED', approved = '2022-12-02T00:00:00.000000Z'"
         )
-        lately = verify_regularly(world.stores, world.org_id, sample=0)
+        lately = verify_regularly(world.organization, sample=0)
         assert lately.verified == len(run_sql(world, "SELECT id FROM bill"))
         run_sql(world, change, id=first["id"], total=before["total"])
-        assert verify_regularly(world.stores, world.org_id).is_same
+        assert verify_regularly(world.organization).is_same
         assert alerts_of(world) == []
     finally:
         opened.__exit__(None, None, None)
 
 
 def alerts_of(world):
-    organization = world.stores.state.organization(world.org_id)
-    return status(world.stores, organization).to_wire()["alerts"]
+    organization = world.stores.find_organization(world.org_id)
+    return status(organization).to_wire()["alerts"]
