@@ -110,7 +110,7 @@ class Browser:
 def a_console(folder: Path, **changes: str) -> Iterator[ConsoleWorld]:
     """Acme used 42.5 and bolt 200 in September; the bills are made."""
     with home_with_bills(folder) as home:
-        bill(home.stores, home.org_id, Month.parse(MONTH))
+        bill(home.organization, Month.parse(MONTH))
         settings = home.stores.settings.model_copy(update=changes)
         with running(settings, free_port()) as url, ExitStack() as opened:
             yield ConsoleWorld(home, url, opened, {})

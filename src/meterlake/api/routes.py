@@ -53,7 +53,7 @@ _NAMED: Final = (
 
 async def _list_allowed(call: Call) -> dict[str, list[str]]:
     """What whoever asks may call, for those who offer it; single items and groups may be refused."""
-    features = await call.run(entities.single, call.stores, call.org_id, Features)
+    features = await call.run(entities.single, call.organization, Features)
     allows = call.permissions.allows
     return {
         "data": sorted(

@@ -42,8 +42,8 @@ def invite(
     from meterlake.pipeline.access.invitation_email import PATH
     from meterlake.pipeline.access.users import invite as invite_person
 
-    with options.open() as (stores, organization):
-        with stores.state.reading(organization.id) as reader:
+    with options.open() as organization:
+        with organization.reading() as reader:
             policies = {each.entity.name: each.id for each in reader.all(PermissionPolicy)}
         id_ = policy if policy in policies.values() else policies.get(policy)
         if id_ is None:
@@ -55,11 +55,11 @@ def invite(
             "lastName": last_name,
             "permissionPolicyIds": [id_],
         }
-        author = options.author(stores, organization.id)
+        author = options.author(organization)
         shown, letter = invite_person(
-            stores.state, organization.id, author, Invitation.from_wire(document)
+            organization.state, organization.id, author, Invitation.from_wire(document)
         )
-        base = stores.settings.public_url or url.rstrip("/")
+        base = organization.settings.public_url or url.rstrip("/")
     options.output.record(
         {
             "email": shown["email"],

@@ -233,7 +233,7 @@ def test_no_page_has_a_script_a_style_or_anything_from_elsewhere_in_it(ada):
 
 
 def test_text_of_others_is_only_text(world, ada):
-    with world.home.stores.state.transaction(world.home.org_id, "test") as transaction:
+    with world.home.organization.transaction("test") as transaction:
         made = transaction.create(
             Account.from_wire({"name": ATTACK, "code": "attack", "emailAddress": "a@b.example"})
         )
