@@ -51,7 +51,8 @@ class LeftDifference(NamedTuple):
         of_line = "" if self.line is None else f"line {self.line}"
         if not self.member:
             return f"{of_line} would be {'new' if self.stored is None else 'gone'}"
-        name = f"{of_line} {_words(self.member)}".strip()
+        words = "".join(f" {each.lower()}" if each.isupper() else each for each in self.member)
+        name = f"{of_line} {words}".strip()
         if isinstance(self.stored, list | dict) or isinstance(self.calculated, list | dict):
             return name
         return f"{name} {_value(self.stored)}, would be {_value(self.calculated)}"
@@ -113,11 +114,6 @@ def _of_lines(stored: Mapping[str, str], calculated: Mapping[str, str]) -> Itera
             continue
         for path, is_now, would_be in differing_members(before, now):
             yield LeftDifference(path, is_now, would_be, name)
-
-
-def _words(path: str) -> str:
-    """A path of the wire as words: `dueDate` is `due date`."""
-    return "".join(f" {each.lower()}" if each.isupper() else each for each in path)
 
 
 def _value(value: Any) -> str:

@@ -124,11 +124,8 @@ def _mistake(error: UnexpectedInput, text: str) -> InvalidCalculation:
     assert isinstance(error, UnexpectedToken), error
     word = str(error.token)
     keyword = nearest(word, ("AND", "OR")) if error.token.type == "IDENTIFIER" else None
-    return InvalidCalculation(f"`{_truncate(word)}` does not fit here", at + 1, keyword)
-
-
-def _truncate(word: str) -> str:
-    return word if len(word) <= 40 else word[:40] + "…"  # noqa: PLR2004  # one line of a message
+    shown = word if len(word) <= 40 else word[:40] + "…"  # noqa: PLR2004  # one line of a message
+    return InvalidCalculation(f"`{shown}` does not fit here", at + 1, keyword)
 
 
 def _column(token: Token) -> int:

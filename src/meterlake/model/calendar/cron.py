@@ -31,7 +31,9 @@ def parse_cron(place: str, text: str) -> CronSim:
         cron = _parse(text, _START)
     # A number of thousands of digits is no CronSimError.
     except (CronSimError, ValueError) as error:
-        raise Invalid(place, text, f"{_RULE}; this has a {_fault(error)}") from None
+        is_known = isinstance(error, CronSimError)
+        fault = str(error).lower() if is_known else "number that is too long"
+        raise Invalid(place, text, f"{_RULE}; this has a {fault}") from None
     if next(cron, None) is None:
         raise Invalid(place, text, "it must name a day that exists")
     return cron
@@ -65,7 +67,3 @@ def _parse(text: str, after: datetime) -> CronSim:
         raise CronSimError("wrong number of fields")
     # Quartz writes ? for any day.
     return CronSim(text.replace("?", "*"), after)
-
-
-def _fault(error: Exception) -> str:
-    return str(error).lower() if isinstance(error, CronSimError) else "number that is too long"

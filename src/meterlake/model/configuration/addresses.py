@@ -81,7 +81,22 @@ class Endpoint:
         Raises:
             Invalid: It is none of a host, or one of its parts is written as nobody should.
         """
-        parts = _parts(url)
+        if "\\" in url or any(ord(character) not in _ASCII for character in url):
+            raise Invalid(
+                "url", url, "it must be a URL without spaces, backslashes and letters beyond ASCII"
+            )
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise Invalid("url", url, "it must be a URL") from None
+        if parts.scheme not in {"https", "http"} or not parts.hostname or port == 0:
+            raise Invalid("url", url, PUBLIC_URL)
+        if "@" in parts.netloc:
+            # The text holds a password: it is not repeated.
+            raise Invalid(
+                "url", "***", "it must be a URL without user and password; use credentials"
+            )
         default = _HTTPS if parts.scheme == "https" else 80
         return cls(url, parts.scheme, _host(url, parts), parts.port or default)
 
@@ -248,24 +263,6 @@ def _allowed_name(text: str) -> str:
             "webhook_allow", text, "it must be a host, an address, or a network such as 10.1.0.0/16"
         )
     return name
-
-
-def _parts(url: str) -> SplitResult:
-    if "\\" in url or any(ord(character) not in _ASCII for character in url):
-        raise Invalid(
-            "url", url, "it must be a URL without spaces, backslashes and letters beyond ASCII"
-        )
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise Invalid("url", url, "it must be a URL") from None
-    if parts.scheme not in {"https", "http"} or not parts.hostname or port == 0:
-        raise Invalid("url", url, PUBLIC_URL)
-    if "@" in parts.netloc:
-        # The text holds a password: it is not repeated.
-        raise Invalid("url", "***", "it must be a URL without user and password; use credentials")
-    return parts
 
 
 def _host(url: str, parts: SplitResult) -> str | Address:

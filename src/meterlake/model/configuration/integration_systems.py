@@ -6,7 +6,7 @@ entry points of the group `meterlake.connectors`: an object with `declaration`, 
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
@@ -363,10 +363,7 @@ def system_of(destination: str) -> IntegrationSystem:
 @cache
 def foreign_connectors() -> tuple[Any, ...]:
     """The connectors of other people; one that cannot be used is logged and left out."""
-    return tuple(_load_connectors())
-
-
-def _load_connectors() -> Iterator[Any]:
+    connectors: list[Any] = []
     own = {each.name for each in OWN}
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         try:
@@ -381,4 +378,5 @@ def _load_connectors() -> Iterator[Any]:
         if name in own:
             _log.warning("the connector %r is left out: %s is meterlake's own", point.name, name)
             continue
-        yield connector
+        connectors.append(connector)
+    return tuple(connectors)

@@ -66,7 +66,21 @@ def _parts(value: Any, known: _Known) -> int:
     if not isinstance(value, dict):
         return 0
     if "cte_map" in value:
-        return _select(value, known)
+        tables, columns = dict(known.tables), dict(known.columns)
+        for entry in value["cte_map"]["map"]:
+            tables[entry["key"].casefold()] = _parts(
+                entry["value"]["query"]["node"], _Known(tables, known.columns)
+            )
+        total = _parts(value.get("from_table"), _Known(tables, known.columns))
+        inner = _Known(tables, columns)
+        for each in value.get("select_list") or ():
+            parts = _parts(each, inner)
+            total += parts
+            # What comes later may name it, and is planned as if it stood there.
+            if each.get("alias"):
+                columns[each["alias"].casefold()] = parts
+        seen = {"cte_map", "from_table", "select_list"}
+        return total + sum(_parts(each, inner) for key, each in value.items() if key not in seen)
     if value.get("type") == "BASE_TABLE":
         return 1 + known.tables.get(value["table_name"].casefold(), 0)
     return _expression(value, known)
@@ -82,24 +96,6 @@ def _expression(value: Mapping[str, Any], known: _Known) -> int:
         return within
     name = value["function_name"].casefold() if kind == "FUNCTION" else kind
     return 1 + within * _TIMES.get(name, 1)
-
-
-def _select(node: Mapping[str, Any], known: _Known) -> int:
-    tables, columns = dict(known.tables), dict(known.columns)
-    for entry in node["cte_map"]["map"]:
-        tables[entry["key"].casefold()] = _parts(
-            entry["value"]["query"]["node"], _Known(tables, known.columns)
-        )
-    total = _parts(node.get("from_table"), _Known(tables, known.columns))
-    inner = _Known(tables, columns)
-    for each in node.get("select_list") or ():
-        parts = _parts(each, inner)
-        total += parts
-        # What comes later may name it, and is planned as if it stood there.
-        if each.get("alias"):
-            columns[each["alias"].casefold()] = parts
-    seen = {"cte_map", "from_table", "select_list"}
-    return total + sum(_parts(each, inner) for key, each in node.items() if key not in seen)
 
 
 def unquoted_field(

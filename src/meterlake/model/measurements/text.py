@@ -197,7 +197,9 @@ class CsvRecords:
         start = line = 0
         while line < len(breaks):
             if breaks[line] == start or data.startswith(b"\r\n", start):
-                end = self._end_of_empty(data, start)
+                empty = self._empty.match(data, start)
+                assert empty is not None
+                end = empty.end()
                 yield CsvRecord(line, start, end, whole=True)
                 line, start = line + data.count(b"\n", start, end), end
                 continue
@@ -211,8 +213,3 @@ class CsvRecords:
             yield CsvRecord(line, start, end, match is not None)
             line += data.count(b"\n", start, end)
             start = end
-
-    def _end_of_empty(self, data: bytes, start: int) -> int:
-        match = self._empty.match(data, start)
-        assert match is not None
-        return match.end()

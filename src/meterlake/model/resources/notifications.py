@@ -74,7 +74,10 @@ def check_condition(text: str, fields: Mapping[str, str]) -> None:
         InvalidCalculation: It is no calculation, names what there is not, or says neither true
             nor false.
     """
-    tree, both = parse(text), _with_other_side(fields)
+    tree, both = parse(text), dict(fields)
+    for name, type_ in fields.items():
+        side, _, field = name.partition(".")
+        both.setdefault(f"{_OTHER_SIDE.get(side, side)}.{field}", type_)
     asked = {id(name) for name in _compared_with_null(tree)}
     for node in walk(tree):
         if not isinstance(node, Name) or both.get(node.key, "string") in _TYPES:
@@ -85,14 +88,6 @@ def check_condition(text: str, fields: Mapping[str, str]) -> None:
     # Where they may stand, it is only asked whether they are there.
     names = {name: _TYPES.get(type_, Type.TEXT) for name, type_ in both.items()}
     check(tree, CalculationScope(names), Type.BOOLEAN)
-
-
-def _with_other_side(fields: Mapping[str, str]) -> dict[str, str]:
-    found = dict(fields)
-    for name, type_ in fields.items():
-        side, _, field = name.partition(".")
-        found.setdefault(f"{_OTHER_SIDE.get(side, side)}.{field}", type_)
-    return found
 
 
 def _compared_with_null(tree: Node) -> Iterator[Node]:

@@ -38,11 +38,6 @@ _OWN: Final = frozenset(
 PICKLIST_FILTERS: Final = (IDS, CODES, Filter("archived", kind="flag"))
 
 
-def _keep_own_settings(update: OrganizationConfig, stored: OrganizationConfig) -> frozenset[str]:
-    del update, stored
-    return _OWN
-
-
 ROWS: Final = (
     Resource(
         name="currencies",
@@ -77,7 +72,7 @@ ROWS: Final = (
             grace_period_has_a_unit,
             overlaps_are_allowed,
         ),
-        keep_unset=_keep_own_settings,
+        keep_unset=lambda _, __: _OWN,
         schema="OrganizationConfig",
         permission="organizationconfig",
         event="configuration.organizationconfig",

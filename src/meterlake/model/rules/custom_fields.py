@@ -8,14 +8,17 @@ from pydantic.alias_generators import to_snake
 from meterlake.model.configuration.organization import CustomFields
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.values.entity import Configuration
 
 
 def custom_fields_not_in_use_stay(new: Proposed[CustomFields]) -> None:
     """A custom field that an entity carries is not taken away from its kind."""
     if new.before is None:
         return
-    for kind, attribute in _custom_field_kinds(new.configuration):
+    kinds: Iterable[type[Any]] = new.configuration.kinds()
+    for kind in kinds:
+        attribute = to_snake(kind.__name__)
+        if "custom_fields" not in kind.model_fields or attribute not in CustomFields.model_fields:
+            continue
         gone = set(getattr(new.before, attribute)) - set(getattr(new.entity, attribute))
         for record in new.configuration.all(kind) if gone else ():
             still_used = sorted(gone & set(record.entity.custom_fields))
@@ -26,13 +29,6 @@ def custom_fields_not_in_use_stay(new: Proposed[CustomFields]) -> None:
                     still_used[0],
                     f"{who} has it; keep it, or take it away there first",
                 )
-
-
-def _custom_field_kinds(configuration: Configuration) -> Iterable[tuple[type[Any], str]]:
-    for kind in configuration.kinds():
-        attribute = to_snake(kind.__name__)
-        if "custom_fields" in kind.model_fields and attribute in CustomFields.model_fields:
-            yield kind, attribute
 
 
 def _camel(attribute: str) -> str:

@@ -1,6 +1,6 @@
 """Compound aggregations: what their calculations may name, and what these names are worth."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pydantic.alias_generators import to_camel
@@ -59,7 +59,13 @@ class CompoundScope:
         for node in _names(tree):
             if node.parts[0] != CUSTOM_FIELDS or len(node.parts) == 1:
                 continue
-            self._refuse_kind(node, node.parts[1], kinds)
+            named = node.parts[1]
+            if named not in kinds:
+                rule = f"custom fields are those of {', '.join(kinds)}, not of `{named}`"
+                raise InvalidCalculation(rule, node.column, nearest(named, kinds))
+            if named == "product" and self.compound.product_id is None:
+                rule = "custom fields of a product need a compound aggregation of a product"
+                raise InvalidCalculation(f"{rule}; this one is global", node.column)
         types |= {name: type_of(value) for name, value in self.constants().items()}
         types |= {name: type_of(value) for name, value in self.own_defaults.items()}
         check(tree, CalculationScope(types), Type.NUMBER)
@@ -123,7 +129,13 @@ class CompoundScope:
             record = self.configuration.find(Aggregation, code)
             if record is None:
                 raise self._unknown(node, code)
-            self._refuse_out_of_reach(node, record.entity)
+            if self.compound.product_id is not None:
+                product_id = product_of_aggregation(record.entity, self.configuration)
+                if product_id not in {None, self.compound.product_id}:
+                    rule = (
+                        f"`{node.key}` is not an aggregation of the same product, or a global one"
+                    )
+                    raise InvalidCalculation(rule, node.column)
             yield code
 
     def _unknown(self, node: Name, code: str) -> InvalidCalculation:
@@ -134,22 +146,6 @@ class CompoundScope:
         like = nearest(code, (each for each in known if each is not None))
         rule = f"`{node.key}` is not the code of an existing Aggregation"
         return InvalidCalculation(rule, node.column, like and f"{AGGREGATION}.{like}")
-
-    def _refuse_out_of_reach(self, node: Name, aggregation: Aggregation) -> None:
-        if self.compound.product_id is None:
-            return
-        product_id = product_of_aggregation(aggregation, self.configuration)
-        if product_id not in {None, self.compound.product_id}:
-            rule = f"`{node.key}` is not an aggregation of the same product, or a global one"
-            raise InvalidCalculation(rule, node.column)
-
-    def _refuse_kind(self, node: Name, kind: str, kinds: Sequence[str]) -> None:
-        if kind not in kinds:
-            rule = f"custom fields are those of {', '.join(kinds)}, not of `{kind}`"
-            raise InvalidCalculation(rule, node.column, nearest(kind, kinds))
-        if kind == "product" and self.compound.product_id is None:
-            rule = "custom fields of a product need a compound aggregation of a product"
-            raise InvalidCalculation(f"{rule}; this one is global", node.column)
 
 
 def names_of(tree: Node) -> frozenset[str]:

@@ -56,10 +56,28 @@ class DerivedScope:
             InvalidCalculation: It is none, names what it must not, or gives the wrong type.
         """
         tree = parse(field.calculation)
-        self._refuse_unreachable(tree)
+        derived = {field.code for field in self.meter.derived_fields}
+        for node in walk(tree):
+            if not isinstance(node, Name):
+                continue
+            if node.parts[:2] == (CUSTOM_FIELDS, "product") and self.meter.product_id is None:
+                rule = "custom fields of a product need a meter of a product; this one is global"
+                raise InvalidCalculation(rule, node.column)
+            if node.key in derived:
+                rule = f"`{node.key}` is a derived field; only data fields can be calculated with"
+                raise InvalidCalculation(rule, node.column)
         tables = self._tables(tree)
         expected = Type.NUMBER if field.category.numeric else Type.TEXT
-        check(tree, CalculationScope(self._types(), tables), expected)
+        values = {**self.constants(), **self.account_defaults}
+        types = {
+            **{
+                field.code: Type.NUMBER if field.category.numeric else Type.TEXT
+                for field in self.meter.data_fields
+            },
+            **{name: type_of(value) for name, value in values.items()},
+            **FIXED_NAMES,
+        }
+        check(tree, CalculationScope(types, tables), expected)
         return tree
 
     def constants(self) -> dict[str, Value]:
@@ -99,29 +117,6 @@ class DerivedScope:
         yield "meter", self.meter
         if product is not None:
             yield "product", product.entity
-
-    def _types(self) -> dict[str, Type]:
-        values = {**self.constants(), **self.account_defaults}
-        return {
-            **{
-                field.code: Type.NUMBER if field.category.numeric else Type.TEXT
-                for field in self.meter.data_fields
-            },
-            **{name: type_of(value) for name, value in values.items()},
-            **FIXED_NAMES,
-        }
-
-    def _refuse_unreachable(self, tree: Node) -> None:
-        derived = {field.code for field in self.meter.derived_fields}
-        for node in walk(tree):
-            if not isinstance(node, Name):
-                continue
-            if node.parts[:2] == (CUSTOM_FIELDS, "product") and self.meter.product_id is None:
-                rule = "custom fields of a product need a meter of a product; this one is global"
-                raise InvalidCalculation(rule, node.column)
-            if node.key in derived:
-                rule = f"`{node.key}` is a derived field; only data fields can be calculated with"
-                raise InvalidCalculation(rule, node.column)
 
     def _tables(self, tree: Node) -> dict[str, LookupSchema]:
         named = list(looked_up(tree))

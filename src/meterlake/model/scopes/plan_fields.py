@@ -81,7 +81,9 @@ class PlanFields:
     def _one(self, name: str, kind: str, field: str, plans: list[OnPlan]) -> Value:
         values = {self._value(kind, field, getattr(each, kind)): None for each in plans}
         if len(values) > 1:
-            shown = " and ".join(sorted(map(_text, values)))
+            shown = " and ".join(
+                sorted(plain(each) if isinstance(each, Decimal) else f'"{each}"' for each in values)
+            )
             raise CalculationError(
                 f"`{name}` is {shown} in one period: the account is on plans that differ in it"
             )
@@ -106,7 +108,3 @@ def plan_ids_of(entity: AccountPlan, configuration: Configuration) -> list[str]:
         return [entity.plan_id] if entity.plan_id else []
     links = configuration.where(PlanGroupLink, "plan_group_id", entity.plan_group_id)
     return [link.entity.plan_id for link in links]
-
-
-def _text(value: Value) -> str:
-    return plain(value) if isinstance(value, Decimal) else f'"{value}"'

@@ -99,18 +99,6 @@ def _list(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
     return [loader.construct_object(item, deep=True) for item in node.value]
 
 
-def _text(_: _Loader, node: yaml.ScalarNode) -> str:
-    return str(node.value)
-
-
-def _null(_: _Loader, __: yaml.ScalarNode) -> None:
-    return None
-
-
-def _bool(_: _Loader, node: yaml.ScalarNode) -> bool:
-    return str(node.value).lower() == "true"
-
-
 def _number(_: _Loader, node: yaml.ScalarNode) -> int | Decimal:
     text = str(node.value)
     if len(text) > _DIGITS_MAX:
@@ -132,9 +120,9 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, [*"tTfF"])
 _Loader.add_implicit_resolver(_NUMBER_TAG, _NUMBER, [*"+-0123456789"])
 _Loader.add_constructor("tag:yaml.org,2002:map", _map)
 _Loader.add_constructor("tag:yaml.org,2002:seq", _list)
-_Loader.add_constructor("tag:yaml.org,2002:str", _text)
-_Loader.add_constructor("tag:yaml.org,2002:null", _null)
-_Loader.add_constructor("tag:yaml.org,2002:bool", _bool)
+_Loader.add_constructor("tag:yaml.org,2002:str", lambda _, node: str(node.value))
+_Loader.add_constructor("tag:yaml.org,2002:null", lambda _, __: None)
+_Loader.add_constructor("tag:yaml.org,2002:bool", lambda _, node: str(node.value).lower() == "true")
 _Loader.add_constructor(_NUMBER_TAG, _number)
 _Loader.add_constructor(None, _refuse_node)
 

@@ -148,14 +148,10 @@ def refuse(found: Sequence[MeterlakeError]) -> None:
         return
     if len(found) == 1:
         raise found[0]
-    error = _together(found)
+    sentences = first_of([str(error) for error in found], _TOLD_MAX)
+    error = InvalidConfiguration(f"{len(found)} problems", None, sentences)
     error.problems = tuple(found)
     raise error
-
-
-def _together(found: Sequence[MeterlakeError]) -> MeterlakeError:
-    sentences = first_of([str(error) for error in found], _TOLD_MAX)
-    return InvalidConfiguration(f"{len(found)} problems", None, sentences)
 
 
 class Unknown(NamedTuple):

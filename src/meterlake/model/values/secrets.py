@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar, get_args
 
-from pydantic.fields import FieldInfo
-
 from meterlake.model.errors import Invalid
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import SecretMark
@@ -70,13 +68,11 @@ def holds_secrets(kind: Any) -> bool:
 @cache
 def _can_hold(kind: Any) -> bool:
     if isinstance(kind, type) and issubclass(kind, Value):
-        return any(_holds(field) for field in kind.model_fields.values())
+        fields: list[Any] = list(kind.model_fields.values())
+        return any(
+            _secret(each.metadata, each.annotation) or _can_hold(each.annotation) for each in fields
+        )
     return any(_can_hold(inner) for inner in get_args(kind))
-
-
-def _holds(field: FieldInfo) -> bool:
-    annotation: Any = field.annotation
-    return _secret(field.metadata, annotation) or _can_hold(annotation)
 
 
 def _secret(metadata: Sequence[Any], annotation: Any) -> bool:

@@ -25,7 +25,6 @@ from meterlake.stages.bill.credits.draw_downs import CreditSource
 from meterlake.stages.bill.credits.funds import BillMoment
 from meterlake.stages.bill.lines import MadeLines, make_lines
 from meterlake.stages.bill.periods.due import BillIdentity
-from meterlake.stages.bill.pricing.applicable_pricing import PlanTerms
 from meterlake.stages.bill.pricing.currencies import CannotBill
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms, DueBill, PlanPeriod
 
@@ -158,7 +157,10 @@ class BillMaker:
             yield _failure(account_terms, "; ".join(account_terms.billing_blockers), before)
             return
         bills = {each.key: each for each in account_terms.bills}
-        bills |= {key: self._without_plan(key) for key in before if key not in bills}
+        for key in before:
+            if key not in bills:
+                alone = self.terms.calendar.without_plan(key)
+                bills[key] = DueBill(key, alone.first, alone.period)
         for key in sorted(bills, key=lambda each: each.rank):
             try:
                 draft = self._draft(account_terms, bills[key], ledger)
@@ -173,10 +175,6 @@ class BillMaker:
             is_omitted = self.suppresses_empty or not bills[key].has_arrears
             if key in before or bill.lines or bill.draws or not is_omitted:
                 yield bill
-
-    def _without_plan(self, key: BillIdentity) -> DueBill:
-        found = self.terms.calendar.without_plan(key)
-        return DueBill(key, found.first, found.period)
 
     def _draft(self, account_terms: AccountTerms, due: DueBill, ledger: AccountLedger) -> BillDraft:
         currency = (
@@ -246,15 +244,12 @@ class BillMaker:
         for plan_period in (*due.plan_periods, *due.shared):
             versions |= plan_period.terms.versions
             if plan_period.account_plan.id in in_advance:
-                for terms in self._terms_to_come(plan_period):
+                # What a plan charges in the period that begins with the bill.
+                _, following = plan_period.time.begun
+                for service in following:
+                    terms = self.inputs.catalog.terms(plan_period.terms.plan.id, service.whole)
                     versions |= terms.versions
         return versions
-
-    def _terms_to_come(self, plan_period: PlanPeriod) -> Iterator[PlanTerms]:
-        """What a plan charges in the period that begins with the bill."""
-        _, following = plan_period.time.begun
-        for service in following:
-            yield self.inputs.catalog.terms(plan_period.terms.plan.id, service.whole)
 
     def _used_records(
         self, account_terms: AccountTerms, due: DueBill, lines: Sequence[Line], currency: str

@@ -166,16 +166,16 @@ class Hierarchies:
         held = [
             part
             for record in self.plans_of(account_id)
-            if product_id in self._products(record.entity)
+            if product_id
+            in (
+                self.configuration.get(PlanTemplate, plan.plan_template_id).entity.product_id
+                for plan in plans_of(record.entity, self.configuration)
+            )
             if (part := _ALWAYS.intersection(record.entity.start_date, record.entity.end_date))
         ]
         for part in uncovered_periods(_ALWAYS, held):
             if part.start < part.end:
                 yield part
-
-    def _products(self, account_plan: AccountPlan) -> Iterator[str]:
-        for plan in plans_of(account_plan, self.configuration):
-            yield self.configuration.get(PlanTemplate, plan.plan_template_id).entity.product_id
 
 
 def bills_child(account_plan: AccountPlan) -> bool:

@@ -10,7 +10,7 @@ were made has both as they are afterwards, so that it is the one that the next c
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from hashlib import sha256
@@ -22,7 +22,7 @@ from meterlake.model.bills.ledger import Movement, PostingKind
 from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values import wire
-from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.entity import Record
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.version import calculation_digest
 from meterlake.stages.bill.charges.line_draft import BillInputs
@@ -56,8 +56,10 @@ class InputDigests:
         self._family_of = {id_: _find_top(id_, parents) if parents[id_] else id_ for id_ in parents}
         self._owners = {id_: each.account_id for id_, each in terms.usage_owners.items()}
         parts: dict[str, list[bytes]] = defaultdict(list)
-        for family, record in self._records(terms.configuration):
-            parts[family].append(_ENCODE((record.id, record.version, record.modified)))
+        for kind in terms.configuration.kinds():
+            for record in terms.configuration.all(kind):
+                kept = _ENCODE((record.id, record.version, record.modified))
+                parts[self._family_of_record(record)].append(kept)
         for quantity in inputs.quantities.values():
             parts[self._family(quantity.account_id)].append(_ENCODE(quantity))
         for missing, reason in inputs.missing.items():
@@ -100,11 +102,6 @@ class InputDigests:
             sorted((key, list(found)) for key, found in ledger.credits.items()),
         )
         return sha256(_ENCODE(own)).hexdigest()
-
-    def _records(self, configuration: Configuration) -> Iterator[tuple[str, Record[Any]]]:
-        for kind in configuration.kinds():
-            for record in configuration.all(kind):
-                yield self._family_of_record(record), record
 
     def _family_of_record(self, record: Record[Any]) -> str:
         kind = type(record.entity)

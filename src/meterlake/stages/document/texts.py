@@ -21,13 +21,12 @@ def clean_text(text: str) -> str:
     """A text of one line without what controls a page: it can be seen, or it is not there."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(" " if each in _SHOWN_AS_SPACE else each for each in text if _is_shown(each))
-
-
-def _is_shown(character: str) -> bool:
-    if character in _SHOWN_AS_SPACE:
-        return True
-    return character not in _TURNING and unicodedata.category(character) not in {"Cc", "Cs", "Cn"}
+    spaced = "".join(" " if each in _SHOWN_AS_SPACE else each for each in text)
+    return "".join(
+        each
+        for each in spaced
+        if each not in _TURNING and unicodedata.category(each) not in {"Cc", "Cs", "Cn"}
+    )
 
 
 def clean_lines(text: str) -> list[str]:

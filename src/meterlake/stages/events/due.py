@@ -29,13 +29,9 @@ def due_moment(value: Any, offset: int, tz: tzinfo) -> datetime | None:
         if _DATE.fullmatch(value):
             return midnight(date.fromisoformat(value) + timedelta(days=offset), tz)
         instant = parse_instant(value)
-        return None if instant is None else _shift(instant, offset, tz)
+        if instant is None or not offset:
+            return instant
+        local = instant.astimezone(tz).replace(tzinfo=None) + timedelta(days=offset)
+        return local.replace(tzinfo=tz).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _shift(instant: datetime, offset: int, tz: tzinfo) -> datetime:
-    if not offset:
-        return instant
-    local = instant.astimezone(tz).replace(tzinfo=None) + timedelta(days=offset)
-    return local.replace(tzinfo=tz).astimezone(UTC)

@@ -199,12 +199,11 @@ def _line(fixed: Sequence[ExportColumn], columns: Sequence[ExportColumn]) -> str
     """The SQL of one measurement in the wire's shape: fields nested by category, no nulls."""
     members = [_member(column.name, column) for column in fixed]
     fields = columns[len(fixed) :]
-    members.extend(_group(category, list(group)) for category, group in groupby(fields, _of))
+    members.extend(
+        _group(category, list(group))
+        for category, group in groupby(fields, lambda column: _category(column.name))
+    )
     return f"'{{' || concat_ws(',', {', '.join(members)}) || '}}'"
-
-
-def _of(column: ExportColumn) -> str:
-    return _category(column.name)
 
 
 def _member(name: str, column: ExportColumn) -> str:

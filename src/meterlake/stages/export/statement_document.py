@@ -9,7 +9,7 @@ A LINE is a line of the bill. The BAND rows behind it say what each band charges
 what was used. So whoever adds up amounts takes the rows of one type.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -116,17 +116,14 @@ def statement_document(content: StatementContent) -> Document:
     }
     if content.meter_ids:
         found["filters"] = {"meterIds": list(content.meter_ids)}
-        found["omitted"] = _omitted(content.omitted)
+        # What is not shown, so that the rest adds up to the total.
+        amounts = [Decimal(each["convertedSubtotal"]) for each in content.omitted]
+        with exact():
+            omitted = plain(sum(amounts, ZERO))
+        found["omitted"] = {"lines": len(amounts), "convertedSubtotal": omitted}
     prices = bool(content.layout.include_price_per_unit)
     found["lines"] = [_line(each, prices=prices) for each in content.lines]
     return found
-
-
-def _omitted(lines: Iterable[Mapping[str, Any]]) -> Document:
-    """How many lines are not shown, and what they come to: so the rest adds up to the total."""
-    amounts = [Decimal(each["convertedSubtotal"]) for each in lines]
-    with exact():
-        return {"lines": len(amounts), "convertedSubtotal": plain(sum(amounts, ZERO))}
 
 
 def _line(line: StatementLine, *, prices: bool) -> Document:

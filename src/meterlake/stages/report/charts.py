@@ -56,7 +56,39 @@ class Chart:
 def usage_charts(report: Report) -> Iterator[tuple[Usage, Chart, Chart]]:
     """For every meter its usage over time, and its largest accounts."""
     for number, usage in enumerate(report.usage):
-        yield usage, _over_time(number, usage, report.step), _accounts(number, usage)
+        names = [account for account, _ in usage.accounts]
+        trace = {
+            "type": "bar",
+            "orientation": "h",
+            # Two long names may be cut to the same text; places are not.
+            "y": list(range(len(names))),
+            "x": [amount for _, amount in usage.accounts],
+            "color": 0,
+            "hovertext": [shorten(name, _NAME_MAX) for name in names],
+            "hoverinfo": "x+text",
+        }
+        axis = {
+            "autorange": "reversed",
+            "tickvals": list(range(len(names))),
+            "ticktext": [shorten(name) for name in names],
+        }
+        rows = [[account, number_text(amount)] for account, amount in usage.accounts]
+        height = max(140, 60 + 24 * len(names))
+        note = f"By {usage.ranked_by}."
+        heads = ["Account", usage.ranked_by]
+        more = {"yaxis": axis, "showlegend": False}
+        accounts = Chart(
+            f"accounts-{number}",
+            "Largest accounts",
+            note,
+            [trace],
+            heads,
+            rows,
+            False,
+            height,
+            more,
+        )
+        yield usage, _over_time(number, usage, report.step), accounts
 
 
 def _over_time(number: int, usage: Usage, step: str) -> Chart:
@@ -82,46 +114,16 @@ def _over_time(number: int, usage: Usage, step: str) -> Chart:
     ]
     note = f"Per {step}. Click a name in the legend to show or hide it."
     axis: dict[str, Any] = {"type": "date"}
-    if step == "day" and _days(usage.steps) <= _DAYS_NAMED_MAX:
+    first, last = (date.fromisoformat(usage.steps[place]) for place in (0, -1))
+    if step == "day" and (last - first).days <= _DAYS_NAMED_MAX:
         axis["dtick"] = _DAY_MS  # Else hours stand below them.
     more = {"xaxis": axis}
     return Chart(f"usage-{number}", "Usage over time", note, traces, heads, rows, more=more)
 
 
-def _days(steps: Sequence[str]) -> int:
-    return (date.fromisoformat(steps[-1]) - date.fromisoformat(steps[0])).days
-
-
 def _fields_first(usage: Usage) -> Sequence[Any]:
     measurements, *fields = usage.series
     return [*fields, measurements]
-
-
-def _accounts(number: int, usage: Usage) -> Chart:
-    names = [account for account, _ in usage.accounts]
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        # Two long names may be cut to the same text; places are not.
-        "y": list(range(len(names))),
-        "x": [amount for _, amount in usage.accounts],
-        "color": 0,
-        "hovertext": [shorten(name, _NAME_MAX) for name in names],
-        "hoverinfo": "x+text",
-    }
-    axis = {
-        "autorange": "reversed",
-        "tickvals": list(range(len(names))),
-        "ticktext": [shorten(name) for name in names],
-    }
-    rows = [[account, number_text(amount)] for account, amount in usage.accounts]
-    height = max(140, 60 + 24 * len(names))
-    note = f"By {usage.ranked_by}."
-    heads = ["Account", usage.ranked_by]
-    more = {"yaxis": axis, "showlegend": False}
-    return Chart(
-        f"accounts-{number}", "Largest accounts", note, [trace], heads, rows, False, height, more
-    )
 
 
 def ingest_chart(report: Report) -> Chart:

@@ -180,43 +180,22 @@ class UsageAssembler:
         # Where there are none, the quantities of all accounts are not put into order for them.
         used = Used(row.quantity for row in self.rows) if records else Used(())
         for record in records:
-            compound = self._compound(record)
-            if compound is not None:
-                self._add_compound(compound, used)
-
-    def _compound(self, record: Record[CompoundAggregation]) -> Compound | None:
-        # Why aggregations are left out, with their names.
-        found = read_compound(
-            record,
-            self.entities,
-            {
+            reasons = {
                 id_: f"aggregation {_name(self.entities.get(Aggregation, id_))!r}: {reason}"
                 for id_, reason in self._without.items()
-            },
-        )
-        if isinstance(found, Compound):
-            return found
-        self.left_out.append((_name(record), found))
-        return None
+            }
+            found = read_compound(record, self.entities, reasons)
+            if isinstance(found, Compound):
+                self._add_compound(found, used)
+            else:
+                self.left_out.append((_name(record), found))
 
     def _add_compound(self, compound: Compound, used: Used) -> None:
         cycles = [self.of_meter[part.entity.meter_id] for part in compound.parts]
         # One statement for all that are calculated with the same values.
         statements: dict[frozenset[tuple[str, Value]], Query] = {}
         fields = OwnFields(self.entities, self.configuration.account_fields, compound, cycles)
-        for each in calculate(compound, used, self._groups(compound, used), fields):
-            if isinstance(each, Uncalculated):
-                self.failures.append(each)
-                continue
-            statement = statements.setdefault(
-                frozenset(each.fields.items()),
-                Query(compound.record.entity.calculation, dict(each.fields)),
-            )
-            side = _side(each.quantity.account_id, cycles)
-            self.rows.append(UsageRow(each.quantity, statement, side, compound=True))
-
-    def _groups(self, compound: Compound, used: Used) -> list[Group]:
-        """Who may have a quantity: whoever used a part, or may have one without any usage."""
+        # Who may have a quantity: whoever used a part, or may have one without any usage.
         found = {group: None for part in compound.parts for group in used.groups(part.id)}
         product_id = compound.record.entity.product_id
         if compound.needs_no_usage:
@@ -231,12 +210,22 @@ class UsageAssembler:
             [self.of_meter[each] for each in meters],
             {account_id for account_id, _ in found},
         )
-        return [
+        groups = [
             group
             for group in found
             if group[1] in own.get(group[0], [group[1]])
             and not any((part.id, *group) in self._missing for part in compound.parts)
         ]
+        for each in calculate(compound, used, groups, fields):
+            if isinstance(each, Uncalculated):
+                self.failures.append(each)
+                continue
+            statement = statements.setdefault(
+                frozenset(each.fields.items()),
+                Query(compound.record.entity.calculation, dict(each.fields)),
+            )
+            side = _side(each.quantity.account_id, cycles)
+            self.rows.append(UsageRow(each.quantity, statement, side, compound=True))
 
 
 def _with_pools(statement: Query | None, account_id: str, cycles: MeterCycles) -> Query | None:

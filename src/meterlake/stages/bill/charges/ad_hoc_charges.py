@@ -33,7 +33,27 @@ def ad_hoc_charges(draft: BillDraft) -> Iterator[LineDraft]:
     for record in sorted(draft.bill.ad_hoc, key=_order):
         amount = charge_amount(record.entity)
         if amount:
-            yield _line(draft, record, amount)
+            charge = record.entity
+            members = {
+                "chargeId": record.id,
+                "balanceId": charge.entity_id,
+                "contractId": charge.contract_id,
+            }
+            units = ONE if charge.units is None else charge.units
+            yield LineDraft(
+                type=LineItemType(charge.line_item_type),
+                description=charge.description or charge.name,
+                service_period=Period(
+                    charge.service_period_start_date, charge.service_period_end_date
+                ),
+                charged=LineAmount(
+                    Amount(amount), CHARGE_UNIT, units, units, charge.currency, charge.unit_price
+                ),
+                accounting_product=draft.inputs.catalog.product(charge.accounting_product_id),
+                subject=LineSubject(record.id),
+                members={name: value for name, value in members.items() if value is not None},
+                basis=charge,
+            )
 
 
 def _order(record: Record[Charge]) -> tuple[object, ...]:
@@ -51,28 +71,6 @@ def charge_amount(charge: Charge) -> Decimal:
         return charge.amount
     with exact():
         return (charge.units or ZERO) * (charge.unit_price or ZERO)
-
-
-def _line(draft: BillDraft, record: Record[Charge], amount: Decimal) -> LineDraft:
-    charge = record.entity
-    members = {
-        "chargeId": record.id,
-        "balanceId": charge.entity_id,
-        "contractId": charge.contract_id,
-    }
-    units = ONE if charge.units is None else charge.units
-    return LineDraft(
-        type=LineItemType(charge.line_item_type),
-        description=charge.description or charge.name,
-        service_period=Period(charge.service_period_start_date, charge.service_period_end_date),
-        charged=LineAmount(
-            Amount(amount), CHARGE_UNIT, units, units, charge.currency, charge.unit_price
-        ),
-        accounting_product=draft.inputs.catalog.product(charge.accounting_product_id),
-        subject=LineSubject(record.id),
-        members={name: value for name, value in members.items() if value is not None},
-        basis=charge,
-    )
 
 
 def advance_memos(draft: BillDraft) -> Iterator[LineDraft]:

@@ -111,7 +111,11 @@ def _divide(
     own = [_own_quantity(charge, each, inputs) for each in members]
     if not any(own):
         return
-    weights = _weights([each.value if each else ZERO for each in own])
+    quantities = [each.value if each else ZERO for each in own]
+    with exact():
+        is_used = bool(sum(quantities, ZERO))
+    # If they sum to 0, all is on the account with the plan, which is the first.
+    weights = quantities if is_used else [Decimal(not number) for number in range(len(own))]
     total = sum(map(Fraction, weights), Fraction(0))
     for member, quantity, weight in zip(members, own, weights, strict=True):
         part = Fraction(weight) / total
@@ -132,14 +136,6 @@ def _own_quantity(charge: PricedUsage, member: PoolMember, inputs: BillInputs) -
     if not has_usage(charge, inputs, member.usage_id, charge.period):
         return None
     return find_measured(charge, inputs, member.usage_id, charge.period)
-
-
-def _weights(quantities: Sequence[Decimal]) -> list[Decimal]:
-    """The quantities; if they sum to 0, all is on the account with the plan, which is the first."""
-    with exact():
-        if sum(quantities, ZERO):
-            return list(quantities)
-    return [Decimal(not number) for number in range(len(quantities))]
 
 
 def _break_down(

@@ -37,10 +37,6 @@ LineCredits = Mapping[BillIdentity, Sequence[LineCredit]]
 NO_CREDITS: Final[LineCredits] = MappingProxyType({})
 
 
-def _never(_: BillIdentity) -> bool:
-    return False
-
-
 class AccountLedger:
     """What came in and went out, as the next bill finds it.
 
@@ -55,7 +51,7 @@ class AccountLedger:
     def __init__(
         self,
         movements: Movements = NO_MOVEMENTS,
-        is_final: Callable[[BillIdentity], bool] = _never,
+        is_final: Callable[[BillIdentity], bool] = lambda _: False,
         credits: LineCredits = NO_CREDITS,
     ) -> None:
         """Begin.

@@ -139,17 +139,14 @@ class SourceCatalog:
         }
         if not records:
             return None
-        order = DEFAULT_ORDER if in_hierarchy else self._order(account)
+        # The account's, else the organization's.
+        own = account.entity.credit_application_order or self.organization.credit_application_order
+        order = DEFAULT_ORDER if in_hierarchy or not own else own
         found = [
             *(self._commitment(each) for each in commitments),
             *(source for each in balances for source in self._balance(each)),
         ]
         return AccountSources(records, order, tuple(order_sources(found, order)))
-
-    def _order(self, account: Record[Account]) -> tuple[BillCreditType, ...]:
-        """The account's, else the organization's."""
-        own = account.entity.credit_application_order or self.organization.credit_application_order
-        return own or DEFAULT_ORDER
 
     def _commitment(self, record: Record[Commitment]) -> CreditSource:
         entity = record.entity

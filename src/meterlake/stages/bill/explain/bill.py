@@ -140,7 +140,11 @@ class LineExplainer:
         facts = line_facts(finished, number)
         if found.value != finished.amount:
             facts["unexplained"] = finished.amount
-        beside = [*found.beside, *self._subtotal(finished)]
+        beside = [*found.beside]
+        if line.currency != currency:
+            # The amount in the pricing currency, for the eye.
+            shown = ExplainedNumber(name="subtotal", value=line.subtotal, unit=line.currency)
+            beside.append(shown)
         if isinstance(finished.draft.basis, SourceDraw):
             beside += self.draws.explain_source(finished.draft.basis)
         name = f"{line.type} {line.description}"
@@ -178,14 +182,6 @@ class LineExplainer:
             )
 
         return self.bill.explain_once(key, explain)
-
-    def _subtotal(self, finished: FinishedLine) -> list[ExplainedNumber]:
-        """The amount in the pricing currency, for the eye."""
-        line = finished.line
-        if line.currency == self.bill.currency:
-            return []
-        shown = ExplainedNumber(name="subtotal", value=line.subtotal, unit=line.currency)
-        return [shown]
 
     def explain_draft(self, drafted: LineDraft, key: str | None = None) -> ExplainedNumber:
         """What a drafted line comes to, in the billing currency."""

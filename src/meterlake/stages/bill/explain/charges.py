@@ -1,6 +1,6 @@
 """Counters, standing charges, minimum spends, fees, charges, credits and memos."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
@@ -13,7 +13,6 @@ from meterlake.stages.bill.charges.line_draft import LineDraft
 from meterlake.stages.bill.charges.minimum_spends import (
     CountedAmount,
     Coverage,
-    Minimum,
     MinimumBasis,
 )
 from meterlake.stages.bill.charges.usage_credits import CreditBasis
@@ -142,9 +141,16 @@ class MinimumExplainer:
     def _prorate_minimum(self, basis: MinimumBasis) -> ExplainedNumber:
         """A minimum by the days of its service periods, in its own currency."""
         minimum = basis.minimum
-        whole = cite(
-            "minimum spend of a period", minimum.amount, minimum.currency, **_owner(minimum)
-        )
+        owner: dict[str, object]
+        group, plan = minimum.owner.group, minimum.owner.terms.plan
+        if minimum.pricing_id is not None:
+            owner = {"of": "pricing", "pricing": minimum.pricing_id}
+        elif minimum.members and group is not None:
+            owner = {"of": "planGroup", "planGroup": entity_facts(group.group)}
+        else:
+            of = "planTemplate" if plan.entity.minimum_spend is None else "plan"
+            owner = {"of": of, "plan": entity_facts(plan)}
+        whole = cite("minimum spend of a period", minimum.amount, minimum.currency, **owner)
         if len(basis.shares) == 1:
             return prorate("prorated", whole, basis.shares[0], minimum.currency)
         periods = [
@@ -174,17 +180,6 @@ class MinimumExplainer:
 
     def _explain_counted(self, counted: CountedAmount) -> ExplainedNumber:
         return self.bill.refer_line(counted.drafted) or self.explain(counted.drafted)
-
-
-def _owner(minimum: Minimum) -> dict[str, object]:
-    if minimum.pricing_id is not None:
-        return {"of": "pricing", "pricing": minimum.pricing_id}
-    group = minimum.owner.group
-    if minimum.members and group is not None:
-        return {"of": "planGroup", "planGroup": entity_facts(group.group)}
-    plan = minimum.owner.terms.plan
-    of = "planTemplate" if plan.entity.minimum_spend is None else "plan"
-    return {"of": of, "plan": entity_facts(plan)}
 
 
 def explain_fee(bill: ExplainedBill, due: DueFee) -> ExplainedNumber:
@@ -258,12 +253,10 @@ def explain_memo(bill: ExplainedBill, memo: AdvanceMemo) -> ExplainedNumber:
         )
     settled = [cite("corrected before", memo.settled, memo.currency)] if memo.settled else []
     found = subtract("difference", due, [before, *settled], memo.currency)
-    more = list(_cite_returns(memo))
-    return total("correction", (found, *more), memo.currency) if more else found
-
-
-def _cite_returns(memo: AdvanceMemo) -> Iterator[ExplainedNumber]:
+    more = [
+        cite("goes back to a source", each.amount, memo.currency, source=str(each.account))
+        for each in memo.returns
+    ]
     if memo.returned:
-        yield cite("went back to sources before", memo.returned, memo.currency)
-    for each in memo.returns:
-        yield cite("goes back to a source", each.amount, memo.currency, source=str(each.account))
+        more.insert(0, cite("went back to sources before", memo.returned, memo.currency))
+    return total("correction", (found, *more), memo.currency) if more else found

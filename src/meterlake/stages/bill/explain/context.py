@@ -18,10 +18,6 @@ from meterlake.stages.bill.explain.numbers import cite, multiply, refer, refer_b
 CompoundFields = Callable[[Record[CompoundAggregation], tuple[str, Period]], Mapping[str, Any]]
 
 
-def _no_fields(_: Record[CompoundAggregation], __: tuple[str, Period]) -> Mapping[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class ExplainedBill:
     """A bill while it is explained.
@@ -35,7 +31,7 @@ class ExplainedBill:
     """
 
     made: DraftedBill
-    fields: CompoundFields = _no_fields
+    fields: CompoundFields = lambda _, __: {}
     known: dict[str, ExplainedNumber] = field(default_factory=dict)
     is_own_rate: bool = False
     drafts: list[LineDraft] = field(default_factory=list)
@@ -79,7 +75,10 @@ class ExplainedBill:
 
     def lines(self) -> dict[int, FinishedLine]:
         """The lines as they stood before any was cut, by the identity of their drafts."""
-        found = [_before_cut(each) for each in self.draft.lines]
+        found = [
+            each.draft.basis.before if isinstance(each.draft.basis, CutUsage) else each
+            for each in self.draft.lines
+        ]
         return {id(each.draft): each for each in found}
 
     def lines_by_number(self) -> dict[int, FinishedLine]:
@@ -125,11 +124,6 @@ def refer_to(finished: FinishedLine, currency: str) -> ExplainedNumber:
 def line_key(finished: FinishedLine) -> str:
     """The key of the number of a line."""
     return f"line {finished.line.key}"
-
-
-def _before_cut(finished: FinishedLine) -> FinishedLine:
-    basis = finished.draft.basis
-    return basis.before if isinstance(basis, CutUsage) else finished
 
 
 def entity_facts(record: Record[Any]) -> dict[str, Any]:

@@ -11,9 +11,7 @@ from meterlake.model.bills.ledger import Movement
 from meterlake.model.customers.balances import rollover_of
 from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values.money import ONE, ZERO, RoundingMode, exact, round_amount
-from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.draw_downs import (
-    CreditSource,
     Draw,
     DrawDowns,
     LinePart,
@@ -130,7 +128,9 @@ class DrawExplainer:
         before = [
             each for each in self.drawn.draws if each.part == part.key and each.source != source.key
         ]
-        earlier = [each for each in before if self._is_before(each.source, source.key)]
+        order = [each.source.key for each in self.drawn.sources]
+        place = order.index(source.key)
+        earlier = [each for each in before if order.index(each.source) < place]
         usual = [self._refer_usual(each) for each in earlier if self.usual.get(each[:2])]
         rest = subtract("left to pay", self._part(part), usual, currency)
         spent = [
@@ -141,10 +141,6 @@ class DrawExplainer:
         left = subtract("left of the source", self._capacity_of(paid), spent, currency)
         key = _usual_key(source.key, part.key)
         return derive("paid", DerivationRule.MINIMUM, (rest, left), currency, key)
-
-    def _is_before(self, one: SourceKey, other: SourceKey) -> bool:
-        order = [each.source.key for each in self.drawn.sources]
-        return order.index(one) < order.index(other)
 
     def _overdraft(self, part: LinePart) -> ExplainedNumber:
         usual = [
@@ -253,24 +249,25 @@ class DrawExplainer:
 
     def _split_line(self, part: LinePart) -> ExplainedNumber:
         line = next(each for each in self.bill.draft.payable if each.number == part.key.line)
-        payers = [each for each in self._sources() if each.may_pay(line)]
+        payers = [each.source for each in self.drawn.sources if each.source.may_pay(line)]
         periods = cut_period(line.period, payers)
         zone = self.bill.inputs.zone
         weights = [weight_of(line, each, zone) for each in periods] if len(periods) > 1 else []
         whole = self._payable(line)
         if not weights or max(weights) <= 0:
             return total("whole line", (whole,), self.bill.currency)
+        name = "days" if line.units_of is None else "units"
         counted = [
-            cite(f"{_weight_name(line)} {_range(period)}", number_of(Fraction(weight))[0])
+            cite(
+                f"{name} {period.start.isoformat()} to {period.end.isoformat()}",
+                number_of(Fraction(weight))[0],
+            )
             for period, weight in zip(periods, weights, strict=True)
         ]
         positive = [each for each in counted if each.exact > 0]
         all_weights = total("of all parts", positive)
         own = counted[part.key.part]
         return split_part("part", whole, (own, all_weights), part.amount, self.bill.places)
-
-    def _sources(self) -> list[CreditSource]:
-        return [each.source for each in self.drawn.sources]
 
     def _payable(self, line: PayableLine) -> ExplainedNumber:
         """What there is to pay of a line, after negative lines lowered it."""
@@ -357,14 +354,6 @@ def _movements(movements: Sequence[Movement], currency: str) -> Iterator[Explain
         applied = None if each.applied is None else each.applied.isoformat()
         name = each.kind.value if bill is None else f"{each.kind.value} of the bill of {bill}"
         yield cite(name, each.change, currency, applied=applied)
-
-
-def _weight_name(line: PayableLine) -> str:
-    return "days" if line.units_of is None else "units"
-
-
-def _range(period: Period) -> str:
-    return f"{period.start.isoformat()} to {period.end.isoformat()}"
 
 
 def _name(key: SourceKey) -> str:

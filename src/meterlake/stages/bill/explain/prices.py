@@ -1,8 +1,7 @@
 """Units priced by bands: which units in which band, times its price, and its fixed price."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -49,19 +48,13 @@ def explain_price(
         return replace(found, name=name, facts={**found.facts, **shown})
     keyed = units if units.key else with_key(units, f"{name}/units")
     upper = {band.lower_limit: above.lower_limit for band, above in pairwise(bands)}
-    charged = list(_charges(slices, keyed, upper, currency))
+    charged = [
+        _charge(
+            each, slice_units(each, keyed, upper.get(each.band.lower_limit), is_cut=True), currency
+        )
+        for each in slices
+    ]
     return derive(name, DerivationRule.BANDS, (keyed, *charged), currency, **shown)
-
-
-def _charges(
-    slices: Sequence[Slice],
-    units: ExplainedNumber,
-    upper: dict[Decimal, Decimal],
-    currency: str,
-) -> Iterator[ExplainedNumber]:
-    for each in slices:
-        own = slice_units(each, units, upper.get(each.band.lower_limit), is_cut=True)
-        yield _charge(each, own, currency)
 
 
 def _charge(part: Slice, units: ExplainedNumber, currency: str) -> ExplainedNumber:

@@ -40,8 +40,7 @@ from meterlake.stages.bill.explain.numbers import (
     with_key,
 )
 from meterlake.stages.bill.explain.prices import explain_price
-from meterlake.stages.bill.pricing.applicable_pricing import ApplicablePricing
-from meterlake.stages.bill.terms.terms import PlanPeriod, PricedUsage
+from meterlake.stages.bill.terms.terms import PricedUsage
 
 
 def explain_usage(bill: ExplainedBill, charge: PricedUsage, key: str) -> ExplainedNumber:
@@ -72,16 +71,10 @@ def _price(bill: ExplainedBill, charge: PricedUsage, period: Period, key: str) -
         pricing.pricing_bands,
         pricing.cumulative,
         currency,
-        **_pricing_facts(charge.applicable_pricing, charge.plan_period),
+        **pricing_facts(charge.applicable_pricing.pricing),
+        plan=entity_facts(charge.plan_period.terms.plan),
+        tiersSpanPlan=pricing.tiers_span_plan or None,
     )
-
-
-def _pricing_facts(applicable: ApplicablePricing, plan_period: PlanPeriod) -> dict[str, object]:
-    return {
-        **pricing_facts(applicable.pricing),
-        "plan": entity_facts(plan_period.terms.plan),
-        "tiersSpanPlan": applicable.pricing.entity.tiers_span_plan or None,
-    }
 
 
 def explain_part(bill: ExplainedBill, part: PoolPart) -> ExplainedNumber:
@@ -197,7 +190,26 @@ class QuantityExplainer:
             facts = {"aggregation": entity_facts(record), "period": period_facts(period)}
             return None if value is None else cite("default value", value, unit, **facts)
         if isinstance(record.entity, CompoundAggregation):
-            return self._explain_calculated(record, found)
+            scope = CompoundScope(record.entity, self.bill.inputs.configuration)
+            names = names_of(parse(record.entity.calculation))
+            fields = {**scope.constants(), **scope.own_defaults}
+            fields |= self.bill.fields(record, (found.account_id, found.period))
+            shown = {name: each for name, each in fields.items() if name in names}
+            parts = [self._part(each, found) for each in scope.parts()]
+            parts += [cite(name, each) for name, each in shown.items() if isinstance(each, Decimal)]
+            texts = {name: each for name, each in shown.items() if not isinstance(each, Decimal)}
+            return ExplainedNumber(
+                name=f"{record.entity.code or record.entity.name}",
+                value=found.value,
+                unit=quantity_unit(record.entity) or "",
+                rule=DerivationRule.CALCULATION,
+                operands=tuple(parts),
+                options={
+                    "formula": record.entity.calculation,
+                    **({"texts": texts} if texts else {}),
+                },
+                facts={"aggregation": entity_facts(record), "period": period_facts(found.period)},
+            )
         return self._explain_measured(record, found)
 
     def _explain_measured(self, record: Record[Any], found: Quantity) -> ExplainedNumber:
@@ -247,27 +259,6 @@ class QuantityExplainer:
         for each in pool.used_members(period):
             if usage_id in {pool.usage_id, each.usage_id}:
                 yield each.account.entity.code
-
-    def _explain_calculated(
-        self, record: Record[CompoundAggregation], found: Quantity
-    ) -> ExplainedNumber:
-        scope = CompoundScope(record.entity, self.bill.inputs.configuration)
-        names = names_of(parse(record.entity.calculation))
-        fields = {**scope.constants(), **scope.own_defaults}
-        fields |= self.bill.fields(record, (found.account_id, found.period))
-        shown = {name: each for name, each in fields.items() if name in names}
-        parts = [self._part(each, found) for each in scope.parts()]
-        parts += [cite(name, each) for name, each in shown.items() if isinstance(each, Decimal)]
-        texts = {name: each for name, each in shown.items() if not isinstance(each, Decimal)}
-        return ExplainedNumber(
-            name=f"{record.entity.code or record.entity.name}",
-            value=found.value,
-            unit=quantity_unit(record.entity) or "",
-            rule=DerivationRule.CALCULATION,
-            operands=tuple(parts),
-            options={"formula": record.entity.calculation, **({"texts": texts} if texts else {})},
-            facts={"aggregation": entity_facts(record), "period": period_facts(found.period)},
-        )
 
     def _part(self, part: Record[Aggregation], whole: Quantity) -> ExplainedNumber:
         segment = whole.segment if part.entity.segments else None

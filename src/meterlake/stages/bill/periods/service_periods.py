@@ -78,7 +78,13 @@ class PlanTime:
         else:
             groups = set(self._charged_groups(self.due.numbers, every))
         if self._is_last:
-            groups.update(self._overdue_groups(every))
+            # The groups whose bill would come after the last one of the plan.
+            last = self.due.numbers.stop - 1 - self._first
+            groups.update(
+                group
+                for group in range(last // every.interval + 1)
+                if group * every.interval + every.offset > last
+            )
         for group in sorted(groups):
             found = self._service(self._first + group * every.interval, every.interval)
             if found is not None:
@@ -109,7 +115,10 @@ class PlanTime:
 
     def _begun_groups(self, every: Every) -> Iterator[int]:
         """In advance: the first bill when a group is due and what is charged for it has begun."""
-        groups = set(self._charged_groups(self._begun(), every))
+        # The regular periods of which the bill is the first one on or after their first day.
+        is_first = self.due.opening or self._first_day > self.due.first
+        numbers = [*(self.due.numbers if is_first else ()), self.due.numbers.stop]
+        groups = set(self._charged_groups(numbers, every))
         if self.start > self.own[0]:
             number = self.due.recurrence.number_after(first_day(self.start, self.calendar.zone)) - 1
             groups.add((number - self._first) // every.interval)
@@ -128,13 +137,6 @@ class PlanTime:
             if group >= 0 and not rest:
                 yield group
 
-    def _overdue_groups(self, every: Every) -> Iterator[int]:
-        """The groups whose bill would come after the last one of the plan."""
-        last = self.due.numbers.stop - 1 - self._first
-        for group in range(last // every.interval + 1):
-            if group * every.interval + every.offset > last:
-                yield group
-
     @property
     def _first(self) -> int:
         """The number of the regular period with the plan's first day."""
@@ -149,12 +151,6 @@ class PlanTime:
         """Whether it is the last bill of the plan that has anything in arrears."""
         end = self.own[1]
         return end is not None and end <= self.due.period.end
-
-    def _begun(self) -> Iterator[int]:
-        """The regular periods of which the bill is the first one on or after their first day."""
-        if self.due.opening or self._first_day > self.due.first:
-            yield from self.due.numbers
-        yield self.due.numbers.stop
 
     def _service(self, number: int, count: int) -> ServicePeriod | None:
         whole = self.calendar.regular(self.due.recurrence, number, count)

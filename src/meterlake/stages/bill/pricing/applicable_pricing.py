@@ -195,29 +195,26 @@ class PlanCatalog:
     def group_terms(self, plan_group_id: str) -> GroupTerms:
         """The terms of a plan group."""
         if plan_group_id not in self._groups:
-            self._groups[plan_group_id] = self._work_out_group(
-                self.configuration.get(PlanGroup, plan_group_id)
+            group = self.configuration.get(PlanGroup, plan_group_id)
+            own, organization = group.entity, self.organization
+            self._groups[plan_group_id] = GroupTerms(
+                group=group,
+                standing_charge=own.standing_charge,
+                standing_charge_description=own.standing_charge_description or STANDING_CHARGE,
+                standing_charge_product=self.product(own.standing_charge_accounting_product_id),
+                standing_charge_in_advance=_first_said(
+                    own.standing_charge_bill_in_advance,
+                    organization.standing_charge_bill_in_advance,
+                ),
+                minimum_spend=own.minimum_spend,
+                minimum_spend_description=own.minimum_spend_description
+                or f"{own.name} Minimum Spend Adjustment",
+                minimum_spend_product=self.product(own.minimum_spend_accounting_product_id),
+                minimum_spend_in_advance=_first_said(
+                    own.minimum_spend_bill_in_advance, organization.minimum_spend_bill_in_advance
+                ),
             )
         return self._groups[plan_group_id]
-
-    def _work_out_group(self, group: Record[PlanGroup]) -> GroupTerms:
-        own, organization = group.entity, self.organization
-        return GroupTerms(
-            group=group,
-            standing_charge=own.standing_charge,
-            standing_charge_description=own.standing_charge_description or STANDING_CHARGE,
-            standing_charge_product=self.product(own.standing_charge_accounting_product_id),
-            standing_charge_in_advance=_first_said(
-                own.standing_charge_bill_in_advance, organization.standing_charge_bill_in_advance
-            ),
-            minimum_spend=own.minimum_spend,
-            minimum_spend_description=own.minimum_spend_description
-            or f"{own.name} Minimum Spend Adjustment",
-            minimum_spend_product=self.product(own.minimum_spend_accounting_product_id),
-            minimum_spend_in_advance=_first_said(
-                own.minimum_spend_bill_in_advance, organization.minimum_spend_bill_in_advance
-            ),
-        )
 
     def product(self, product_id: str | None) -> ProductName | None:
         """A product as lines name it; None without one."""

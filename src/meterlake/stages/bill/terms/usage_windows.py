@@ -33,21 +33,16 @@ class PriceGaps:
         usage = account_terms.priced_usage
         found = self._known.get(usage)
         if found is None:
+            # The periods in which there is a price, and for which measurements.
+            covered = defaultdict(list)
+            for each in usage:
+                for pricing, period in each.parts:
+                    for key in pricing.charged_usage:
+                        covered[key].append(UsagePart(period, each.selection))
             found = self._known[usage] = {
-                key: tuple(_uncovered_parts(self.month, parts))
-                for key, parts in _covered_parts(usage).items()
+                key: tuple(_uncovered_parts(self.month, parts)) for key, parts in covered.items()
             }
         return found
-
-
-def _covered_parts(pricings: Iterable[UsagePricing]) -> dict[PricedKey, list[UsagePart]]:
-    """The periods in which there is a price, and for which measurements."""
-    covered = defaultdict(list)
-    for usage in pricings:
-        for pricing, period in usage.parts:
-            for key in pricing.charged_usage:
-                covered[key].append(UsagePart(period, usage.selection))
-    return covered
 
 
 def _uncovered_parts(month: Period, covered: Iterable[UsagePart]) -> Iterator[UsagePart]:

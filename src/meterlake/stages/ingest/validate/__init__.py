@@ -117,7 +117,10 @@ def validate(
         texts: What the file's format makes of texts.
     """
     found = Validated([], [], 0)
-    meter_ids = _meter_ids(meters)
+    ids = [meter.id for meter in meters.values()]
+    meter_ids = {
+        code: columns.constant(meter.id, ids).alias("meter_id") for code, meter in meters.items()
+    }
     codes = columns.texts(frame["meter"])
     undefined = ~codes.is_in(list(meters)).fill_null(value=False)
     if undefined.any():
@@ -158,13 +161,6 @@ def _add_outcome(
         new = _new_accounts(checks.frame, bad, accounts) if checks.new_accounts else []
         found.accepted.append(Accepted(meter, good, new))
     return found._replace(rounded=found.rounded + checks.rounded)
-
-
-def _meter_ids(meters: Mapping[str, MeterFields]) -> dict[str, pl.Expr]:
-    ids = [meter.id for meter in meters.values()]
-    return {
-        code: columns.constant(meter.id, ids).alias("meter_id") for code, meter in meters.items()
-    }
 
 
 def _reject_undefined(rows: pl.DataFrame, part: int) -> Iterator[Rejection]:

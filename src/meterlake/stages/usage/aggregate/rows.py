@@ -98,7 +98,13 @@ class _Reader:
             segment = None if part is None else self.segment_filters[part[0]].segment(part[1])
             listed = unmatched if part and segment is None else quantities
             listed.extend(self._quantities(group, part, (counts[part], segment), row))
-        return MeterUsage(*group, _all(counts), quantities, unmatched, statement)
+        # The measurements of all parts of which each measurement is in one.
+        if None in counts:
+            total = counts[None]
+        else:
+            first = min(part[0] for part in counts if part)
+            total = sum(count for part, count in counts.items() if part and part[0] == first)
+        return MeterUsage(*group, total, quantities, unmatched, statement)
 
     def _part(self, row: Sequence[Any]) -> _Part:
         if not self.segment_filters:
@@ -133,14 +139,6 @@ class _Reader:
                 mean=mean,
                 segment=segment,
             )
-
-
-def _all(counts: Mapping[_Part, int]) -> int:
-    """The measurements of all parts of which each measurement is in one."""
-    if None in counts:
-        return counts[None]
-    first = min(part[0] for part in counts if part)
-    return sum(count for part, count in counts.items() if part and part[0] == first)
 
 
 def _value_of(value: Any, empty: Any) -> tuple[Decimal | None, tuple[Decimal, int] | None]:
