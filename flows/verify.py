@@ -10,7 +10,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.billing.verification.schedule import verify_regularly
+from meterlake.pipeline.billing.verification.verify import verify_regularly
 
 
 @retrying("verify bills of {org}")

@@ -26,7 +26,7 @@ def lives(tmp_path_factory):
 @pytest.mark.slow
 def test_every_charge_is_made_once_whoever_dies(lives):
     state, reached = lives.undisturbed["state"], lives.undisturbed["reached"]
-    assert set(reached) == marked("pipeline/billing/balances/scheduled_charges.py")
+    assert set(reached) == marked("pipeline/billing/balances/scheduled_transactions.py")
     assert (state["seen"], state["charges"]) == ([], ALL)
     assert state["charge events"] == ["billing.charge.created"] * len(ALL)
 

@@ -62,7 +62,7 @@ def apply(
         allow_unknown: Ignore unknown names within entities, instead of refusing them.
     """
     from meterlake.pipeline.config import configure
-    from meterlake.pipeline.config.measured import guard_measured
+    from meterlake.pipeline.config.duckdb_rules import guard_measured
     from meterlake.pipeline.config.webhook_addresses import address_policy
     from meterlake.stores.custom_sql import limits_of
 

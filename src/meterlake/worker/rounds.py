@@ -21,8 +21,10 @@ from meterlake.model.measurements.receipt import Receipt
 from meterlake.model.resources.events import BILL_JOB, STATEMENT_JOB
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.balances.scheduled_charges import make_due_charges
-from meterlake.pipeline.billing.balances.scheduled_transactions import book_due_transactions
+from meterlake.pipeline.billing.balances.scheduled_transactions import (
+    book_due_transactions,
+    make_due_charges,
+)
 from meterlake.pipeline.billing.jobs.approval import approve_due
 from meterlake.pipeline.billing.jobs.schedule import submit_scheduled
 from meterlake.pipeline.billing.jobs.source import BillJobSource

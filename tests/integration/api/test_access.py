@@ -4,7 +4,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.api.access import OPERATIONS
-from meterlake.pipeline.access import passwords
+from meterlake.pipeline.access import login
 from tests.people import allow, join, policy
 from tests.served import served
 
@@ -15,7 +15,7 @@ STATEMENT = {"effect": "ALLOW", "action": ["CONFIG_RETRIEVE"], "resource": ["con
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     patch = pytest.MonkeyPatch()
-    patch.setattr(passwords, "_HASHER", PasswordHasher(1, 64, 1))
+    patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
     with served(tmp_path_factory.mktemp("access") / "home") as running:
         yield running
     patch.undo()

@@ -6,7 +6,7 @@ import pytest
 from argon2 import PasswordHasher
 from playwright.sync_api import sync_playwright
 
-from meterlake.pipeline.access import passwords
+from meterlake.pipeline.access import login
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.people import PASSWORD, allow
 
@@ -16,7 +16,7 @@ def world(tmp_path_factory):
     if which("chromium") is None:
         pytest.skip("needs chromium in PATH")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "_HASHER", PasswordHasher(1, 64, 1))
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
         with a_console(tmp_path_factory.mktemp("browser")) as found:
             found.join("ada@example.com", allow())
             yield found

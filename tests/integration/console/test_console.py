@@ -8,7 +8,7 @@ from argon2 import PasswordHasher
 
 from meterlake.console.app import ROUTES
 from meterlake.model.customers.accounts import Account
-from meterlake.pipeline.access import passwords
+from meterlake.pipeline.access import login
 from tests.commands import wait_until
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.people import allow, deny
@@ -19,7 +19,7 @@ ATTACK = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 @pytest.fixture(scope="module", autouse=True)
 def _quick_passwords():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "_HASHER", PasswordHasher(1, 64, 1))
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
         yield
 
 

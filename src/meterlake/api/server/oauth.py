@@ -15,7 +15,7 @@ from meterlake.api.server.answers import WireResponse, failure
 from meterlake.api.server.dispatch import Services
 from meterlake.api.server.limits import Limit, network
 from meterlake.model.errors import Invalid, MeterlakeError, Required, TooMany, Unauthorized
-from meterlake.pipeline.access import login, passwords, users
+from meterlake.pipeline.access import login, users
 from meterlake.pipeline.access.access import organizations_of, sign_in_key
 from meterlake.pipeline.access.invitation_email import PATH as PASSWORD_PATH
 from meterlake.pipeline.access.tokens import LIFETIME_S
@@ -403,8 +403,8 @@ def _link_page(request: Request, secret: str, problem: str, status: int = 200) -
         done=False,
         dead=False,
         needed=needed,
-        least=passwords.LENGTH_MIN,
-        most=passwords.LENGTH_MAX,
+        least=login.LENGTH_MIN,
+        most=login.LENGTH_MAX,
         fields={"token": secret, pages.CSRF_FIELD: token_},
     )
     pages.set_cookie(request, answer, pages.CSRF_COOKIE, token_)

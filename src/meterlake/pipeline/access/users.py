@@ -23,7 +23,7 @@ from meterlake.model.configuration.access import statement_documents as shown_st
 from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
 from meterlake.model.resources import resource_of
 from meterlake.model.values.entity import Record
-from meterlake.pipeline.access.passwords import hash_password
+from meterlake.pipeline.access.login import hash_password
 from meterlake.stores.state import State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions
 from meterlake.stores.state.access.access import digest

@@ -25,10 +25,9 @@ from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.problems import locate_error, refuse
 from meterlake.model.values.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.config.cautions import cautions
-from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
+from meterlake.pipeline.config.duckdb_rules import Measured, custom_sql_rules
 from meterlake.pipeline.config.entities import delete_in, mask_secrets, refuse_booked
 from meterlake.pipeline.config.hooks import hooks_of
-from meterlake.pipeline.config.measured import Measured
 from meterlake.pipeline.config.webhook_addresses import webhook_rules
 from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe, describe_all

@@ -24,8 +24,8 @@ from meterlake.model.values.entity import E, Entity, Record
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.problems import read
 from meterlake.model.values.secrets import MASK, holds_secrets, keep_masked, with_secrets
-from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.deletion import refuse_named, release
+from meterlake.pipeline.config.duckdb_rules import custom_sql_rules
 from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.pipeline.config.webhook_addresses import address_policy, webhook_rules
 from meterlake.stages.config.check import (

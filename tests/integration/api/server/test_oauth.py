@@ -11,7 +11,7 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
-from meterlake.pipeline.access import passwords
+from meterlake.pipeline.access import login
 from meterlake.pipeline.access.invitation_email import send
 from meterlake.pipeline.access.users import InvitationEmail
 from meterlake.pipeline.home.setup import init_home
@@ -28,7 +28,7 @@ NOBODY = "0b0e5a9c-4b0f-4a53-8a2c-6a4c5d1c3b11"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     patch = pytest.MonkeyPatch()
-    patch.setattr(passwords, "_HASHER", PasswordHasher(1, 64, 1))
+    patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
     with served(tmp_path_factory.mktemp("oauth") / "home") as running:
         join(running.stores.state, running.org_id)
         yield running

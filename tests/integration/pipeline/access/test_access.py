@@ -35,9 +35,9 @@ def cheap_hashes(monkeypatch):
     """Argon2 as it is, with less memory: these tests are about who, not about how hard."""
     from argon2 import PasswordHasher
 
-    from meterlake.pipeline.access import passwords
+    from meterlake.pipeline.access import login
 
-    monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(1, 64, 1))
+    monkeypatch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.model.errors import Forbidden, Unauthorized
-from meterlake.pipeline.access import login, passwords, users
+from meterlake.pipeline.access import login, users
 from meterlake.pipeline.access.access import permissions_of
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.stores.secrets import Secrets
@@ -20,7 +20,7 @@ BACK = "http://localhost/console/callback"
 
 @pytest.fixture(autouse=True)
 def cheap_hashes(monkeypatch):
-    monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(1, 64, 1))
+    monkeypatch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
 
 
 @pytest.fixture(autouse=True)

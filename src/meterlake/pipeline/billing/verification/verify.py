@@ -7,7 +7,7 @@ same code that made them. Only who reads is another one: a reader of the past.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from meterlake.model.bills.bill import Bill
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.bills.verification import BillDifference, BillVerification, DifferenceSubject
 from meterlake.model.errors import NotFound
+from meterlake.model.resources.events import VERIFICATION_ALERT
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
 from meterlake.model.values.version import calculation_digest
@@ -26,6 +27,7 @@ from meterlake.pipeline.billing.calculation.recalculation import make_again, rea
 from meterlake.pipeline.billing.compared_rows import compare_former_rows, compare_rows
 from meterlake.pipeline.billing.measured_files import check_measured_files, months_of
 from meterlake.pipeline.billing.run import content_of
+from meterlake.pipeline.events.incidents import resolve
 from meterlake.pipeline.usage.garbage import (
     clear_garbage,
     rare_garbage_searches,
@@ -45,6 +47,7 @@ from meterlake.stores.state.billing.calculations.verified import (
     list_refs,
     read_former_rows,
     read_rows,
+    sample_bills,
 )
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.tables import BILL, BILL_VERSION
@@ -53,6 +56,11 @@ from meterlake.stores.state.core.tables import BILL, BILL_VERSION
 _COMPARED: Final = 200
 # Of more accounts, everything that there is is looked at once.
 _MANY_ACCOUNTS: Final = 1000
+# A night that begins late leaves no bill out.
+_LATELY: Final = timedelta(hours=26)
+_SAMPLE: Final = 100
+# An event is no report: it names the first differences.
+_TOLD_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,4 +355,35 @@ def _absence(ref: BillRef, reason: str) -> BillDifference:
         stored="the bill",
         calculated=reason,
         bill_id=ref.id,
+    )
+
+
+def verify_regularly(organization: Organization, sample: int = _SAMPLE) -> BillVerification:
+    """Verify the bills that were approved within a day, and some others; a difference is an incident.
+
+    The incident is over when all of these bills are what they were.
+
+    Raises:
+        Unavailable: A store failed.
+    """
+    lately = verify_bills(organization, VerifyChoice(approved_since=organization.now() - _LATELY))
+    with organization.reading() as reader:
+        ids = tuple(sample_bills(reader, sample))
+    others = verify_bills(organization, VerifyChoice(bill_ids=ids)) if ids else BillVerification()
+    result = _merge(lately, others)
+    found = {}
+    if not result.is_same:
+        shown = [str(each) for each in result.differences[:_TOLD_MAX]]
+        message = f"bills are not what they were: {shown[0]}"
+        found[VERIFICATION_ALERT, organization.id] = {"message": message, "differences": shown}
+    resolve(organization, (VERIFICATION_ALERT,), found)
+    return result
+
+
+def _merge(one: BillVerification, other: BillVerification) -> BillVerification:
+    return BillVerification(
+        one.verified + other.verified,
+        [*one.unpinned, *other.unpinned],
+        one.other_code + other.other_code,
+        list({str(each): each for each in (*one.differences, *other.differences)}.values()),
     )

@@ -9,7 +9,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import BalanceChargeSchedule
 from meterlake.model.customers.charges import Charge
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline.billing.balances.scheduled_charges import make_due_charges
+from meterlake.pipeline.billing.balances.scheduled_transactions import make_due_charges
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from tests.integration.pipeline.billing.balance_schedules import BalanceSchedule

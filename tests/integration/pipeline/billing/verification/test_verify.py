@@ -19,8 +19,11 @@ from meterlake.model.errors import NotFound
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.verification.schedule import verify_regularly
-from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
+from meterlake.pipeline.billing.verification.verify import (
+    VerifyChoice,
+    verify_bills,
+    verify_regularly,
+)
 from meterlake.pipeline.home.status import status
 from meterlake.stores.lake.maintenance import compact
 from meterlake.stores.lake.measurements.rows import measurement_files
