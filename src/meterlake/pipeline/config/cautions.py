@@ -109,20 +109,20 @@ def _plan_without_rate(attached: AccountPlan, configuration: Configuration) -> I
     """A plan whose currency does not come onto the bills of its account."""
     try:
         account_id = billed_account_id(attached, configuration)
-        for source in sorted(_currencies_of(attached, configuration)):
+        currencies: list[str] = []
+        plans = [] if attached.plan_id is None else [attached.plan_id]
+        if attached.plan_group_id is not None:
+            currencies.append(configuration.get(PlanGroup, attached.plan_group_id).entity.currency)
+            links = configuration.where(PlanGroupLink, "plan_group_id", attached.plan_group_id)
+            plans += [each.entity.plan_id for each in links]
+        templates = {configuration.get(Plan, each).entity.plan_template_id for each in plans}
+        currencies.extend(
+            {configuration.get(PlanTemplate, each).entity.currency for each in templates}
+        )
+        for source in sorted(currencies):
             yield from _without_rate("the plan", source, account_id, configuration)
     except NotFound:
         return
-
-
-def _currencies_of(attached: AccountPlan, configuration: Configuration) -> Iterator[str]:
-    plans = [] if attached.plan_id is None else [attached.plan_id]
-    if attached.plan_group_id is not None:
-        yield configuration.get(PlanGroup, attached.plan_group_id).entity.currency
-        links = configuration.where(PlanGroupLink, "plan_group_id", attached.plan_group_id)
-        plans += [each.entity.plan_id for each in links]
-    templates = {configuration.get(Plan, each).entity.plan_template_id for each in plans}
-    yield from {configuration.get(PlanTemplate, each).entity.currency for each in templates}
 
 
 def _source_without_rate(

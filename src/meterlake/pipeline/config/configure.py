@@ -34,7 +34,7 @@ from meterlake.stages.config.describe import describe, describe_all
 from meterlake.stages.config.propose import propose
 from meterlake.stages.config.prune import in_use, left_out, name_of
 from meterlake.stores.custom_sql import LIMITS, SqlLimits
-from meterlake.stores.state import Reader, State, Transaction, new_id
+from meterlake.stores.state import Reader, State, new_id
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -172,10 +172,22 @@ def apply(
     if options.dry_run:
         with state.reading(org_id) as reader:
             return _plan(state, reader, documents, options).changes
-    options = _check_with_lake(state, org_id, documents, options)
+    # Look into the lake before anything is written, as nobody else writes in a transaction.
+    if options.prune and options.measured is not None:
+        with state.reading(org_id) as reader:
+            gone = _plan(state, reader, documents, options).gone
+        options = replace(options, measured=None, approved=frozenset(each.id for each in gone))
     with state.transaction(org_id, author) as transaction:
         plan = _plan(state, transaction, documents, options)
-        _write(state, transaction, plan.proposals)
+        for proposal in plan.proposals:
+            before, sealed = proposal.before, _encrypt_secrets(state, proposal).entity
+            if before is None:
+                transaction.create(sealed, proposal.id)
+            elif proposal.changed:
+                hooks = hooks_of(before)
+                hooks.before_update(transaction, sealed)
+                transaction.update(proposal.id, before.version, sealed)
+                hooks.after_update(transaction, proposal.id, before.entity, proposal.entity)
         for record in plan.gone:
             delete_in(transaction, record)
     return plan.changes
@@ -199,17 +211,6 @@ def propose_changes(
     return [_encrypt_secrets(state, each).record() for each in proposals if each.changed]
 
 
-def _check_with_lake(
-    state: State, org_id: str, documents: Sequence[Document], options: ApplyOptions
-) -> ApplyOptions:
-    """Look into the lake before anything is written, as nobody else writes in a transaction."""
-    if not options.prune or options.measured is None:
-        return options
-    with state.reading(org_id) as reader:
-        gone = _plan(state, reader, documents, options).gone
-    return replace(options, measured=None, approved=frozenset(each.id for each in gone))
-
-
 class _Plan(NamedTuple):
     """What would happen."""
 
@@ -221,7 +222,12 @@ class _Plan(NamedTuple):
 def _plan(
     state: State, reader: Reader, documents: Sequence[Document], options: ApplyOptions
 ) -> _Plan:
-    before = _decrypt_secrets(state, reader.configuration())
+    # A configuration with its secrets readable, to compare them with those of documents.
+    configuration = reader.configuration()
+    if not any(map(holds_secrets, configuration.kinds())):
+        before = configuration
+    else:
+        before = _with_secrets(configuration, state.secrets.decrypt)
     proposed = propose(
         reader.org_id, before, documents, new_id, allow_unknown=options.allow_unknown
     )
@@ -229,10 +235,20 @@ def _plan(
     gone = left_out(before, documents, proposals) if options.prune else []
     if gone:
         measured = options.measured(gone) if options.measured else ()
+        booked: list[MeterlakeError] = []
+        for record in gone:
+            try:
+                refuse_booked(reader, record)
+            except StillReferenced as error:
+                booked.append(
+                    StillReferenced(error.args[0], name_of(record, before), error.args[2])
+                )
         refuse(
             [
-                *in_use(gone, _with(before, proposals)),
-                *_find_booked(reader, before, gone),
+                *in_use(
+                    gone, Configuration((*_records(before), *(each.record() for each in proposals)))
+                ),
+                *booked,
                 *measured,
             ]
         )
@@ -241,7 +257,10 @@ def _plan(
     if options.approved is not None and options.approved != {each.id for each in gone}:
         raise Conflict("the configuration has changed meanwhile; look again at what is deleted")
     changes = [_change(proposal, before, after) for proposal in proposals]
-    return _Plan([*changes, *(_deletion(each, before) for each in gone)], proposals, gone)
+    for each in gone:
+        kind, name = resource_of(each.entity).name, name_of(each, before)
+        changes.append(EntityChange("", kind, name, each.id, ChangeAction.DELETED, (), ()))
+    return _Plan(changes, proposals, gone)
 
 
 def _without(configuration: Configuration, gone: Sequence[Record[Any]]) -> Configuration:
@@ -251,35 +270,9 @@ def _without(configuration: Configuration, gone: Sequence[Record[Any]]) -> Confi
     return Configuration(each for each in _records(configuration) if each.id not in ids)
 
 
-def _with(configuration: Configuration, proposals: Iterable[Proposal]) -> Configuration:
-    return Configuration((*_records(configuration), *(each.record() for each in proposals)))
-
-
 def _records(configuration: Configuration) -> Iterator[Record[Any]]:
     for kind in configuration.kinds():
         yield from configuration.all(kind)
-
-
-def _find_booked(
-    reader: Reader, before: Configuration, gone: Iterable[Record[Any]]
-) -> Iterator[MeterlakeError]:
-    for record in gone:
-        try:
-            refuse_booked(reader, record)
-        except StillReferenced as error:
-            yield StillReferenced(error.args[0], name_of(record, before), error.args[2])
-
-
-def _deletion(record: Record[Any], before: Configuration) -> EntityChange:
-    kind = resource_of(record.entity).name
-    return EntityChange("", kind, name_of(record, before), record.id, ChangeAction.DELETED, (), ())
-
-
-def _decrypt_secrets(state: State, configuration: Configuration) -> Configuration:
-    """A configuration with its secrets readable, to compare them with those of documents."""
-    if not any(map(holds_secrets, configuration.kinds())):
-        return configuration
-    return _with_secrets(configuration, state.secrets.decrypt)
 
 
 def _with_secrets(configuration: Configuration, change: Callable[[str], str]) -> Configuration:
@@ -303,18 +296,6 @@ def _with_kept(proposal: Proposal) -> Proposal:
     return replace(proposal, entity=entity)
 
 
-def _write(state: State, transaction: Transaction, proposals: Iterable[Proposal]) -> None:
-    for proposal in proposals:
-        before, sealed = proposal.before, _encrypt_secrets(state, proposal).entity
-        if before is None:
-            transaction.create(sealed, proposal.id)
-        elif proposal.changed:
-            hooks = hooks_of(before)
-            hooks.before_update(transaction, sealed)
-            transaction.update(proposal.id, before.version, sealed)
-            hooks.after_update(transaction, proposal.id, before.entity, proposal.entity)
-
-
 def _change(proposal: Proposal, before: Configuration, after: Configuration) -> EntityChange:
     new = describe(mask_secrets(proposal.record()), after)
     old = {} if proposal.before is None else describe(mask_secrets(proposal.before), before)
@@ -324,24 +305,22 @@ def _change(proposal: Proposal, before: Configuration, after: Configuration) -> 
         if proposal.changed and wire.dumps_sorted(old.get(name)) != wire.dumps_sorted(new.get(name))
     )
     action = ChangeAction.CREATED if proposal.before is None else ChangeAction.UPDATED
+    code = code_of(proposal.entity)
+    if code is not None or proposal.resource.singleton:
+        name = code or ""
+    else:
+        key = [new.get(wire_name(field)) for field in proposal.resource.key]
+        name = " ".join(str(value) for value in key if value is not None) or proposal.id
     return EntityChange(
         place=proposal.place,
         kind=proposal.resource.name,
-        name=_name(proposal, new),
+        name=name,
         id=proposal.id,
         action=action if proposal.changed else ChangeAction.UNCHANGED,
         differences=differences,
         ignored=proposal.ignored,
         without_effect=tuple(cautions(proposal.entity, after)),
     )
-
-
-def _name(proposal: Proposal, document: dict[str, Any]) -> str:
-    code = code_of(proposal.entity)
-    if code is not None or proposal.resource.singleton:
-        return code or ""
-    key = [document.get(wire_name(field)) for field in proposal.resource.key]
-    return " ".join(str(value) for value in key if value is not None) or proposal.id
 
 
 def export(state: State, org_id: str) -> dict[str, Any]:

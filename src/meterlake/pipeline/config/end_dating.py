@@ -71,7 +71,16 @@ def end_account(
             accounts += configuration.where(Account, "parent_account_id", account_id)
         found: _Found = {}
         for account in accounts:
-            for kind, records in _of_account(account.id, configuration).items():
+            plan_ids = [plan.id for plan in configuration.where(Plan, "account_id", account.id)]
+            of_account: _Found = {
+                BillingEntity.CONTRACT: configuration.where(Contract, "account_id", account.id),
+                BillingEntity.ACCOUNTPLAN: configuration.where(
+                    AccountPlan, "account_id", account.id
+                ),
+                BillingEntity.PREPAYMENT: configuration.where(Commitment, "account_id", account.id),
+                **_prices(plan_ids, configuration),
+            }
+            for kind, records in of_account.items():
                 found.setdefault(kind, []).extend(records)
         return _end(_Ending(organization.stores, transaction, wish, tz), found)
 
@@ -93,50 +102,34 @@ def end_contract(
     with organization.transaction(author) as transaction:
         configuration = StoredConfiguration(transaction)
         contract = configuration.get(Contract, contract_id)
-        found = _of_contract(contract, configuration, children=wish.apply_to_children)
+        owner = contract.entity.account_id
+        account_plans: list[Record[Any]] = [
+            each
+            for each in configuration.where(AccountPlan, "contract_id", contract.id)
+            if wish.apply_to_children or each.entity.account_id == owner
+        ]
+        commitments: list[Record[Any]] = [
+            each
+            for each in configuration.where(Commitment, "contract_id", contract.id)
+            if wish.apply_to_children or each.entity.account_id == owner
+        ]
+        plan_ids = dict.fromkeys(
+            plan_id
+            for each in account_plans
+            for plan_id in _plan_ids(each.entity, configuration)
+            if configuration.get(Plan, plan_id).entity.account_id is not None
+        )
+        found = {
+            BillingEntity.CONTRACT: [contract],
+            BillingEntity.ACCOUNTPLAN: account_plans,
+            BillingEntity.PREPAYMENT: commitments,
+            **_prices(plan_ids, configuration),
+        }
         return _end(_Ending(organization.stores, transaction, wish, tz), found)
 
 
 def _zone(organization: Organization) -> tzinfo:
     return zone(single(organization, OrganizationConfig).timezone)
-
-
-def _of_account(account_id: str, configuration: Configuration) -> _Found:
-    plan_ids = [plan.id for plan in configuration.where(Plan, "account_id", account_id)]
-    return {
-        BillingEntity.CONTRACT: configuration.where(Contract, "account_id", account_id),
-        BillingEntity.ACCOUNTPLAN: configuration.where(AccountPlan, "account_id", account_id),
-        BillingEntity.PREPAYMENT: configuration.where(Commitment, "account_id", account_id),
-        **_prices(plan_ids, configuration),
-    }
-
-
-def _of_contract(
-    contract: Record[Contract], configuration: Configuration, *, children: bool
-) -> _Found:
-    owner = contract.entity.account_id
-    account_plans: list[Record[Any]] = [
-        each
-        for each in configuration.where(AccountPlan, "contract_id", contract.id)
-        if children or each.entity.account_id == owner
-    ]
-    commitments: list[Record[Any]] = [
-        each
-        for each in configuration.where(Commitment, "contract_id", contract.id)
-        if children or each.entity.account_id == owner
-    ]
-    plan_ids = dict.fromkeys(
-        plan_id
-        for each in account_plans
-        for plan_id in _plan_ids(each.entity, configuration)
-        if configuration.get(Plan, plan_id).entity.account_id is not None
-    )
-    return {
-        BillingEntity.CONTRACT: [contract],
-        BillingEntity.ACCOUNTPLAN: account_plans,
-        BillingEntity.PREPAYMENT: commitments,
-        **_prices(plan_ids, configuration),
-    }
 
 
 def _plan_ids(account_plan: AccountPlan, configuration: Configuration) -> Iterator[str]:
@@ -224,7 +217,16 @@ def replace_account_plan(
     new: AccountPlan = parse(resource, document, {})
     with organization.transaction(author) as transaction:
         before = transaction.get(AccountPlan, id)
-        _refuse_misfit(before.entity, new)
+        if new.account_id != before.entity.account_id:
+            raise Invalid(
+                "accountId", new.account_id, "it must be the account of the replaced account plan"
+            )
+        late = before.entity.end_date is not None and new.start_date > before.entity.end_date
+        if new.start_date <= before.entity.start_date or late:
+            end = format_instant(before.entity.end_date) if before.entity.end_date else "ever"
+            start = format_instant(before.entity.start_date)
+            rule = f"the replaced account plan must be active then: after {start}, until {end}"
+            raise Invalid("startDate", format_instant(new.start_date), rule)
         original: Record[AccountPlan] = before
         if before.entity.end_date != new.start_date:
             ended = before.entity.model_copy(update={"end_date": new.start_date})
@@ -234,16 +236,3 @@ def replace_account_plan(
             "originalAccountPlan": entity_document(original, transaction),
             "newAccountPlan": entity_document(created, transaction),
         }
-
-
-def _refuse_misfit(old: AccountPlan, new: AccountPlan) -> None:
-    if new.account_id != old.account_id:
-        raise Invalid(
-            "accountId", new.account_id, "it must be the account of the replaced account plan"
-        )
-    late = old.end_date is not None and new.start_date > old.end_date
-    if new.start_date <= old.start_date or late:
-        end = format_instant(old.end_date) if old.end_date else "ever"
-        start = format_instant(old.start_date)
-        rule = f"the replaced account plan must be active then: after {start}, until {end}"
-        raise Invalid("startDate", format_instant(new.start_date), rule)

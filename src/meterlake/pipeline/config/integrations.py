@@ -41,7 +41,8 @@ def update_webhook(
     _check_address(organization.stores, document)
     changed = entities.update(organization, author, ref, document)
     if changed["active"]:
-        _forget_failures(organization, changed["id"])
+        with organization.state.writing_home() as connection:
+            forget_health(connection, organization.id, changed["id"])
     return changed
 
 
@@ -71,11 +72,6 @@ def _check_address(stores: Stores, document: Document) -> None:
     url = document.get("url")
     if is_url(url):
         check_now(stores.settings, url)
-
-
-def _forget_failures(organization: Organization, id: str) -> None:
-    with organization.state.writing_home() as connection:
-        forget_health(connection, organization.id, id)
 
 
 def set_webhook_active(

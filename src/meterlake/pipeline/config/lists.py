@@ -1,7 +1,6 @@
 """Lists whose filters look further than at the fields of the listed entities."""
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any, Final
 
 from meterlake.model.catalog.catalog import Aggregation, Meter
@@ -57,24 +56,21 @@ def list_by_product(
 ) -> Document:
     """One page of plans or aggregations; `productId` looks at what their product comes from."""
     with organization.reading() as reader:
-        looked_up = list(_looked_up(reader, resource, criteria))
+        looked_up: list[FilterValues] = []
+        field, kind = _BY_PRODUCT[resource.entity]
+        configuration = StoredConfiguration(reader)
+        for each in criteria:
+            if each.filter.name != PRODUCT:
+                looked_up.append(each)
+                continue
+            owners = [
+                o.id
+                for value in each.values
+                for o in configuration.where(kind, "product_id", value)
+            ]
+            looked_up.append(FilterValues(Filter(field, several=True), tuple(owners)))
         records, token = list_entities(reader, resource, looked_up, page)
         return envelope([entity_document(record, reader) for record in records], token)
-
-
-def _looked_up(
-    reader: Reader, resource: Resource, criteria: Sequence[FilterValues]
-) -> Iterator[FilterValues]:
-    field, kind = _BY_PRODUCT[resource.entity]
-    configuration = StoredConfiguration(reader)
-    for each in criteria:
-        if each.filter.name != PRODUCT:
-            yield each
-            continue
-        owners = [
-            o.id for value in each.values for o in configuration.where(kind, "product_id", value)
-        ]
-        yield FilterValues(Filter(field, several=True), tuple(owners))
 
 
 def list_adjustments(
@@ -102,37 +98,32 @@ def list_account_plans(
     `includeall` or a `date`; `product` and `contract` find no plan groups.
     """
     with organization.reading() as reader:
-        narrowed = _narrow_filters(reader, criteria, organization.now())
+        now = organization.now()
+        values = {each.filter.name: each.values[0] for each in criteria if each.values}
+        if values.get("includeall") is False:
+            del values["includeall"]
+        narrowed = [each for each in criteria if each.filter.name not in {"includeall", "product"}]
+        if values.keys() & _ACTIVE_ONLY and not values.keys() & _OTHER_TIME:
+            narrowed.append(FilterValues(_ACTIVE, (format_instant(now),)))
+        if "contract" in values:
+            narrowed.append(
+                FilterValues(IDS, _without_groups(reader, "contract_id", values["contract"]))
+            )
+        if "product" in values:
+            account_id = values["account"]
+            product_id = values["product"]
+            configuration = StoredConfiguration(reader)
+            of_product = tuple(
+                record.id
+                for record in configuration.where(AccountPlan, "account_id", account_id)
+                if record.entity.plan_id is not None
+                and product_id in products_of_account_plan(record.entity, configuration)
+            )
+            narrowed.append(FilterValues(IDS, of_product))
         records, token = list_entities(reader, BY_ENTITY[AccountPlan], narrowed, page)
         return envelope([entity_document(record, reader) for record in records], token)
-
-
-def _narrow_filters(
-    reader: Reader, criteria: Sequence[FilterValues], now: datetime
-) -> list[FilterValues]:
-    values = {each.filter.name: each.values[0] for each in criteria if each.values}
-    if values.get("includeall") is False:
-        del values["includeall"]
-    found = [each for each in criteria if each.filter.name not in {"includeall", "product"}]
-    if values.keys() & _ACTIVE_ONLY and not values.keys() & _OTHER_TIME:
-        found.append(FilterValues(_ACTIVE, (format_instant(now),)))
-    if "contract" in values:
-        found.append(FilterValues(IDS, _without_groups(reader, "contract_id", values["contract"])))
-    if "product" in values:
-        found.append(FilterValues(IDS, _of_product(reader, values["account"], values["product"])))
-    return found
 
 
 def _without_groups(reader: Reader, field: str, value: object) -> tuple[str, ...]:
     records = StoredConfiguration(reader).where(AccountPlan, field, value)
     return tuple(record.id for record in records if record.entity.plan_id is not None)
-
-
-def _of_product(reader: Reader, account_id: object, product_id: object) -> tuple[str, ...]:
-    configuration = StoredConfiguration(reader)
-    return tuple(
-        record.id
-        for record in configuration.where(AccountPlan, "account_id", account_id)
-        if record.entity.plan_id is not None
-        and product_id in products_of_account_plan(record.entity, configuration)
-    )

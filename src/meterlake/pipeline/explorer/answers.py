@@ -130,7 +130,13 @@ def keep(
     Raises:
         Unavailable: The store failed.
     """
-    data = _csv(rows) if format is FileFormat.CSV else wire.dumps(list(rows))
+    if format is FileFormat.CSV:
+        flat = [dict(_flat(row)) for row in rows]
+        columns = list(dict.fromkeys(name for row in flat for name in row))
+        cells = ([_cell(row.get(name)) for name in columns] for row in flat)
+        data = "".join(csv_lines(chain((columns,), cells))).encode()
+    else:
+        data = wire.dumps(list(rows))
     return keep_file(organization, name, data, format)
 
 
@@ -154,13 +160,6 @@ def _clean(stores: Stores, folder: str, now: datetime) -> None:
         if info.key.removeprefix(folder) >= ended.strftime(_TIME):
             return
         stores.objects.delete(info.key)
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    flat = [dict(_flat(row)) for row in rows]
-    columns = list(dict.fromkeys(name for row in flat for name in row))
-    cells = ([_cell(row.get(name)) for name in columns] for row in flat)
-    return "".join(csv_lines(chain((columns,), cells))).encode()
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -136,7 +136,18 @@ class _Lines:
     def of(
         self, bill: StoredBill, includes: Callable[[Mapping[str, Any]], bool]
     ) -> Iterator[Document]:
-        account = self._account_dimensions(bill)
+        account_id = bill.content.key.account_id
+        record = self._account(account_id)
+        parent_id = record and record.entity.parent_account_id
+        parent = self._account(parent_id) if parent_id else None
+        account = {
+            "account": record.entity.code if record else bill.content.body.get("accountCode"),
+            "accountName": record and record.entity.name,
+            "accountId": account_id,
+            "parentAccountCode": parent and parent.entity.code,
+            "parentAccountName": parent and parent.entity.name,
+            "parentAccountId": parent_id,
+        }
         shown = bill.to_wire()
         details = _details(bill, shown)
         for line in bill.content.lines:
@@ -158,27 +169,15 @@ class _Lines:
             }
             yield {
                 "updatedDate": format_instant(bill.modified),
-                "dimensions": _present(dimensions),
+                "dimensions": {
+                    name: value for name, value in dimensions.items() if value is not None
+                },
                 "measures": {
                     **{name: line.body[name] for name in _MEASURES if name in line.body},
                     "version": bill.version,
                 },
                 "billDetails": {**details, **period},
             }
-
-    def _account_dimensions(self, bill: StoredBill) -> Document:
-        account_id = bill.content.key.account_id
-        record = self._account(account_id)
-        parent_id = record and record.entity.parent_account_id
-        parent = self._account(parent_id) if parent_id else None
-        return {
-            "account": record.entity.code if record else bill.content.body.get("accountCode"),
-            "accountName": record and record.entity.name,
-            "accountId": account_id,
-            "parentAccountCode": parent and parent.entity.code,
-            "parentAccountName": parent and parent.entity.name,
-            "parentAccountId": parent_id,
-        }
 
     def _account(self, id: str) -> Record[Account] | None:
         if id not in self.accounts:
@@ -206,10 +205,6 @@ def _details(bill: StoredBill, shown: Mapping[str, Any]) -> Document:
         "billingFrequency": bill.content.key.frequency,
         **{name: str(shown[name]) for name in texts if shown.get(name) is not None},
     }
-
-
-def _present(members: Document) -> Document:
-    return {name: value for name, value in members.items() if value is not None}
 
 
 def billed_accounts(organization: Organization, limit: int) -> Document:
@@ -336,11 +331,7 @@ def commitment_lines(organization: Organization, query: QueryCommitmentsRequest)
         dimensions=query.dimensions,
         limit=query.limit,
     )
-    return explore_lines(organization, request, _is_of_no_balance)
-
-
-def _is_of_no_balance(line: Mapping[str, Any]) -> bool:
-    return "balanceId" not in line
+    return explore_lines(organization, request, lambda line: "balanceId" not in line)
 
 
 def obligations(organization: Organization, query: QueryCommitmentsRequest) -> list[Document]:

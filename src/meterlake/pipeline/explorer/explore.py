@@ -156,7 +156,12 @@ def answer(
             rollups = _aggregate_meters(snapshot, questions, scope, wide=True)
         assert rollups is not None, "wide sums do not overflow"
     more = sum(len(rows) for _, rows in rollups) == scope.rows
-    return ExplorerAnswer(_tables(organization, _first_rows(rollups, scope.rows - 1)), more)
+    most = scope.rows - 1
+    first_rows = []
+    for question, rows in rollups:
+        first_rows.append((question, rows[:most]))
+        most -= len(first_rows[-1][1])
+    return ExplorerAnswer(_tables(organization, first_rows), more)
 
 
 Found = tuple[Question, list[tuple[Any, ...]]]
@@ -241,14 +246,6 @@ def _value(value: Any) -> Any:
     if not isinstance(found, dict):
         return found
     return divide(found["sum"], Decimal(found["count"])) if found["count"] else None
-
-
-def _first_rows(found: list[Found], most: int) -> list[Found]:
-    kept = []
-    for question, rows in found:
-        kept.append((question, rows[:most]))
-        most -= len(kept[-1][1])
-    return kept
 
 
 def _raw(

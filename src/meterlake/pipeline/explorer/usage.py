@@ -82,7 +82,11 @@ def series(
     _check_dimensions(query.dimensions, meters)
     questions = [
         each.question(
-            filters=tuple(_filters(query.dimensions, each)),
+            filters=tuple(
+                (each.fields[one.name], one.wanted)
+                for one in query.dimensions
+                if one.name != ACCOUNT and one.wanted is not None
+            ),
             groups=tuple(dict.fromkeys(_groups(query, each))),
             rollups=tuple(
                 reduction_of(each.fields[measure.name], reduce)
@@ -117,35 +121,31 @@ class _Shape:
         frequency = self.query.aggregation_frequency
         whole = frequency is AggregationFrequency.WHOLE_PERIOD
         request = self.meters[row["meterId"]]
-        return {
-            "meterCode": row["meter"],
-            "date": format_instant(self.period.start) if whole else row[frequency.value.lower()],
-            "dimensions": dict(self._dimensions(row, request)),
-            "measures": self._measures(row, request),
-        }
-
-    def _measures(self, row: Document, request: _UsageRequest) -> dict[str, Document]:
         # A measure may be named more than once.
-        found: dict[str, Document] = {}
+        measures: dict[str, Document] = {}
         for measure in self.query.measures:
             if request.numeric(measure.name):
                 key = request.fields[measure.name].key
                 rollups = {each.value: row[f"{key}.{each.value}"] for each in measure.aggregations}
-                found.setdefault(measure.name, {}).update(rollups)
-        return found
-
-    def _dimensions(self, row: Document, request: _UsageRequest) -> Iterator[tuple[str, Any]]:
+                measures.setdefault(measure.name, {}).update(rollups)
+        dimensions: dict[str, Any] = {}
         for each in self.query.dimensions:
             if each.name != ACCOUNT:
                 field = request.dimension(each.name)
-                yield each.name, row[field.key] if field else None
+                dimensions[each.name] = row[field.key] if field else None
                 continue
-            yield ACCOUNT, row[ACCOUNT]
+            dimensions[ACCOUNT] = row[ACCOUNT]
             name = self.names.get(row[ACCOUNT_ID])
             if AccountAttribute.ID in each.attributes:
-                yield "accountId", row[ACCOUNT_ID]
+                dimensions["accountId"] = row[ACCOUNT_ID]
             if AccountAttribute.NAME in each.attributes:
-                yield "accountName", name and name.name
+                dimensions["accountName"] = name and name.name
+        return {
+            "meterCode": row["meter"],
+            "date": format_instant(self.period.start) if whole else row[frequency.value.lower()],
+            "dimensions": dimensions,
+            "measures": measures,
+        }
 
 
 def dimension_values(
@@ -309,14 +309,6 @@ def _can_match(dimensions: Iterable[DimensionQuery], request: _UsageRequest) -> 
         each.name == ACCOUNT or each.wanted is None or request.dimension(each.name) is not None
         for each in dimensions
     )
-
-
-def _filters(
-    dimensions: Iterable[DimensionQuery], request: _UsageRequest
-) -> Iterator[tuple[StoredField, tuple[str, ...]]]:
-    for each in dimensions:
-        if each.name != ACCOUNT and each.wanted is not None:
-            yield request.fields[each.name], each.wanted
 
 
 def _groups(query: QueryUsageDataRequest, request: _UsageRequest) -> Iterator[Group]:

@@ -5,7 +5,6 @@ from typing import Final
 
 from meterlake.model.catalog.catalog import DataField, DerivedField, Meter, Reduce
 from meterlake.model.configuration.queries import (
-    DataExplorerAggregation,
     DataExplorerGroup,
     DataExplorerGroupType,
     Part,
@@ -15,7 +14,7 @@ from meterlake.model.configuration.queries import (
 from meterlake.model.errors import Invalid
 from meterlake.model.measurements.measurement import NUMBER_TYPE, TEXT_TYPE, Field
 from meterlake.model.rules.references import existing
-from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.entity import Configuration
 from meterlake.stages.usage.aggregate import REDUCERS
 from meterlake.stages.usage.explore import (
     BY_ACCOUNT,
@@ -73,27 +72,29 @@ def questions_of(query: UsageQueryRequest, configuration: Configuration) -> list
         if meter_ids
         else list(configuration.all(Meter))
     )
-    return [
-        _question(query, meter)
-        for meter in sorted(meters, key=lambda each: (each.entity.code, each.id))
-    ]
-
-
-def _question(query: UsageQueryRequest, meter: Record[Meter]) -> Question:
-    fields = stored_fields(meter.entity)
-    rollups = _folds(query.aggregations, meter.id, fields)
-    return Question(
-        meter.id,
-        meter.entity.code,
-        tuple(fields.values()),
-        filters=tuple(
-            (fields[each.field_code], each.values)
-            for each in query.dimension_filters
+    questions: list[Question] = []
+    for meter in sorted(meters, key=lambda each: (each.entity.code, each.id)):
+        fields = stored_fields(meter.entity)
+        rollups = (
+            reduction_of(fields[each.field_code], Reduce(each.function.value))
+            for each in query.aggregations
             if each.meter_id == meter.id
-        ),
-        groups=tuple(dict.fromkeys(_groups(query.groups, meter.id, fields))),
-        rollups=tuple({each.key: each for each in rollups}.values()),
-    )
+        )
+        questions.append(
+            Question(
+                meter.id,
+                meter.entity.code,
+                tuple(fields.values()),
+                filters=tuple(
+                    (fields[each.field_code], each.values)
+                    for each in query.dimension_filters
+                    if each.meter_id == meter.id
+                ),
+                groups=tuple(dict.fromkeys(_groups(query.groups, meter.id, fields))),
+                rollups=tuple({each.key: each for each in rollups}.values()),
+            )
+        )
+    return questions
 
 
 def stored_fields(meter: Meter) -> dict[str, StoredField]:
@@ -127,14 +128,6 @@ def _groups(
             case _:
                 if each.meter_id == meter_id:
                     yield by_field(fields[str(each.field_code)])
-
-
-def _folds(
-    aggregations: Iterable[DataExplorerAggregation], meter_id: str, fields: dict[str, StoredField]
-) -> Iterator[FieldRollup]:
-    for each in aggregations:
-        if each.meter_id == meter_id:
-            yield reduction_of(fields[each.field_code], Reduce(each.function.value))
 
 
 def reduction_of(field: StoredField, reduce: Reduce) -> FieldRollup:

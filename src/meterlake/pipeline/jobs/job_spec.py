@@ -73,31 +73,6 @@ def pin_newest_snapshot(stores: Stores, job: Job) -> JobPins:
     return JobPins(stores.lake(job.org_id).snapshot())
 
 
-def _no_pins(_stores: Stores, _job: Job) -> JobPins:
-    return JobPins()
-
-
-def _any_turn(_stores: Stores, _job: Job) -> AbstractContextManager[object]:
-    return nullcontext()
-
-
-def _hold_nothing(_: "JobRun[Any]") -> AbstractContextManager[object]:
-    return nullcontext()
-
-
-def _always(_stores: Stores, _job: Job) -> bool:
-    return True
-
-
-def _waiting(kinds: Sequence[JobKind]) -> Callable[[Organization], list[Job]]:
-    def find(organization: Organization) -> list[Job]:
-        return [
-            job for kind in kinds for job in organization.state.jobs.waiting(organization.id, kind)
-        ]
-
-    return find
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec(Generic[T]):
     """How a kind of job is run. How long its lease is, the store of leases says (`LEASES`).
@@ -136,16 +111,16 @@ class JobSpec(Generic[T]):
     flow: str | None = None
     batch: str | None = None
     concurrency: Concurrency = several
-    pin: Callable[[Stores, Job], JobPins] = _no_pins
+    pin: Callable[[Stores, Job], JobPins] = lambda *_: JobPins()
     lacks: Callable[[Stores, Job], str | None] = _nothing
-    turn: Callable[[Stores, Job], AbstractContextManager[object]] = _any_turn
-    hold: Callable[["JobRun[T]"], AbstractContextManager[object]] = _hold_nothing
+    turn: Callable[[Stores, Job], AbstractContextManager[object]] = lambda *_: nullcontext()
+    hold: Callable[["JobRun[T]"], AbstractContextManager[object]] = lambda _: nullcontext()
     note_event: NoteEvent = _nothing
     when_unavailable: WhenUnavailable = _OUR_STORES
     waits_after_errors: bool = False
     after_failure: Callable[[Stores, Job], None] = _nothing
     find: Callable[[Organization], Sequence[Job]] | None = None
-    is_due: Callable[[Stores, Job], bool] = _always
+    is_due: Callable[[Stores, Job], bool] = lambda *_: True
     describe: Callable[[Stores, Job], str]
     warnings: Callable[[Job], Sequence[str]] | None = None
     taken: Callable[[], None] = _nothing
@@ -158,4 +133,7 @@ class JobSpec(Generic[T]):
 
     def waiting(self, organization: Organization) -> Sequence[Job]:
         """The jobs of an organization that wait, the oldest first."""
-        return (self.find or _waiting(self.kinds))(organization)
+        if self.find is not None:
+            return self.find(organization)
+        jobs = organization.state.jobs
+        return [job for kind in self.kinds for job in jobs.waiting(organization.id, kind)]

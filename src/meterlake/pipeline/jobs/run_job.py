@@ -116,18 +116,15 @@ class JobRun(Generic[T]):
         # State may be what failed: then the lease ends by itself.
         with suppress(MeterlakeError):
             if status is None:
-                self._give_back(error)
+                rule, pause = self.spec.when_unavailable, None
+                if isinstance(error, Unavailable) and rule.tries is not None:
+                    pause = rule.pause
+                    self.attempt.tell(**{_UNAVAILABLE: self._unavailable() + 1}, trouble=str(error))
+                self.attempt.leave(pause)
                 return
             self.finish(describe_error(error), status)
             if status is JobStatus.FAILED:
                 self.spec.after_failure(self.stores, self.job)
-
-    def _give_back(self, error: BaseException) -> None:
-        rule, pause = self.spec.when_unavailable, None
-        if isinstance(error, Unavailable) and rule.tries is not None:
-            pause = rule.pause
-            self.attempt.tell(**{_UNAVAILABLE: self._unavailable() + 1}, trouble=str(error))
-        self.attempt.leave(pause)
 
 
 def describe_error(error: BaseException) -> str:

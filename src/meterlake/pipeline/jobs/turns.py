@@ -224,7 +224,13 @@ class _Turns:
         if self._question is not None and now >= self._ask_again:
             self._ask(self._question)
         if (self._question is None or self._is_exact) and now >= self._list_again:
-            self._list()
+            # Look for new organizations, as often as for new files.
+            found = self._answer(self._known.ids)
+            if found is not None:
+                self._rotation.keep(found)
+            # Who is named needs not be listed.
+            pause = max(self._poll_s, _LIST_S) if self._is_exact else self._poll_s
+            self._list_again = time.monotonic() + (PAUSE_S if found is None else pause)
         if most <= 0:
             return []
         # Other threads put theirs back meanwhile.
@@ -300,15 +306,6 @@ class _Turns:
             self._named |= set(found)
         else:
             self._rotation.keep(found)
-
-    def _list(self) -> None:
-        """Look for new organizations, as often as for new files."""
-        found = self._answer(self._known.ids)
-        if found is not None:
-            self._rotation.keep(found)
-        # Who is named needs not be listed.
-        pause = max(self._poll_s, _LIST_S) if self._is_exact else self._poll_s
-        self._list_again = time.monotonic() + (PAUSE_S if found is None else pause)
 
     @staticmethod
     def _answer(ask: Ask) -> Collection[str] | None:

@@ -145,7 +145,16 @@ def run_round(
         Exception: Why the first one waits to be run again that does; all of them were tried.
     """
     if spec.batch is not None and spec.flow is not None:
-        return _run_batch(spec, spec.flow, runner, organization, stop)
+        # Have one run take all that wait.
+        found = spec.waiting(organization)
+        if not found or stop():
+            return ()
+        name = spec.describe(organization.stores, found[0])
+        if len(found) > 1:
+            name = f"{len(found):,} {spec.batch}"
+        parameters = {"org": organization.code, "name": name}
+        verb = partial(_run_all_directly, spec, organization, stop, runner.ends)
+        return runner.run(spec.flow, parameters, verb, stop)
 
     def run(job: Job) -> None:
         _expect_due(organization.stores, spec, job)
@@ -179,21 +188,6 @@ def _expect_due(stores: Stores, spec: JobSpec[Any], job: Job) -> None:
             f"{spec.name} {job.id}",
             "its organization has them switched off; change that, or wait",
         )
-
-
-def _run_batch(
-    spec: JobSpec[Any], flow: str, runner: Runner, organization: Organization, stop: Stop
-) -> Iterable[Receipt]:
-    """Have one run take all that wait."""
-    found = spec.waiting(organization)
-    if not found or stop():
-        return ()
-    name = spec.describe(organization.stores, found[0])
-    if len(found) > 1:
-        name = f"{len(found):,} {spec.batch}"
-    parameters = {"org": organization.code, "name": name}
-    verb = partial(_run_all_directly, spec, organization, stop, runner.ends)
-    return runner.run(flow, parameters, verb, stop)
 
 
 def _run_all_directly(
