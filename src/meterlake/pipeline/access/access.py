@@ -4,7 +4,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
@@ -59,23 +59,22 @@ def permissions_of(state: State, principal: Principal) -> Permissions:
         Unauthorized: Its key, session, user or access is gone.
     """
     with state.reading(principal.org_id) as reader:
-        return Permissions(_statements(reader, principal, state.now()))
-
-
-def _statements(
-    reader: Reader, principal: Principal, now: datetime
-) -> Iterable[PermissionStatement]:
-    if principal.type is PrincipalType.SERVICEUSER:
-        _require_key(reader, principal)
-        own: tuple[PermissionStatement, ...] = ()
-        holders = [principal.id]
-    else:
-        own, holders = _of_person(reader, principal, now)
-    holders += groups.groups_of(reader, principal.id)
-    policies = (
-        reader.get(PermissionPolicy, id_) for id_ in access.granted_policy_ids(reader, *holders)
-    )
-    return [*own, *(each for record in policies for each in record.entity.permission_policy)]
+        now = state.now()
+        if principal.type is PrincipalType.SERVICEUSER:
+            _require_key(reader, principal)
+            own: tuple[PermissionStatement, ...] = ()
+            holders = [principal.id]
+        else:
+            own, holders = _of_person(reader, principal, now)
+        holders += groups.groups_of(reader, principal.id)
+        policies = (
+            reader.get(PermissionPolicy, id_) for id_ in access.granted_policy_ids(reader, *holders)
+        )
+        statements = [
+            *own,
+            *(each for record in policies for each in record.entity.permission_policy),
+        ]
+        return Permissions(statements)
 
 
 def _require_key(reader: Reader, principal: Principal) -> None:

@@ -93,18 +93,14 @@ def _check_group(reader: Reader, type: str, id: str) -> None:
 
 def _check_item(reader: Reader, type_: str, id: str) -> None:
     if type_ == USER_GROUP:
-        _check_user(reader, id)
+        try:
+            people.user(reader, id)
+        except NotFound:
+            # Programs may share the policies of a team.
+            reader.get(ServiceUser, id)
         return
     kinds: list[type[Entity]] = [each.entity for each in RESOURCES if each.permission == type_]
     if not kinds:
         raise Invalid("type", type_, "it must be a type of resource")
     for kind in kinds:
         reader.get(kind, id)
-
-
-def _check_user(reader: Reader, id: str) -> None:
-    try:
-        people.user(reader, id)
-    except NotFound:
-        # Programs may share the policies of a team.
-        reader.get(ServiceUser, id)

@@ -140,7 +140,9 @@ def exchange_code(
         Unauthorized: The code is unknown, over, used, or somebody else's.
     """
     grant, session = _take(state, code, GrantKind.CODE)
-    same = hmac.compare_digest(_challenge(verifier), grant.challenge or "")
+    hashed = hashlib.sha256(verifier.encode("utf-8", "surrogatepass")).digest()
+    challenge = base64.urlsafe_b64encode(hashed).decode().rstrip("=")
+    same = hmac.compare_digest(challenge, grant.challenge or "")
     if not same or not _VERIFIER.fullmatch(verifier) or redirect_uri != grant.redirect_uri:
         raise Unauthorized(_REFUSED)
     return _issue(state, tokens, session, grant.org)
@@ -192,8 +194,3 @@ def _issue(state: State, tokens: Tokens, session: Session, org_id: str) -> Issue
         raise Unauthorized(_REFUSED) from None
     principal = Principal(PrincipalType.USER, session.person_id, org_id, session.id)
     return Issued(tokens.issue(principal), refresh_token)
-
-
-def _challenge(verifier: str) -> str:
-    hashed = hashlib.sha256(verifier.encode("utf-8", "surrogatepass")).digest()
-    return base64.urlsafe_b64encode(hashed).decode().rstrip("=")

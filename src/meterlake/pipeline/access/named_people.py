@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from meterlake.model.configuration.access import Principal, PrincipalType, ServiceUser
 from meterlake.model.errors import Forbidden, Invalid, NotFound
-from meterlake.model.values.entity import Record
 from meterlake.model.values.period import format_instant
 from meterlake.stores import Organization
 from meterlake.stores.state.access import people
@@ -33,15 +32,18 @@ def author_named(organization: Organization, name: str) -> str:
     """
     with organization.reading() as reader:
         found = people.users_named(reader, name)
-        services = _service_users(reader, name)
+        # The service users of an id or of a name; the id decides if both are there.
+        known = list(reader.all(ServiceUser))
+        named = [each for each in known if each.entity.name.casefold() == name.strip().casefold()]
+        services = [each for each in known if each.id == name] or named
         if not found and not services:
             raise NotFound(
                 "user", name, f"; name one that this organization has: {_list_users(reader)}"
             )
     if len(found) + len(services) > 1:
         # Service users may share a name, and their ids tell them apart.
-        known = [each.person.email for each in found] + [each.id for each in services]
-        listed = ", ".join(known[:_LISTED_MAX])
+        given = [each.person.email for each in found] + [each.id for each in services]
+        listed = ", ".join(given[:_LISTED_MAX])
         raise Invalid("--as", name, f"several users have this name; give one of {listed}")
     if services:
         return Principal(PrincipalType.SERVICEUSER, services[0].id, organization.id, "").author
@@ -75,13 +77,6 @@ def with_names(
     listed = [dict(each) for each in rows]
     names = names_of_authors(organization, {str(each.get(member)) for each in listed})
     return [each | {member: names.get(str(each.get(member)), each.get(member))} for each in listed]
-
-
-def _service_users(reader: Reader, name: str) -> list[Record[ServiceUser]]:
-    """The service users of an id or of a name; the id decides if both are there."""
-    known = list(reader.all(ServiceUser))
-    named = [each for each in known if each.entity.name.casefold() == name.strip().casefold()]
-    return [each for each in known if each.id == name] or named
 
 
 def _list_users(reader: Reader) -> str:

@@ -106,7 +106,10 @@ class Tokens:
         # A key may be withdrawn before what it signed expires.
         if found is None or found.kid not in self._public:
             found = self._check(token)
-            self._remember(name, found)
+            with self._lock:
+                self._verified[name] = found
+                while len(self._verified) > _CACHED:
+                    self._verified.popitem(last=False)
         if found.expires <= self._state.now().timestamp() - _SKEW_S:
             raise Forbidden("the access token has expired; ask for a new one")
         return found.principal
@@ -163,12 +166,6 @@ class Tokens:
             raise ValueError("not yet valid")
         principal = Principal.of_author(claims["sub"], claims["org"], claims["cred"])
         return _Verified(principal, kid, claims["exp"])
-
-    def _remember(self, name: bytes, verified: _Verified) -> None:
-        with self._lock:
-            self._verified[name] = verified
-            while len(self._verified) > _CACHED:
-                self._verified.popitem(last=False)
 
     def _signing_key(self) -> tuple[str, Ed25519PrivateKey]:
         self._refresh(_REFRESH_S)

@@ -195,20 +195,6 @@ def invite(
             would change what the letter says or to whom it goes.
         Conflict: The person is a user already.
     """
-    _check_email(invitation)
-    with state.transaction(org_id, author) as transaction:
-        expiry = invitation.dt_expiry or transaction.now + INVITATION
-        if expiry <= transaction.now:
-            raise Invalid("dtExpiry", expiry.isoformat(), "it must be an instant in the future")
-        _refuse_user(transaction, invitation.email)
-        record = transaction.create(invitation.model_copy(update={"dt_expiry": expiry}))
-        token = _link(transaction, Purpose.INVITATION, record.id, expiry)
-        shown = _invitation_document(record, accepted=False)
-    name = f"{invitation.first_name} {invitation.last_name}"
-    return shown, InvitationEmail(invitation.email, name, Purpose.INVITATION, token)
-
-
-def _check_email(invitation: Invitation) -> None:
     # Here and not in the model: invitations that are stored already stay readable.
     for name in ("first_name", "last_name", "contact_number"):
         value = getattr(invitation, name)
@@ -220,6 +206,16 @@ def _check_email(invitation: Invitation) -> None:
         raise Invalid(
             "email", invitation.email, "it must be one e-mail address without quotes or brackets"
         )
+    with state.transaction(org_id, author) as transaction:
+        expiry = invitation.dt_expiry or transaction.now + INVITATION
+        if expiry <= transaction.now:
+            raise Invalid("dtExpiry", expiry.isoformat(), "it must be an instant in the future")
+        _refuse_user(transaction, invitation.email)
+        record = transaction.create(invitation.model_copy(update={"dt_expiry": expiry}))
+        token = _link(transaction, Purpose.INVITATION, record.id, expiry)
+        shown = _invitation_document(record, accepted=False)
+    name = f"{invitation.first_name} {invitation.last_name}"
+    return shown, InvitationEmail(invitation.email, name, Purpose.INVITATION, token)
 
 
 def get_invitation(state: State, org_id: str, id: str) -> Document:
@@ -313,7 +309,10 @@ def accept_invitation(state: State, token: str, password: str | None) -> str:
     with state.transaction(found.org, invitation.created_by) as transaction:
         _alive(transaction.connection, token, transaction.now, lock=True)
         person_id = _person_of(transaction, invitation.entity, secret)
-        _join(transaction, person_id, invitation.entity)
+        _refuse_user(transaction, invitation.entity.email)
+        people.add_user(transaction, person_id, invitation.entity.dt_end_access)
+        for policy_id in invitation.entity.permission_policy_ids:
+            access.grant(transaction, policy_id, person_id, PrincipalType.USER)
         sessions.use_one_time_token(transaction.connection, digest(token), transaction.now)
         return person_id
 
@@ -390,10 +389,3 @@ def _person_of(transaction: Transaction, invited: Invitation, secret: str | None
         changes["password_hash"] = secret
     people.change_person(connection, person.id, **changes)
     return person.id
-
-
-def _join(transaction: Transaction, person_id: str, invited: Invitation) -> None:
-    _refuse_user(transaction, invited.email)
-    people.add_user(transaction, person_id, invited.dt_end_access)
-    for policy_id in invited.permission_policy_ids:
-        access.grant(transaction, policy_id, person_id, PrincipalType.USER)

@@ -146,7 +146,11 @@ def _stale_meters(
         if hours <= 0 or meter_table(meter.id) not in present:
             continue
         limit = _before(stores.now(), hours)
-        last = _last_received(connection, meter.id, limit)
+        # When a meter received its last measurement.
+        table = identifier(meter_table(meter.id))
+        # Of a fresh meter only the newest files are looked at.
+        newest = _newest(connection, _SINCE.format(table=table), [naive(limit)])
+        last = newest or _newest(connection, _EVER.format(table=table), [])
         if last is not None and last > limit:
             due.append(_after(last, hours))
         elif last is not None:
@@ -161,16 +165,6 @@ def _stale_meters(
                     "hours": hours,
                 },
             )
-
-
-def _last_received(
-    connection: duckdb.DuckDBPyConnection, meter_id: str, limit: datetime
-) -> datetime | None:
-    """When a meter received its last measurement."""
-    table = identifier(meter_table(meter_id))
-    # Of a fresh meter only the newest files are looked at.
-    newest = _newest(connection, _SINCE.format(table=table), [naive(limit)])
-    return newest or _newest(connection, _EVER.format(table=table), [])
 
 
 def _newest(

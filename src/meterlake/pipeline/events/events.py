@@ -1,6 +1,5 @@
 """What happened in an organization: events, their names, and their fields."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -20,7 +19,7 @@ from meterlake.model.resources.events import (
 from meterlake.model.resources.notifications import check_condition
 from meterlake.model.values.entity import Entity, Record
 from meterlake.stages.events.match import evaluate_text
-from meterlake.stores import Organization, Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events, incidents
@@ -59,7 +58,13 @@ def list_events(organization: Organization, filters: EventFilters, page: Page) -
         raise Invalid("ids", ",".join(filters.ids), "give ids without other filters")
     with organization.reading() as reader:
         found, token = events.page(
-            reader, _event_filter(reader, filters, _oldest(organization.stores)), page
+            reader,
+            _event_filter(
+                reader,
+                filters,
+                organization.stores.now() - timedelta(days=organization.stores.settings.event_days),
+            ),
+            page,
         )
     listed: dict[str, Any] = {"data": [event_document(each) for each in found]}
     return listed if token is None else {**listed, "nextToken": token}
@@ -141,53 +146,44 @@ def _m3ter_event(event: Event) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _oldest(stores: Stores) -> datetime:
-    return stores.now() - timedelta(days=stores.settings.event_days)
-
-
 def _event_filter(reader: Reader, filters: EventFilters, since: datetime) -> events.EventFilter:
     if filters.ids:
         return events.EventFilter(ids=filters.ids, actioned=True)
-    return events.EventFilter(
-        names=_names(filters),
-        category=filters.event_type,
-        account_id=filters.account_id,
-        resource_id=filters.resource_id,
-        notification_ids=_notifications(reader, filters),
-        actioned=filters.include_actioned,
-        since=since,
-    )
-
-
-def _names(filters: EventFilters) -> tuple[str, ...]:
     if filters.event_type is not None and filters.event_type not in CATEGORIES:
         raise Invalid("eventType", filters.event_type, f"it must be one of {', '.join(CATEGORIES)}")
     known = CATEGORIES.get(filters.event_type or "", ())
     if filters.event_name is None:
-        return known
-    if known and filters.event_name not in known:
+        names = known
+    elif known and filters.event_name not in known:
         # Nothing has both; an event without a name does not exist.
-        return ("",)
-    return (filters.event_name,)
-
-
-def _notifications(reader: Reader, filters: EventFilters) -> tuple[str, ...] | None:
-    """The notifications of which one must have gone out; None if none must."""
+        names = ("",)
+    else:
+        names = (filters.event_name,)
+    # The notifications of which one must have gone out; None if none must.
     conditions = [
         ids
         for ids in (
             None if filters.notification_id is None else {filters.notification_id},
-            None if filters.notification_code is None else set(_ids_of_codes(reader, filters)),
+            None
+            if filters.notification_code is None
+            else {
+                record.id
+                for record in _all(reader, _NOTIFICATION)
+                if getattr(record.entity, "code", None) == filters.notification_code
+            },
         )
         if ids is not None
     ]
-    return (tuple(sorted(set.intersection(*conditions))) or ("",)) if conditions else None
-
-
-def _ids_of_codes(reader: Reader, filters: EventFilters) -> Iterator[str]:
-    for record in _all(reader, _NOTIFICATION):
-        if getattr(record.entity, "code", None) == filters.notification_code:
-            yield record.id
+    notifications = (tuple(sorted(set.intersection(*conditions))) or ("",)) if conditions else None
+    return events.EventFilter(
+        names=names,
+        category=filters.event_type,
+        account_id=filters.account_id,
+        resource_id=filters.resource_id,
+        notification_ids=notifications,
+        actioned=filters.include_actioned,
+        since=since,
+    )
 
 
 def scheduled_events(reader: Reader) -> dict[str, str]:

@@ -45,10 +45,24 @@ def resolve(organization: Organization, names: Collection[str], found: Found) ->
         with organization.transaction(AUTHOR) as transaction:
             # Somebody else may have settled it meanwhile.
             known = _open(transaction, names)
+            now = transaction.now
             for key in found.keys() - known.keys():
-                _begin(transaction, *key, found[key])
+                name, subject = key
+                event = Event(
+                    name,
+                    "Incident",
+                    subject,
+                    data({"date": format_instant(now), **found[key]}, None),
+                )
+                id_ = events.write(
+                    transaction.connection, organization.id, now, transaction.new_id, event
+                )
+                incidents.begin(transaction, Incident(name, subject, id_, now))
             for key in known.keys() - found.keys():
-                _end(transaction, known[key])
+                incident = known[key]
+                incidents.end(transaction, incident)
+                if events.get(transaction, incident.event_id).actioned is None:
+                    events.mark_actioned(transaction, incident.event_id, transaction.now)
             known = _open(transaction, names)
         mark_step("incidents.settled")
     return list(known.values())
@@ -60,20 +74,6 @@ def _open(reader: Reader, names: Collection[str]) -> dict[tuple[str, str], Incid
         for each in incidents.open_incidents(reader)
         if each.name in names
     }
-
-
-def _begin(transaction: Transaction, name: str, subject: str, told: dict[str, Any]) -> None:
-    now = transaction.now
-    event = Event(name, "Incident", subject, data({"date": format_instant(now), **told}, None))
-    connection, org_id = transaction.connection, transaction.org_id
-    id_ = events.write(connection, org_id, now, transaction.new_id, event)
-    incidents.begin(transaction, Incident(name, subject, id_, now))
-
-
-def _end(transaction: Transaction, incident: Incident) -> None:
-    incidents.end(transaction, incident)
-    if events.get(transaction, incident.event_id).actioned is None:
-        events.mark_actioned(transaction, incident.event_id, transaction.now)
 
 
 def raise_alert(transaction: Transaction, id: str, upload: Upload, told: dict[str, Any]) -> None:

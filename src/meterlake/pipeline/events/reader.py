@@ -143,7 +143,15 @@ def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> None
     entries = [each for each in batch.audible if each.name in names]
     stored = read_events(reader, [each.id for each in entries])
     if integrations.takes_bills:
-        _read_bills(reader, batch, [each.event for each in stored.values()])
+        # Read what the bills of events are, and which integrations have sent those that are
+        # deleted.
+        events = [each.event for each in stored.values()]
+        ids = {(each.name, each.resource_id or "") for each in events}
+        bills = {id_ for name, id_ in ids if name in hand_over.BILL_EVENTS}
+        batch.subjects |= {id_: key.identity for id_, key in keys_of(reader, bills).items()}
+        deleted = {id_ for name, id_ in ids if name == hand_over.BILL_DELETED}
+        batch.takers |= configs_that_took(reader, deleted)
+        batch.mapped |= {id_: _systems_of(reader, id_) for id_ in deleted}
     for entry in entries:
         event = stored[entry.id]
         found = notifications.match(event.event.name, event.event.data, event.written)
@@ -153,16 +161,6 @@ def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> None
         if batch.is_full:
             batch.end_at(entry)
             return
-
-
-def _read_bills(reader: Reader, batch: _Batch, events: Sequence[Event]) -> None:
-    """Read what the bills of events are, and which integrations have sent those that are deleted."""
-    ids = {(each.name, each.resource_id or "") for each in events}
-    bills = {id_ for name, id_ in ids if name in hand_over.BILL_EVENTS}
-    batch.subjects |= {id_: key.identity for id_, key in keys_of(reader, bills).items()}
-    deleted = {id_ for name, id_ in ids if name == hand_over.BILL_DELETED}
-    batch.takers |= configs_that_took(reader, deleted)
-    batch.mapped |= {id_: _systems_of(reader, id_) for id_ in deleted}
 
 
 def _systems_of(reader: Reader, bill_id: str) -> set[str]:
@@ -196,7 +194,13 @@ def _takers(
 def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) -> None:
     connection, org_id, now = transaction.connection, transaction.org_id, transaction.now
     fired = [
-        (StoredEvent(_id_of(base, rule), _derived(base, rule), now, None, now), base, rule)
+        (
+            StoredEvent(
+                derived_id("notification", base.id, rule.id), _derived(base, rule), now, None, now
+            ),
+            base,
+            rule,
+        )
         for base, rule in batch.fired
     ]
     failed = list(_failures(batch, format_instant(now)))
@@ -204,7 +208,19 @@ def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) 
     events.write_all(connection, org_id, now, failed)
     events.mark_notified(connection, [(each.id, rule.id) for each, _, rule in fired])
     runs = [
-        _notification_run(derived, base, rule, config)
+        RunContent(
+            entity_type=hand_over.NOTIFICATION,
+            entity_id=rule.id,
+            destination=config.entity.destination.upper(),
+            destination_id=config.entity.destination_id,
+            config_id=config.id,
+            config_version=config.version,
+            account_id=derived.event.account_id,
+            event_id=derived.id,
+            rule_version=rule.version,
+            run_key=f"{config.id} {derived.id}",
+            body=_body(derived, base),
+        )
         for derived, base, rule in fired
         for config in integrations.of_notification(rule.id, base.written)
     ]
@@ -212,10 +228,6 @@ def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) 
     note_changes(transaction, batch.entries)
     NewRuns(connection, org_id, now, transaction.new_id).add(runs)
     write_position(transaction, batch.entries[-1].seq)
-
-
-def _id_of(base: StoredEvent, rule: _Notification) -> str:
-    return derived_id("notification", base.id, rule.id)
 
 
 def _derived(stored: StoredEvent, rule: _Notification) -> Event:
@@ -267,27 +279,6 @@ def _failures(batch: _Batch, date: str) -> Iterator[tuple[str, Event]]:
                 base_id=base.id,
             ),
         )
-
-
-def _notification_run(
-    derived: StoredEvent,
-    base: StoredEvent,
-    rule: _Notification,
-    config: Record[IntegrationConfig],
-) -> RunContent:
-    return RunContent(
-        entity_type=hand_over.NOTIFICATION,
-        entity_id=rule.id,
-        destination=config.entity.destination.upper(),
-        destination_id=config.entity.destination_id,
-        config_id=config.id,
-        config_version=config.version,
-        account_id=derived.event.account_id,
-        event_id=derived.id,
-        rule_version=rule.version,
-        run_key=f"{config.id} {derived.id}",
-        body=_body(derived, base),
-    )
 
 
 def _body(derived: StoredEvent, base: StoredEvent) -> str:

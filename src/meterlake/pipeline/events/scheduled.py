@@ -31,7 +31,7 @@ from meterlake.stores.state.core.tables import BILL, ENTITY
 from meterlake.stores.state.events import moments
 from meterlake.stores.state.events.events import documents_of, write_all
 from meterlake.stores.state.events.log import LogEntry, read_events
-from meterlake.stores.state.events.moments import DueMoment, MomentKey, Scan
+from meterlake.stores.state.events.moments import MomentKey, Scan
 
 AUTHOR: Final = "scheduled events"
 # Entities, or events, of one transaction: other writers of State wait for as long as it takes.
@@ -191,7 +191,20 @@ def fire_scheduled(
             schedule, scans = Schedule(transaction), moments.read_scans(transaction)
             moments.forget_configurations(transaction, scans.keys() - schedule.by_id.keys())
             for scan in schedule.unfinished_scans(scans):
-                _scan_page(transaction, schedule, scan, sources)
+                # Note when the next entities of a configuration fall due.
+                config = schedule.by_id[scan.config_id]
+                source = sources.get(stem_of(config.entity.entity) or "")
+                ids = [] if source is None else source.ids_after(transaction, scan.last_id, _PAGE)
+                if not ids or source is None:
+                    moments.write_scan(transaction, replace(scan, complete=True))
+                else:
+                    found = _read(source, transaction, ids)
+                    due = {
+                        (config.id, id_): schedule.due(config, each.document)
+                        for id_, each in found.items()
+                    }
+                    moments.replace_moments(transaction, due)
+                    moments.write_scan(transaction, replace(scan, last_id=ids[-1]))
                 break
             count += _fire(transaction, schedule, sources)
             mark_step("scheduled.written")
@@ -206,20 +219,6 @@ def _has_work(organization: Organization) -> bool:
         schedule, scans = Schedule(reader), moments.read_scans(reader)
         unfinished = next(schedule.unfinished_scans(scans), None)
         return unfinished is not None or not scans.keys() <= schedule.by_id.keys()
-
-
-def _scan_page(transaction: Transaction, schedule: Schedule, scan: Scan, sources: Sources) -> None:
-    """Note when the next entities of a configuration fall due."""
-    config = schedule.by_id[scan.config_id]
-    source = sources.get(stem_of(config.entity.entity) or "")
-    ids = [] if source is None else source.ids_after(transaction, scan.last_id, _PAGE)
-    if not ids or source is None:
-        moments.write_scan(transaction, replace(scan, complete=True))
-        return
-    found = _read(source, transaction, ids)
-    due = {(config.id, id_): schedule.due(config, each.document) for id_, each in found.items()}
-    moments.replace_moments(transaction, due)
-    moments.write_scan(transaction, replace(scan, last_id=ids[-1]))
 
 
 def _read(
@@ -237,7 +236,14 @@ def _fire(transaction: Transaction, schedule: Schedule, sources: Sources) -> int
     found = moments.due_moments(transaction, transaction.now, _PAGE)
     # One whose configuration is deleted goes with it.
     known = [each for each in found if each.config_id in schedule.by_id]
-    current = _current_entities(transaction, schedule, sources, known)
+    ids: dict[str, set[str]] = {}
+    for each in known:
+        stem = stem_of(schedule.by_id[each.config_id].entity.entity) or ""
+        ids.setdefault(stem, set()).add(each.entity_id)
+    current: dict[str, CurrentEntity] = {}
+    for stem, some in ids.items():
+        if stem in sources:
+            current |= _read(sources[stem], transaction, sorted(some))
     fired, moved = [], {}
     for each in known:
         config, entity = schedule.by_id[each.config_id], current.get(each.entity_id)
@@ -245,7 +251,19 @@ def _fire(transaction: Transaction, schedule: Schedule, sources: Sources) -> int
         if entity is None or due != each.due:
             moved[each.config_id, each.entity_id] = due
         else:
-            fired.append((each, _event(config, each, entity)))
+            fired.append(
+                (
+                    each,
+                    Event(
+                        name=config.entity.name,
+                        kind=entity.kind,
+                        resource_id=each.entity_id,
+                        data=data(entity.document, None),
+                        account_id=entity.account_id,
+                        time=each.due,
+                    ),
+                )
+            )
     moments.replace_moments(transaction, moved)
     moments.note_fired(transaction, [each for each, _ in fired], transaction.now)
     made = [(transaction.new_id(), event) for _, event in fired]
@@ -253,28 +271,3 @@ def _fire(transaction: Transaction, schedule: Schedule, sources: Sources) -> int
     orphans = {each.config_id for each in found} - schedule.by_id.keys()
     moments.forget_configurations(transaction, orphans)
     return len(fired)
-
-
-def _current_entities(
-    reader: Reader, schedule: Schedule, sources: Sources, found: Iterable[DueMoment]
-) -> dict[str, CurrentEntity]:
-    ids: dict[str, set[str]] = {}
-    for each in found:
-        stem = stem_of(schedule.by_id[each.config_id].entity.entity) or ""
-        ids.setdefault(stem, set()).add(each.entity_id)
-    current: dict[str, CurrentEntity] = {}
-    for stem, some in ids.items():
-        if stem in sources:
-            current |= _read(sources[stem], reader, sorted(some))
-    return current
-
-
-def _event(config: _Configuration, moment: DueMoment, entity: CurrentEntity) -> Event:
-    return Event(
-        name=config.entity.name,
-        kind=entity.kind,
-        resource_id=moment.entity_id,
-        data=data(entity.document, None),
-        account_id=entity.account_id,
-        time=moment.due,
-    )

@@ -85,7 +85,18 @@ class Explained:
             "runId": row["run_id"],
             "computedAt": aware(row["computed_at"]),
             **{name: value for name, value in optional.items() if value is not None},
-            "measurements": [_measurement(each) for each in self.measurements],
+            "measurements": [
+                {
+                    "file": each["file"],
+                    "row": each["row"],
+                    "part": each["part"],
+                    "uid": each["uid"],
+                    "ts": aware(each["ts"]),
+                    "receivedAt": aware(each["received_at"]),
+                    "value": each["value"],
+                }
+                for each in self.measurements
+            ],
             "more": self.more,
             "parts": [each.to_wire() for each in self.parts],
         }
@@ -264,15 +275,3 @@ def _source_with_pools(source: str, row: Mapping[str, Any]) -> tuple[str, dict[s
 
 def _instant(text: str) -> datetime:
     return aware(datetime.fromisoformat(text))
-
-
-def _measurement(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "file": found["file"],
-        "row": found["row"],
-        "part": found["part"],
-        "uid": found["uid"],
-        "ts": aware(found["ts"]),
-        "receivedAt": aware(found["received_at"]),
-        "value": found["value"],
-    }

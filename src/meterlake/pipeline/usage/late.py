@@ -1,7 +1,7 @@
 """Late data: measurements that came after their period was aggregated or billed."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -95,10 +95,18 @@ def late(organization: Organization) -> list[Late]:
         meters = {meter_table(each.id): each for each in reader.all(Meter)}
         newest = found_late.newest_commit(connection)
         closed = _Closed(meters)
-        runs, billed = _runs(connection, newest), oldest_bills(reader, newest)
+        runs = [run for run in found_late.runs(connection) if run["snapshot"] < newest]
+        billed = oldest_bills(reader, newest)
         if runs or billed:
             configuration = cycles_configuration(reader)
-            closed.add_runs([_run_of(configuration, each) for each in runs], connection)
+            last_runs: list[_Run] = []
+            for each in runs:
+                frequency, name = each["frequency"], each["period"]
+                cycles = _cycles(configuration, frequency, name)
+                last_runs.append(
+                    _Run(frequency, name, each["snapshot"], each["computed_at"], cycles)
+                )
+            closed.add_runs(last_runs, connection)
             closed.add_bills(
                 [billed_run(configuration, each) for each in billed], reader, connection
             )
@@ -149,42 +157,29 @@ class BilledRun:
     end: datetime
 
 
-def _runs(connection: duckdb.DuckDBPyConnection, newest: int) -> list[dict[str, Any]]:
-    return [run for run in found_late.runs(connection) if run["snapshot"] < newest]
-
-
-def _run_of(configuration: Configuration, run: Mapping[str, Any]) -> _Run:
-    frequency, name = run["frequency"], run["period"]
-    cycles = _cycles(configuration, frequency, name)
-    return _Run(frequency, name, run["snapshot"], run["computed_at"], cycles)
-
-
 def billed_run(configuration: Configuration, oldest: OldestBill) -> BilledRun:
     """The time over which the bills of a period reach."""
     # Bills of every frequency are named by the month in which they end.
     cycles = _cycles(configuration, BillingFrequency.MONTHLY, oldest.period)
     month = Month.parse(oldest.period)
     calendar = BillingCalendar(configuration, month)
-    starts = (*_longest(calendar, oldest, month), *_of_plans(calendar))
-    return BilledRun(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
-
-
-def _longest(calendar: BillingCalendar, billed: OldestBill, month: Month) -> Iterator[datetime]:
-    """When the first of the organization's periods begin that end in a month."""
+    # When the first of the organization's periods begin that end in a month.
+    longest: list[datetime] = []
     for template in calendar.configuration.all(PlanTemplate):
         frequency = template.entity.bill_frequency
-        if frequency in RECURRING and billed.frequency in {frequency, BillingFrequency.MIXED}:
+        if frequency in RECURRING and oldest.frequency in {frequency, BillingFrequency.MIXED}:
             epoch = epoch_of(frequency, calendar.organization)
             interval = template.entity.bill_frequency_interval
             found = containing(recurring(frequency, epoch, interval), month.first)
-            yield midnight(found.first, calendar.zone)
-
-
-def _of_plans(calendar: BillingCalendar) -> Iterator[datetime]:
-    """When periods of plans with a first bill date begin whose bills end in a month."""
-    for record in calendar.configuration.all(AccountPlan):
-        for due in calendar.due(record.entity):
-            yield due.period.start
+            longest.append(midnight(found.first, calendar.zone))
+    # When periods of plans with a first bill date begin whose bills end in a month.
+    of_plans = (
+        due.period.start
+        for record in calendar.configuration.all(AccountPlan)
+        for due in calendar.due(record.entity)
+    )
+    starts = (*longest, *of_plans)
+    return BilledRun(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
 
 
 def _cycles(configuration: Configuration, frequency: str, name: str) -> Cycles:

@@ -150,7 +150,15 @@ def trial(organization: Organization, code: str, month: Month, sql: str | None =
         raise NotFound("aggregation", code)
     meter = configuration.get(Meter, record.entity.meter_id)
     limits = limits_of(organization.settings)
-    sql = _check_sql(record.entity.custom_sql if sql is None else sql, meter.entity, limits)
+    sql = record.entity.custom_sql if sql is None else sql
+    if not sql:
+        raise Invalid("sql", sql, "it must be an aggregation with SQL of its own, or --sql")
+    try:
+        with Checker(limits) as checker:
+            checker.check(sql, columns_of(meter.entity))
+            checker.bind(sql, columns_of(meter.entity))
+    except InvalidSql as error:
+        raise Invalid("sql", sql, str(error)) from None
     changes = {"custom_sql": sql, "aggregation": Reduce.CUSTOM_SQL}
     tried = replace(record, entity=record.entity.model_copy(update=changes))
     period = month.period(zone(configuration.single(OrganizationConfig).entity.timezone))
@@ -159,18 +167,6 @@ def trial(organization: Organization, code: str, month: Month, sql: str | None =
         run = _Run(lake, meter, lake.snapshot(), sandbox, usage)
         run.all([tried], [aggregate.whole(period)])
     return usage
-
-
-def _check_sql(sql: str | None, meter: Meter, limits: SqlLimits) -> str:
-    if not sql:
-        raise Invalid("sql", sql, "it must be an aggregation with SQL of its own, or --sql")
-    try:
-        with Checker(limits) as checker:
-            checker.check(sql, columns_of(meter))
-            checker.bind(sql, columns_of(meter))
-    except InvalidSql as error:
-        raise Invalid("sql", sql, str(error)) from None
-    return sql
 
 
 _RUN_AGAIN: Final = """\

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from meterlake.model.bills.bill import MeterUsage
 from meterlake.model.bills.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
-from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.entity import Configuration
 from meterlake.model.values.version import code_version
 from meterlake.pipeline.usage.meter_rollup import (
     MeterSource,
@@ -162,7 +162,23 @@ def usage_to_bill(
     stored_of = run if may_be_stored and not source.instead else None
 
     def read() -> BilledUsage:
-        return _without_compounds(source, configuration, parts, limits, stored_of)
+        # What accounts used, of all aggregations but compound ones.
+        if stored_of is None:
+            stored = None
+        else:
+            # The stored quantities of a month, if they are those that would be calculated now.
+            usage = StoredUsage(source.lake, stored_of, parts)
+            stored = usage if usage.find(source.snapshot, calculated_with(stored_of)) else None
+        found = aggregate_meters(
+            source.lake,
+            configuration,
+            source.snapshot,
+            parts.scopes if stored is None else stored.scopes,
+            source.instead,
+            parts.needs,
+        )
+        simple = found if stored is None else stored.complete(found)
+        return _with_custom_sql(simple, source, configuration, parts, limits)
 
     usage = (
         read()
@@ -189,27 +205,6 @@ def _key(source: LakeState, configuration: Configuration, parts: BilledParts) ->
     )
 
 
-def _without_compounds(
-    source: LakeState,
-    configuration: Configuration,
-    parts: BilledParts,
-    limits: SqlLimits,
-    stored_of: UsageConfiguration | None,
-) -> BilledUsage:
-    """What accounts used, of all aggregations but compound ones."""
-    stored = None if stored_of is None else _read_stored(source, stored_of, parts)
-    found = aggregate_meters(
-        source.lake,
-        configuration,
-        source.snapshot,
-        parts.scopes if stored is None else stored.scopes,
-        source.instead,
-        parts.needs,
-    )
-    simple = found if stored is None else stored.complete(found)
-    return _with_custom_sql(simple, source, configuration, parts, limits)
-
-
 def _with_custom_sql(
     simple: Mapping[str, list[MeterUsage]],
     source: LakeState,
@@ -219,7 +214,10 @@ def _with_custom_sql(
 ) -> BilledUsage:
     """The quantities of meters together with those that custom SQL gives."""
     aggregations = configuration.all(Aggregation)
-    if not any(_has_sql(each) and parts.needs(each) for each in aggregations):
+    if not any(
+        (each.entity.aggregation is Reduce.CUSTOM_SQL) and parts.needs(each)
+        for each in aggregations
+    ):
         return BilledUsage(simple)
     custom = aggregate_custom_sql(
         source.lake,
@@ -245,15 +243,3 @@ def _with_custom_sql(
         for meter_id in simple.keys() | custom.by_meter.keys()
     }
     return BilledUsage(by_meter, missing=missing, left_out=left_out)
-
-
-def _has_sql(record: Record[Aggregation]) -> bool:
-    return record.entity.aggregation is Reduce.CUSTOM_SQL
-
-
-def _read_stored(
-    source: LakeState, run: UsageConfiguration, parts: BilledParts
-) -> StoredUsage | None:
-    """The stored quantities of a month, if they are those that would be calculated now."""
-    usage = StoredUsage(source.lake, run, parts)
-    return usage if usage.find(source.snapshot, calculated_with(run)) else None

@@ -129,15 +129,14 @@ class StoredUsage:
         """What is read of measurements all the same."""
         if meter_id not in self._priced:
             return [whole(self.parts.period, self.parts.accounts)]
-        apart = list(self._apart(meter_id))
+        # The month as a whole of the accounts that have periods of their own.
+        apart = [
+            (account_id, self.parts.period)
+            for account_id in self._own(meter_id)
+            if self.parts.accounts is None or account_id in self.parts.accounts
+        ]
         months = [windows(apart)] if apart else []
         return [*months, *self.parts.parts(meter_id)]
-
-    def _apart(self, meter_id: str) -> Iterator[tuple[str, Period]]:
-        """The month as a whole of the accounts that have periods of their own."""
-        for account_id in self._own(meter_id):
-            if self.parts.accounts is None or account_id in self.parts.accounts:
-                yield account_id, self.parts.period
 
     def _own(self, meter_id: str) -> Collection[str]:
         return self._cycles.of_meter(self.run.entities.get(Meter, meter_id)).own.keys()

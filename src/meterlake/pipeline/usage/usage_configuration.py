@@ -9,7 +9,7 @@ from meterlake.model.catalog.pricing import BillingFrequency, Plan, PlanGroupLin
 from meterlake.model.configuration.organization import CustomFields, OrganizationConfig
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.contracts import Contract
-from meterlake.model.customers.recurring_period import NamedPeriod, PeriodSpec
+from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.scopes.compound import ACCOUNT, CUSTOM_FIELDS
 from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.stages.usage.configuration import UsageConfiguration
@@ -51,10 +51,20 @@ def read_with(
     records = _records(known or reader)
     configuration = Configuration(records)
     run = request.of(configuration.single(OrganizationConfig).entity)
-    records += _accounts(reader, configuration, run, accounts or known or reader)
+    apart = _apart(reader, configuration, {run.frequency})
+    # If accounts may have quantities without any usage, then all that are on a plan count.
+    defaults = (each.entity.default_value for each in configuration.all(Aggregation))
+    if any(each is not None for each in defaults) or any(configuration.all(CompoundAggregation)):
+        apart = [record for record in apart if not isinstance(record.entity, AccountPlan)]
+        apart += (accounts or known or reader).all(AccountPlan)
+    records += apart
     fields: dict[str, Mapping[str, Value]] = {}
-    if _names_custom_fields(configuration):
-        fields = _account_fields(reader)
+    compounds = configuration.all(CompoundAggregation)
+    if any(CUSTOM_FIELDS in each.entity.calculation for each in compounds):
+        fields = {
+            each.id: {f"{ACCOUNT}{name}": value for name, value in each.values.items()}
+            for each in account_fields(reader)
+        }
         records += reader.all(Contract)
     return UsageConfiguration(Configuration(records), run, fields)
 
@@ -71,31 +81,6 @@ def _records(source: Reader | Configuration) -> list[Record[Any]]:
     return [each for kind in _KINDS for each in source.all(kind)]
 
 
-def _names_custom_fields(configuration: Configuration) -> bool:
-    compounds = configuration.all(CompoundAggregation)
-    return any(CUSTOM_FIELDS in each.entity.calculation for each in compounds)
-
-
-def _account_fields(reader: Reader) -> dict[str, Mapping[str, Value]]:
-    return {
-        each.id: {f"{ACCOUNT}{name}": value for name, value in each.values.items()}
-        for each in account_fields(reader)
-    }
-
-
-def _accounts(
-    reader: Reader,
-    configuration: Configuration,
-    run: NamedPeriod,
-    source: Reader | Configuration,
-) -> list[Record[Any]]:
-    found = _apart(reader, configuration, {run.frequency})
-    if not _without_usage(configuration):
-        return found
-    others = [record for record in found if not isinstance(record.entity, AccountPlan)]
-    return [*others, *source.all(AccountPlan)]
-
-
 def _apart(
     reader: Reader, configuration: Configuration, frequencies: Collection[BillingFrequency]
 ) -> list[Record[Any]]:
@@ -110,10 +95,3 @@ def _apart(
     return accounts_apart(
         reader, [p.id for p in plans if p.entity.plan_template_id in with_intervals]
     )
-
-
-def _without_usage(configuration: Configuration) -> bool:
-    """Whether accounts may have quantities without any usage: then all that are on a plan count."""
-    if any(each.entity.default_value is not None for each in configuration.all(Aggregation)):
-        return True
-    return any(configuration.all(CompoundAggregation))
