@@ -25,7 +25,7 @@ from meterlake.stores.state.billing.bills.versions import keys_of, which_are_the
 from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.tables import ENTITY
-from meterlake.stores.state.integrations.marketplace import MarketplaceRecord, list_reports
+from meterlake.stores.state.integrations.marketplace import list_reports
 from meterlake.stores.state.integrations.runs import (
     REPLAY_MARK,
     NewRuns,
@@ -91,7 +91,11 @@ def _read(reader: Reader) -> Iterator[BillLeftBehind]:
     there = which_are_there(reader, [each.m3ter_id for each in of_bills])
     left = [each for each in of_bills if each.m3ter_id not in there]
     keys = keys_of(reader, [each.m3ter_id for each in left])
-    configs = [each for each in reader.all(IntegrationConfig) if _takes_bills(each)]
+    configs = [
+        each
+        for each in reader.all(IntegrationConfig)
+        if each.entity.entity_type.capitalize() == BILL
+    ]
     for each in left:
         yield _describe(reader, each, keys.get(each.m3ter_id), configs)
 
@@ -121,10 +125,6 @@ def _describe(
     )
 
 
-def _takes_bills(config: Record[IntegrationConfig]) -> bool:
-    return config.entity.entity_type.capitalize() == BILL
-
-
 def _deletion(left: BillLeftBehind, key: BillKey, config: Record[IntegrationConfig]) -> RunContent:
     run_key = deletion_key(config.id, left.bill_id)
     return RunContent(
@@ -151,17 +151,18 @@ def usage_reports(
     """
     with organization.reading() as reader:
         found, token = list_reports(reader, filters, since, page.size, page.token)
-    return envelope([_report(bill_id, records) for bill_id, records in found], token)
-
-
-def _report(bill_id: str, records: list[MarketplaceRecord]) -> Document:
-    usage: dict[str, dict[str, int]] = {}
-    for each in records:
-        usage.setdefault(each.dimension, {})[format_instant(each.hour)] = each.quantity
-    first = records[0]
-    return {
-        "accountId": first.account_id,
-        "billId": bill_id,
-        "externalSystem": first.system,
-        "reportedUsage": usage,
-    }
+    reports: list[Document] = []
+    for bill_id, records in found:
+        usage: dict[str, dict[str, int]] = {}
+        for each in records:
+            usage.setdefault(each.dimension, {})[format_instant(each.hour)] = each.quantity
+        first = records[0]
+        reports.append(
+            {
+                "accountId": first.account_id,
+                "billId": bill_id,
+                "externalSystem": first.system,
+                "reportedUsage": usage,
+            }
+        )
+    return envelope(reports, token)

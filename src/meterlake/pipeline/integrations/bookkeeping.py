@@ -154,7 +154,9 @@ class Bookkeeping:
                     return []
         with state.writing_home() as connection:
             now = self._stores.now()
-            self._write(connection, written, now)
+            self._write_finished(connection, written.finished, now)
+            return_runs(connection, written.returned, now)
+            renew_runs(connection, written.renewed, now)
             claimed = claim_runs(connection, self._sizes(connection, sizes), now)
             prepared = self._prepare(connection, claimed, now)
         if claimed:
@@ -182,11 +184,6 @@ class Bookkeeping:
         due = due_queues(connection, now)
         return sizes(due, troubled_destinations(connection), now) if due else {}
 
-    def _write(self, connection: Connection, written: Written, now: datetime) -> None:
-        self._write_finished(connection, written.finished, now)
-        return_runs(connection, written.returned, now)
-        renew_runs(connection, written.renewed, now)
-
     def _prepare(
         self, connection: Connection, claimed: Sequence[ClaimedRun], now: datetime
     ) -> list[SendableRun]:
@@ -201,13 +198,23 @@ class Bookkeeping:
                 if off is not None:
                     ended.append(RunStep(run=run, status=RunStatus.DISABLED, error=off))
                 elif connector is None:
-                    faulty.append(_not_installed(run, now))
+                    reason = f"no connector for {run.content.destination} is installed"
+                    missing = Failed(kind=FailureKind.INVALID, error=reason)
+                    faulty.append(Finished(run, missing, now, now))
                 else:
-                    prepared.append(_prepare_run(run, connector, found))
+                    webhook = found.webhook(run.org_id, run.content)
+                    secrets = () if webhook is None else found.secrets(run.org_id, webhook)
+                    ready = SendableRun(
+                        run, connector, found.config(run.org_id, run.content), webhook, secrets
+                    )
+                    prepared.append(ready)
             except (DamagedRow, ValueError, TypeError, LookupError, AttributeError) as error:
                 # Its row, or that of its destination, is damaged: others have nothing to do with it.
                 _log.exception("run %s cannot be prepared", run.id)
-                faulty.append(_unreadable(run, error, now))
+                why = error if isinstance(error, DamagedRow) else type(error).__name__
+                said = f"what the run needs cannot be read: {why}"
+                failed = Finished(run, Failed(kind=FailureKind.INVALID, error=said), now, now)
+                faulty.append(failed)
         write_steps(connection, ended, now)
         self._write_finished(connection, faulty, now)
         return prepared
@@ -229,43 +236,22 @@ class Bookkeeping:
             )
             _write_refusals(connection, org_id, [by_run[step.run.id] for step in by_org[org_id]])
             if events or disabled:
-                self._tell(connection, org_id, events, disabled)
-
-    def _tell(
-        self,
-        connection: Connection,
-        org_id: str,
-        events: Sequence[Event],
-        disabled: Mapping[str, tuple[ClaimedRun, Health]],
-    ) -> None:
-        """Write events, and switch off what is disabled, as any other writer of the organization."""
-        locked = select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == org_id).with_for_update()
-        connection.execute(locked)
-        transaction = Transaction(connection, org_id, AUTHOR, self._stores.now(), new_id)
-        for each in events:
-            transaction.journal.add(each)
-        for run, health in disabled.values():
-            name = _disable(transaction, run, health)
-            # Before the commit: a letter that is written twice is better than none.
-            write_letters(self._stores, transaction, run.content.queue, name, health.reason or "")
-        transaction.finish()
-
-
-def _prepare_run(run: ClaimedRun, connector: Connector, found: Destinations) -> SendableRun:
-    webhook = found.webhook(run.org_id, run.content)
-    secrets = () if webhook is None else found.secrets(run.org_id, webhook)
-    return SendableRun(run, connector, found.config(run.org_id, run.content), webhook, secrets)
-
-
-def _not_installed(run: ClaimedRun, now: datetime) -> Finished:
-    error = f"no connector for {run.content.destination} is installed"
-    return Finished(run, Failed(kind=FailureKind.INVALID, error=error), now, now)
-
-
-def _unreadable(run: ClaimedRun, error: Exception, now: datetime) -> Finished:
-    why = error if isinstance(error, DamagedRow) else type(error).__name__
-    said = f"what the run needs cannot be read: {why}"
-    return Finished(run, Failed(kind=FailureKind.INVALID, error=said), now, now)
+                # Write events, and switch off what is disabled, as any other writer of the
+                # organization.
+                locked = (
+                    select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == org_id).with_for_update()
+                )
+                connection.execute(locked)
+                transaction = Transaction(connection, org_id, AUTHOR, self._stores.now(), new_id)
+                for each in events:
+                    transaction.journal.add(each)
+                for run, health in disabled.values():
+                    name = _disable(transaction, run, health)
+                    # Before the commit: a letter that is written twice is better than none.
+                    write_letters(
+                        self._stores, transaction, run.content.queue, name, health.reason or ""
+                    )
+                transaction.finish()
 
 
 # The end of a run of which nothing that came back can be written down: it may have arrived.

@@ -67,21 +67,21 @@ class Destinations:
         key = (org_id, webhook.id)
         if key not in self._secrets:
             newest = webhook.entity.credentials.secret
-            before = self._replaced(org_id, webhook.id) if self.overlap else []
+            if self.overlap:
+                column = ENTITY_HISTORY.c
+                query = select(column.body).where(
+                    column.org == org_id,
+                    column.kind == WebhookDestination.__name__,
+                    column.id == webhook.id,
+                    column.body.is_not(None),
+                    column.valid_to > self.now - self.overlap,
+                )
+                bodies = self.connection.execute(query.order_by(column.version.desc())).scalars()
+                before = [wire.loads(body)["credentials"]["secret"] for body in bodies]
+            else:
+                before = []
             self._secrets[key] = tuple(dict.fromkeys([newest, *before]))
         return self._secrets[key]
-
-    def _replaced(self, org_id: str, id: str) -> list[str]:
-        column = ENTITY_HISTORY.c
-        query = select(column.body).where(
-            column.org == org_id,
-            column.kind == WebhookDestination.__name__,
-            column.id == id,
-            column.body.is_not(None),
-            column.valid_to > self.now - self.overlap,
-        )
-        bodies = self.connection.execute(query.order_by(column.version.desc())).scalars()
-        return [wire.loads(body)["credentials"]["secret"] for body in bodies]
 
     def _find(self, org_id: str, kind: type[K], id: str | None) -> Record[K] | None:
         if id is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from meterlake.model.configuration.integration_systems import (
     STRIPE,
@@ -50,7 +50,11 @@ def available_config(
         NotFound: No such system is installed.
     """
     found = [find_system(name)] if name is not None else list(_systems(None))
-    types = [each for each in _types(found) if entity_type is None or _is(each, entity_type)]
+    types = [
+        each
+        for each in sorted({type_ for each in found for type_ in each.entity_types})
+        if entity_type is None or _is(each, entity_type)
+    ]
     with organization.reading() as reader:
         configs = [record.entity for record in reader.all(IntegrationConfig)]
     used = {each.destination.upper() for each in configs}
@@ -156,27 +160,28 @@ def options_of(settings: tuple[ConfigSetting, ...]) -> Document:
 
 def _entity(entity_type: str, found: list[IntegrationSystem]) -> Document:
     takers = [each for each in found if entity_type in each.entity_types]
+    destinations: list[Document] = []
+    for each in takers:
+        own = tuple(each for each in each.settings() if each not in _common_settings())
+        destinations.append(
+            {
+                "apiName": each.name,
+                "destination": each.name,
+                "displayName": each.display_name,
+                "destinationConfigOptions": options_of(own),
+                "authConfigOptions": options_of(_credential_settings(each)),
+                "released": True,
+                "authType": each.credentials[0].value if each.credentials else "",
+                "categories": list(each.categories),
+            }
+        )
     return {
         "readableName": entity_type,
-        "destinations": [_destination(each) for each in takers],
+        "destinations": destinations,
         "entityConfigurationOptions": options_of(
             _common_settings() if entity_type == "Bill" else ()
         ),
         "released": True,
-    }
-
-
-def _destination(system: IntegrationSystem) -> Document:
-    own = tuple(each for each in system.settings() if each not in _common_settings())
-    return {
-        "apiName": system.name,
-        "destination": system.name,
-        "displayName": system.display_name,
-        "destinationConfigOptions": options_of(own),
-        "authConfigOptions": options_of(_credential_settings(system)),
-        "released": True,
-        "authType": system.credentials[0].value if system.credentials else "",
-        "categories": list(system.categories),
     }
 
 
@@ -193,28 +198,22 @@ def _credential_settings(system: IntegrationSystem) -> tuple[ConfigSetting, ...]
         values=tuple(each.value for each in system.credentials),
     )
     fields = (
-        _field_setting(type_, name) for type_ in system.credentials for name in fields_of(type_)
+        ConfigSetting(
+            name=f"{_CREDENTIALS}.{name}",
+            type="string",
+            required=True,
+            description=f"Of credentials of the type {type_.value}.",
+        )
+        for type_ in system.credentials
+        for name in fields_of(type_)
     )
     return (kinds, *fields) if system.credentials else ()
-
-
-def _field_setting(type_: Any, name: str) -> ConfigSetting:
-    return ConfigSetting(
-        name=f"{_CREDENTIALS}.{name}",
-        type="string",
-        required=True,
-        description=f"Of credentials of the type {type_.value}.",
-    )
 
 
 def _systems(entity_type: str | None) -> Iterator[IntegrationSystem]:
     for _, each in sorted(systems().items()):
         if entity_type is None or any(_is(type_, entity_type) for type_ in each.entity_types):
             yield each
-
-
-def _types(found: list[IntegrationSystem]) -> list[str]:
-    return sorted({type_ for each in found for type_ in each.entity_types})
 
 
 def _is(entity_type: str, name: str) -> bool:

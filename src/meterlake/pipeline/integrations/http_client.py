@@ -96,7 +96,11 @@ class HttpClient:
             Unavailable: There is no answer in time, or none that is HTTP.
         """
         host = self._policy.check_url(url).host
-        _check_headers(headers)
+        # Refuse what HTTP cannot carry; a value may be a secret, so that nothing repeats it.
+        for name, value in headers:
+            if not fits_header(value):
+                rule = "it must be text without line ends, and without spaces at either end"
+                raise Invalid(name, "***", rule)
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._exchange(method, url, headers, body)
@@ -115,7 +119,13 @@ class HttpClient:
                 await each.aclose()
 
     async def _exchange(self, method: str, url: str, headers: Headers, body: bytes) -> Answer:
-        request = _request(method, url, headers, body)
+        target = httpcore.URL(url)
+        origin = target.origin
+        default = 443 if origin.scheme == b"https" else 80
+        host = origin.host if origin.port == default else b"%s:%d" % (origin.host, origin.port)
+        given = [(name.encode(), value.encode()) for name, value in headers]
+        content = [(b"Host", host), (b"Content-Length", b"%d" % len(body))]
+        request = httpcore.Request(method, target, headers=[*content, *given], content=body)
         kept = await self._take(request.url.origin)
         if kept is not None:
             # The other side may close a connection at the moment in which it is used again.
@@ -153,7 +163,11 @@ class HttpClient:
 
     async def _take(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection | None:
         """A connection to a server that is still open; those that are not used for long end."""
-        await self._close_idle()
+        now = time.monotonic()
+        if now - self._looked >= _IDLE_S:
+            self._looked = now
+            for each in self._take_expired():
+                await each.aclose()
         idle = self._idle.get(_key(origin), deque())
         while idle:
             connection = idle.pop()
@@ -161,14 +175,6 @@ class HttpClient:
                 return connection
             await connection.aclose()
         return None
-
-    async def _close_idle(self) -> None:
-        now = time.monotonic()
-        if now - self._looked < _IDLE_S:
-            return
-        self._looked = now
-        for each in self._take_expired():
-            await each.aclose()
 
     def _take_expired(self) -> list[httpcore.AsyncHTTPConnection]:
         # At once: while one is being closed, others are taken and brought back.
@@ -188,14 +194,6 @@ class HttpClient:
         return ssl.create_default_context()
 
 
-def _check_headers(headers: Headers) -> None:
-    """Refuse what HTTP cannot carry; a value may be a secret, so that nothing repeats it."""
-    for name, value in headers:
-        if not fits_header(value):
-            rule = "it must be text without line ends, and without spaces at either end"
-            raise Invalid(name, "***", rule)
-
-
 def _has_stray_body(answer: Answer | None) -> bool:
     """Whether a body follows where none may: what is read next would not be the next answer."""
     if answer is None or answer.status not in _BODILESS:
@@ -211,16 +209,6 @@ def _is_closed(error: httpcore.RemoteProtocolError) -> bool:
 
 def _key(origin: httpcore.Origin) -> tuple[bytes, bytes, int]:
     return origin.scheme, origin.host, origin.port
-
-
-def _request(method: str, url: str, headers: Headers, body: bytes) -> httpcore.Request:
-    target = httpcore.URL(url)
-    origin = target.origin
-    default = 443 if origin.scheme == b"https" else 80
-    host = origin.host if origin.port == default else b"%s:%d" % (origin.host, origin.port)
-    given = [(name.encode(), value.encode()) for name, value in headers]
-    content = [(b"Host", host), (b"Content-Length", b"%d" % len(body))]
-    return httpcore.Request(method, target, headers=[*content, *given], content=body)
 
 
 async def _read_answer(got: httpcore.Response) -> Answer:

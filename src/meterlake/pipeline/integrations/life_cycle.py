@@ -1,6 +1,5 @@
 """Integrations are switched off and on again, and deleted; letters tell people of one that fails."""
 
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final
 
@@ -11,13 +10,12 @@ from meterlake.model.configuration.integrations import (
     WebhookDestination,
 )
 from meterlake.model.errors import Conflict
-from meterlake.model.values.entity import Record
 from meterlake.pipeline.config.entities import Document, delete_in, entity_document
 from meterlake.pipeline.config.webhook_addresses import PEOPLE
 from meterlake.pipeline.integrations.runs import repeat_deletions
 from meterlake.stores import Organization, Stores
 from meterlake.stores.mail import Outbox, without_links
-from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state import Reader
 from meterlake.stores.state.access.people import users
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.health import (
@@ -63,19 +61,17 @@ def enable_integration(organization: Organization, author: str, id: str) -> Docu
         record = transaction.get(IntegrationConfig, id)
         webhook_id = record.entity.destination_id
         if webhook_id is not None:
-            _restore_webhook(transaction, webhook_id)
+            found = health_of(transaction.connection, transaction.org_id, [webhook_id]).get(
+                webhook_id, HEALTHY
+            )
+            forget_health(transaction.connection, transaction.org_id, webhook_id)
+            webhook = transaction.get(WebhookDestination, webhook_id)
+            if found.disabled is not None and not webhook.entity.active:
+                on = webhook.entity.model_copy(update={"active": True})
+                transaction.update(webhook_id, webhook.version, on)
         forget_health(transaction.connection, organization.id, id)
         repeat_deletions(transaction, id)
         return entity_document(record, transaction)
-
-
-def _restore_webhook(transaction: Transaction, id: str) -> None:
-    found = health_of(transaction.connection, transaction.org_id, [id]).get(id, HEALTHY)
-    forget_health(transaction.connection, transaction.org_id, id)
-    webhook = transaction.get(WebhookDestination, id)
-    if found.disabled is not None and not webhook.entity.active:
-        on = webhook.entity.model_copy(update={"active": True})
-        transaction.update(id, webhook.version, on)
 
 
 def disable_integration(organization: Organization, author: str, id: str) -> Document:
@@ -129,7 +125,12 @@ def write_letters(stores: Stores, reader: Reader, destination_id: str, name: str
     Raises:
         Unavailable: The outbox cannot be written.
     """
-    ids = sorted({id_ for each in _configs(reader, destination_id) for id_ in _people(each)})
+    named: set[str] = set()
+    for each in reader.all(IntegrationConfig):
+        given: Any = each.entity.config_data.get(PEOPLE)
+        if destination_id in {each.id, each.entity.destination_id} and isinstance(given, list):
+            named.update(id_ for id_ in given if isinstance(id_, str))
+    ids = sorted(named)
     if not ids:
         return
     now = stores.now()
@@ -139,15 +140,3 @@ def write_letters(stores: Stores, reader: Reader, destination_id: str, name: str
             words = {"person": user.person.first_name, "name": name, "reason": why}
             text = _TEXT.format(**{key: without_links(each) for key, each in words.items()})
             Outbox(stores.home).put(user.person.email, _SUBJECT, text, now)
-
-
-def _configs(reader: Reader, destination_id: str) -> Iterator[Record[IntegrationConfig]]:
-    for each in reader.all(IntegrationConfig):
-        if destination_id in {each.id, each.entity.destination_id}:
-            yield each
-
-
-def _people(config: Record[IntegrationConfig]) -> Iterator[str]:
-    given: Any = config.entity.config_data.get(PEOPLE)
-    if isinstance(given, list):
-        yield from (each for each in given if isinstance(each, str))

@@ -10,7 +10,6 @@ from meterlake.model.configuration.integrations import RunStatus
 from meterlake.model.values.untrusted import storable
 from meterlake.pipeline.integrations.connectors.connector import (
     FAILURES,
-    Exchange,
     Failed,
     FailureKind,
     Outcome,
@@ -41,7 +40,14 @@ _random: Final = SystemRandom()
 
 def step_after(run: ClaimedRun, outcome: Outcome, started: datetime, ended: datetime) -> RunStep:
     """What becomes of a run after a try."""
-    tried = _try_of(run, outcome.exchange, started, ended)
+    tried = RunTry(
+        number=run.tries + 1,
+        started=started,
+        ended=ended,
+        request=outcome.exchange.request,
+        status_code=outcome.exchange.status_code,
+        response=outcome.exchange.response,
+    )
     if isinstance(outcome, Sent):
         return RunStep(
             run=run,
@@ -54,7 +60,9 @@ def step_after(run: ClaimedRun, outcome: Outcome, started: datetime, ended: date
     consequence = FAILURES[outcome.kind]
     if consequence.waiting is None or tried.number > len(PAUSES):
         return RunStep(run=run, status=consequence.end, tried=tried, error=outcome.error)
-    due = ended + _pause_after(tried.number, outcome.retry_after)
+    pause = PAUSES[tried.number - 1] * (1 + JITTER * _random.random())
+    pause = max(pause, outcome.retry_after or timedelta())
+    due = ended + pause
     return RunStep(run=run, status=consequence.waiting, due=due, tried=tried, error=outcome.error)
 
 
@@ -87,40 +95,18 @@ def health_after(before: Health, outcome: Outcome, started: datetime, ended: dat
     since = before.failing_since or started
     failures = before.failures + 1
     after = replace(before, failures=failures, failing_since=since)
-    until = _paused_until(after, outcome.retry_after, ended)
+    ends = [each for each in (after.paused_until,) if each is not None]
+    if outcome.retry_after:
+        ends.append(ended + outcome.retry_after)
+    if after.failures >= FAILURES_MAX and after.failing_since is not None:
+        failing = (ended - after.failing_since) * _PAUSE_PART
+        pause = min(max(failing, _PAUSE_MIN), _PAUSE_MAX)
+        ends.append(ended + pause * (1 + JITTER * _random.random()))
+    until = max(ends, default=None)
     disabled = _reason_to_disable(after, outcome, ended)
     if disabled is None:
         return replace(after, paused_until=until)
     return replace(after, paused_until=None, disabled=ended, reason=disabled)
-
-
-def _try_of(run: ClaimedRun, exchange: Exchange, started: datetime, ended: datetime) -> RunTry:
-    return RunTry(
-        number=run.tries + 1,
-        started=started,
-        ended=ended,
-        request=exchange.request,
-        status_code=exchange.status_code,
-        response=exchange.response,
-    )
-
-
-def _pause_after(number: int, retry_after: timedelta | None) -> timedelta:
-    pause = PAUSES[number - 1] * (1 + JITTER * _random.random())
-    return max(pause, retry_after or timedelta())
-
-
-def _paused_until(
-    health: Health, retry_after: timedelta | None, ended: datetime
-) -> datetime | None:
-    ends = [each for each in (health.paused_until,) if each is not None]
-    if retry_after:
-        ends.append(ended + retry_after)
-    if health.failures >= FAILURES_MAX and health.failing_since is not None:
-        failing = (ended - health.failing_since) * _PAUSE_PART
-        pause = min(max(failing, _PAUSE_MIN), _PAUSE_MAX)
-        ends.append(ended + pause * (1 + JITTER * _random.random()))
-    return max(ends, default=None)
 
 
 def _reason_to_disable(health: Health, failed: Failed, ended: datetime) -> str | None:

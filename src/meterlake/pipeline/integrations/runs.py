@@ -20,7 +20,7 @@ from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills.versions import which_are_there
 from meterlake.stores.state.core.pages import Page
-from meterlake.stores.state.integrations.queues import RunTry, tries_of
+from meterlake.stores.state.integrations.queues import tries_of
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
 from meterlake.stores.state.integrations.runs import (
     REPLAY_MARK,
@@ -116,7 +116,18 @@ def run_history(organization: Organization, id: str) -> Document:
     with organization.reading() as reader:
         run = find_run(reader.connection, organization.id, id)
         tries = tries_of(reader.connection, id)
-    tried = [_try_document(each) for each in tries]
+    tried: list[dict[str, Any]] = []
+    for each in tries:
+        shown = {
+            "number": each.number,
+            "dtStarted": each.started,
+            "dtCompleted": each.ended,
+            "request": each.request,
+            "statusCode": each.status_code,
+            "response": each.response,
+            "error": each.error,
+        }
+        tried.append({name: value for name, value in shown.items() if value is not None})
     shown = {**run_document(run), "body": run.content.body, "tries": tried}
     return {name: value for name, value in shown.items() if value is not None}
 
@@ -148,19 +159,6 @@ def run_document(run: IntegrationRun) -> Document:
         "createdBy": author,
         "dtLastModified": job.finished or job.started or run.created,
         "lastModifiedBy": author,
-    }
-    return {name: value for name, value in shown.items() if value is not None}
-
-
-def _try_document(tried: RunTry) -> dict[str, Any]:
-    shown = {
-        "number": tried.number,
-        "dtStarted": tried.started,
-        "dtCompleted": tried.ended,
-        "request": tried.request,
-        "statusCode": tried.status_code,
-        "response": tried.response,
-        "error": tried.error,
     }
     return {name: value for name, value in shown.items() if value is not None}
 
@@ -251,36 +249,31 @@ def replay_webhook(
     until, last, count = organization.now(), (since, ""), 0
     while True:
         with organization.transaction(author) as transaction:
-            found = _ended_runs(transaction, id, last, until, statuses)
+            # Some runs of a webhook that were made after the last one, the oldest first.
+            column = INTEGRATION_RUN.c
+            after = tuple_(column.created, column.id) > tuple_(
+                literal(last[0], column.created.type), literal(last[1])
+            )
+            filters = RunFilters(destination_id=id, until=until, statuses=tuple(statuses))
+            mine = (
+                column.org == transaction.org_id,
+                column.due.is_(None),
+                after,
+                *filters.conditions(),
+            )
+            query = select(INTEGRATION_RUN).where(*mine).order_by(column.created, column.id)
+            found = list(transaction.connection.execute(query.limit(_CHUNK)))
             known = [(each.id, _content_of(each)) for each in found]
-            contents = [_repeat(*each) for each in known if _is_original(each[1])]
+            contents = [
+                _repeat(id_, content)
+                for id_, content in known
+                if content.replayed_from is None and not content.run_key.startswith(PING)
+            ]
             _new_runs(transaction).add(contents)
         count += len(contents)
         if len(found) < _CHUNK:
             return {"runs": count}
         last = (found[-1].created, found[-1].id)
-
-
-def _ended_runs(
-    reader: Reader,
-    webhook_id: str,
-    last: tuple[datetime, str],
-    until: datetime,
-    statuses: Sequence[RunStatus],
-) -> list[Row[Any]]:
-    """Some runs of a webhook that were made after the last one, the oldest first."""
-    column = INTEGRATION_RUN.c
-    after = tuple_(column.created, column.id) > tuple_(
-        literal(last[0], column.created.type), literal(last[1])
-    )
-    filters = RunFilters(destination_id=webhook_id, until=until, statuses=tuple(statuses))
-    mine = (column.org == reader.org_id, column.due.is_(None), after, *filters.conditions())
-    query = select(INTEGRATION_RUN).where(*mine).order_by(column.created, column.id)
-    return list(reader.connection.execute(query.limit(_CHUNK)))
-
-
-def _is_original(content: RunContent) -> bool:
-    return content.replayed_from is None and not content.run_key.startswith(PING)
 
 
 def _repeat(id: str, content: RunContent) -> RunContent:

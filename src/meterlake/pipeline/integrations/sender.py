@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -183,7 +183,7 @@ class Sender:
     async def drain(self) -> None:
         """Send all that is due, and return."""
         try:
-            while await self._turn() or self._held():
+            while await self._turn() or self._shares_of_memory().total:
                 await self._rest(_GATHER_S, lambda: False)
         finally:
             await self._end()
@@ -193,7 +193,14 @@ class Sender:
         halted = [line for line in self._lines.values() if line.halted]
         finished, self._finished = self._finished, []
         returned, self._returned = self._returned, []
-        written = Written(finished, [*returned, *self._give_back()], self._to_renew())
+        now = self._stores.now()
+        if now - self._renewed < _RENEW:
+            to_renew = []
+        else:
+            self._renewed = now
+            waiting = [each.run for line in self._lines.values() for each in line.waiting]
+            to_renew = [*(run for runs in self._sending.values() for run in runs), *waiting]
+        written = Written(finished, [*returned, *self._give_back()], to_renew)
         try:
             prepared = await asyncio.to_thread(self._books.turn, written, self._sizes)
         except BaseException:
@@ -208,7 +215,11 @@ class Sender:
             self._lines.setdefault(queue, _Line(self._last_org)).waiting.append(each)
         for queue in list(self._lines):
             self._begin(queue)
-        self._lines = {queue: line for queue, line in self._lines.items() if _is_used(line)}
+        self._lines = {
+            queue: line
+            for queue, line in self._lines.items()
+            if line.held > 0 or line.failures > 0 or line.permits > _LINE_MIN
+        }
         return bool(prepared or finished)
 
     def _sizes(
@@ -238,9 +249,6 @@ class Sender:
         # After a pause one run shows whether it is over.
         return 1 - line.held if health.failures >= FAILURES_MAX else line.room(batch)
 
-    def _held(self) -> int:
-        return self._shares_of_memory().total
-
     def _shares_of_memory(self) -> Shares:
         shares = Shares(HELD_MAX)
         for line in list(self._lines.values()):
@@ -257,14 +265,6 @@ class Sender:
                 given += [each.run for each in line.waiting]
                 line.waiting.clear()
         return given
-
-    def _to_renew(self) -> list[ClaimedRun]:
-        now = self._stores.now()
-        if now - self._renewed < _RENEW:
-            return []
-        self._renewed = now
-        waiting = [each.run for line in self._lines.values() for each in line.waiting]
-        return [*(run for runs in self._sending.values() for run in runs), *waiting]
 
     def _begin(self, queue: str) -> None:
         """Begin as many calls of a line as it and its organization may have under way."""
@@ -294,7 +294,10 @@ class Sender:
             line.calls -= 1
             self._shares.give_back(line.org_id)
         mark_step("integrations.sent")
-        ended, telling = self._stores.now(), _telling(outcomes)
+        ended = self._stores.now()
+        # How the destination is doing, the outcome that arrived shows, if any did.
+        arrived = (number for number, each in enumerate(outcomes) if isinstance(each, Sent))
+        telling = next(arrived, 0)
         for number, (each, outcome) in enumerate(zip(taken, outcomes, strict=True)):
             finished = Finished(each.run, outcome, started, ended, is_health=number == telling)
             self._finished.append(finished)
@@ -319,7 +322,21 @@ class Sender:
         connector = taken[0].connector
         try:
             found = await send_together(
-                connector, [self._outgoing(each, started) for each in taken]
+                connector,
+                [
+                    Outgoing(
+                        organization=self._stores.organization(each.run.org_id),
+                        run_id=each.run.id,
+                        number=each.run.tries + 1,
+                        time=started,
+                        content=each.run.content,
+                        client=self._client,
+                        config=each.config,
+                        webhook=each.webhook,
+                        secrets=each.secrets,
+                    )
+                    for each in taken
+                ],
             )
             pairs = zip(found, taken, strict=True)
             return [clean_outcome(outcome, self._echoes(each)) for outcome, each in pairs]
@@ -336,19 +353,6 @@ class Sender:
         webhook = None if each.webhook is None else each.webhook.entity
         signing = [decrypt(secret) for secret in each.secrets]
         return Echoes([*secrets_of(readable, webhook), *signing])
-
-    def _outgoing(self, each: SendableRun, started: datetime) -> Outgoing:
-        return Outgoing(
-            organization=self._stores.organization(each.run.org_id),
-            run_id=each.run.id,
-            number=each.run.tries + 1,
-            time=started,
-            content=each.run.content,
-            client=self._client,
-            config=each.config,
-            webhook=each.webhook,
-            secrets=each.secrets,
-        )
 
     async def _rest(self, seconds: float, stop: Stop) -> None:
         """Wait for a result, or for so long, unless it is time to stop."""
@@ -389,16 +393,6 @@ def _is_together(first: SendableRun, other: SendableRun) -> bool:
         other.config.id,
         other.config.version,
     )
-
-
-def _telling(outcomes: Sequence[Outcome]) -> int:
-    """Which outcome of a call shows how the destination is doing: one that arrived, if any did."""
-    numbers = range(len(outcomes))
-    return next((number for number in numbers if isinstance(outcomes[number], Sent)), 0)
-
-
-def _is_used(line: _Line) -> bool:
-    return line.held > 0 or line.failures > 0 or line.permits > _LINE_MIN
 
 
 def send_runs(stores: Stores, stop: Stop, every: float) -> None:

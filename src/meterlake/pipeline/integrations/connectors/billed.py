@@ -110,12 +110,26 @@ def read_bill(outgoing: Outgoing) -> SentBill | Failed:
         # Of a deleted bill, another one may have taken its place: that one stands for itself.
         others = [] if is_deleted else other_ids(reader, content)
         document = bill_response(stored, None)
-        mappings = _read_mappings(reader, config, stored, others)
+        # What the account and the bill are there; nothing else is read, however many mappings there
+        # are.
+        tables = system_of(config.entity.destination).tables
+        bill_ids = (("Bill", id_) for id_ in (stored.id, *others))
+        needed = (("Account", stored.content.key.account_id), *bill_ids)
+        found = {
+            (entity, id_): _mappings_of(reader, config, entity, id_, tables.get(entity))
+            for entity, id_ in needed
+        }
+        mappings = {key: records[0].entity.external_id for key, records in found.items() if records}
         was_sent = may_be_there(reader, outgoing.run_id, content)
+        try:
+            account = reader.get(Account, stored.content.key.account_id).to_wire()
+        except NotFound:
+            # It was deleted after its bill.
+            account = {"id": stored.content.key.account_id}
         return SentBill(
             stored=stored,
             document=document | (_read_last(reader, content) if is_deleted else {}),
-            account=_read_account(reader, stored.content.key.account_id),
+            account=account,
             config=config,
             options=options,
             credentials=credentials,
@@ -156,13 +170,6 @@ def _read_last(reader: Reader, content: RunContent) -> dict[str, Any]:
     event = read_events(reader, [content.event_id] if content.event_id else [])
     found = [each.event.data.get("oldDto") or {} for each in event.values()]
     return dict(found[0]) if content.is_deletion and found else {}
-
-
-def _read_account(reader: Reader, id: str) -> dict[str, Any]:
-    try:
-        return reader.get(Account, id).to_wire()
-    except NotFound:
-        return {"id": id}  # It was deleted after its bill.
 
 
 def forget_mapping(outgoing: Outgoing, entity: str, ids: Sequence[str], table: str) -> None:
@@ -222,20 +229,6 @@ def _read_credentials(
     return (
         None if found is None else with_secrets(found, outgoing.organization.stores.secrets.decrypt)
     )
-
-
-def _read_mappings(
-    reader: Reader, config: Record[IntegrationConfig], bill: StoredBill, others: Sequence[str]
-) -> dict[tuple[str, str], str]:
-    """What the account and the bill are there; nothing else is read, however many mappings there are."""
-    tables = system_of(config.entity.destination).tables
-    bill_ids = (("Bill", id_) for id_ in (bill.id, *others))
-    needed = (("Account", bill.content.key.account_id), *bill_ids)
-    found = {
-        (entity, id_): _mappings_of(reader, config, entity, id_, tables.get(entity))
-        for entity, id_ in needed
-    }
-    return {key: records[0].entity.external_id for key, records in found.items() if records}
 
 
 def _mappings_of(

@@ -148,7 +148,15 @@ class HttpConnector:
         options, external_id = bill.options, bill.mapped("Bill", bill.stored.id)
         is_own = options.delete_url is not None
         method = options.delete_method or (DeleteMethod.DELETE if is_own else options.method)
-        url = _url_of_deletion(options.delete_url, bill, external_id) if is_own else options.url
+        if is_own:
+            # The address at which a bill is taken back; None if it needs an id that nobody knows.
+            if EXTERNAL_ID in options.delete_url and external_id is None:
+                url = None
+            else:
+                named = options.delete_url.replace(BILL_ID, bill.stored.id)
+                url = named.replace(EXTERNAL_ID, quote(external_id or "", safe=""))
+        else:
+            url = options.url
         if url is None:
             error = f"{EXTERNAL_ID} of configData.deleteUrl: the bill has no external id"
             return Failed(kind=FailureKind.INVALID, error=error)
@@ -304,14 +312,6 @@ def _sign_in(bill: SentBill) -> Headers:
 
 def _bearer(token: str) -> Headers:
     return [("Authorization", f"Bearer {token}")]
-
-
-def _url_of_deletion(template: str, bill: SentBill, external_id: str | None) -> str | None:
-    """The address at which a bill is taken back; None if it needs an id that nobody knows."""
-    if EXTERNAL_ID in template and external_id is None:
-        return None
-    named = template.replace(BILL_ID, bill.stored.id)
-    return named.replace(EXTERNAL_ID, quote(external_id or "", safe=""))
 
 
 def _member_at(body: bytes, path: str) -> str | None:

@@ -98,7 +98,16 @@ class MeteringCall:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow to import
 
         try:
-            return self._read_answer(records, self._call(records))
+            # What the answer says of each record; of some it may say nothing.
+            answer = self._call(records)
+            results = {_key_of(each["UsageRecord"]): each for each in answer.get("Results") or ()}
+            left = {_key_of(each) for each in answer.get("UnprocessedRecords") or ()}
+            dimension = self._bill.options.dimension
+            keys = {each: _key_of(_usage_record(each, dimension)) for each in records}
+            return {
+                each: _read_result(results.get(key), is_left=key in left)
+                for each, key in keys.items()
+            }
         except ClientError as error:
             if len(records) > 1 and _code_of(error) in _OF_ONE:
                 return {key: reply for each in records for key, reply in self.send([each]).items()}
@@ -130,18 +139,6 @@ class MeteringCall:
             return None
         # The external id cannot be chosen: else one organization could name another one's role.
         return Role(credentials.role_arn, self._outgoing.organization.id, settings.sts_endpoint)
-
-    def _read_answer(
-        self, records: Sequence[MarketplaceRecord], answer: Mapping[str, Any]
-    ) -> Replies:
-        """What the answer says of each record; of some it may say nothing."""
-        results = {_key_of(each["UsageRecord"]): each for each in answer.get("Results") or ()}
-        left = {_key_of(each) for each in answer.get("UnprocessedRecords") or ()}
-        dimension = self._bill.options.dimension
-        keys = {each: _key_of(_usage_record(each, dimension)) for each in records}
-        return {
-            each: _read_result(results.get(key), is_left=key in left) for each, key in keys.items()
-        }
 
 
 def _usage_record(record: MarketplaceRecord, dimension: str) -> dict[str, Any]:
@@ -290,7 +287,22 @@ def _read_bills(outgoings: Iterable[Outgoing]) -> tuple[_Outcomes, list[_Report]
         if isinstance(bill, Failed) or isinstance(customer, Failed):
             outcomes[each.run_id] = customer  # type: ignore[assignment] # a failure in both cases
         else:
-            wanted.append(_Report(each, bill, _wanted_record(each, bill, customer)))
+            wanted.append(
+                _Report(
+                    each,
+                    bill,
+                    MarketplaceRecord(
+                        customer=customer,
+                        dimension=_dimension_of(bill),
+                        hour=each.time.astimezone(UTC),
+                        system=AWS.name,
+                        account_id=bill.stored.content.key.account_id,
+                        bill_id=bill.stored.id,
+                        run_key=each.content.run_key,
+                        quantity=0,
+                    ),
+                )
+            )
     return outcomes, wanted
 
 
@@ -310,19 +322,6 @@ def _check(outgoing: Outgoing, bill: SentBill) -> str | Failed:
         details = {"accountId": account_id, "externalTable": _TABLE}
         return Failed(kind=FailureKind.MAPPING_MISSING, error=error, details=details)
     return customer
-
-
-def _wanted_record(outgoing: Outgoing, bill: SentBill, customer: str) -> MarketplaceRecord:
-    return MarketplaceRecord(
-        customer=customer,
-        dimension=_dimension_of(bill),
-        hour=outgoing.time.astimezone(UTC),
-        system=AWS.name,
-        account_id=bill.stored.content.key.account_id,
-        bill_id=bill.stored.id,
-        run_key=outgoing.content.run_key,
-        quantity=0,
-    )
 
 
 def _dimension_of(bill: SentBill) -> str:

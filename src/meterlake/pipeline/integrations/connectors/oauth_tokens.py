@@ -54,7 +54,12 @@ class TokenCache:
             Invalid: The address of the tokens leads where requests may not lead.
             Unavailable: It does not answer.
         """
-        async with self._lock(key):
+        # A lock belongs to the loop that it was waited for in.
+        locks = self._locks.setdefault(asyncio.get_running_loop(), {})
+        if len(locks) >= _TOKENS_MAX:
+            locks.clear()
+        lock = locks.setdefault(key, asyncio.Lock())
+        async with lock:
             value, end = self._tokens.get(key, ("", outgoing.time))
             if end > outgoing.time and value != refused:
                 return value
@@ -66,13 +71,6 @@ class TokenCache:
                 self._tokens.clear()
             self._tokens[key] = fetched
             return fetched[0]
-
-    def _lock(self, key: Key) -> asyncio.Lock:
-        # A lock belongs to the loop that it was waited for in.
-        locks = self._locks.setdefault(asyncio.get_running_loop(), {})
-        if len(locks) >= _TOKENS_MAX:
-            locks.clear()
-        return locks.setdefault(key, asyncio.Lock())
 
 
 def basic_header(user: str | None, password: str | None) -> str:

@@ -131,22 +131,18 @@ def list_stripe_values(
         raise Invalid("externalTable", table, "it must be Customer or Product")
     client = stripe_client(credentials.api_key or "", settings.stripe_url)
     try:
-        for each in _pages(client, name):
-            yield str(each.id), str(_name_of(each) or each.id)
+        found: Any = getattr(client.v1, name).list({"limit": _PAGE})
+        pages = iter(found.auto_paging_iter())
+        for each in pages:
+            yield (
+                str(each.id),
+                str((getattr(each, "name", None) or getattr(each, "email", None)) or each.id),
+            )
     except stripe.StripeError as error:
         failed = read_error(error, f"GET {name}", credentials)
         if failed.kind in _WAITS:
             raise Unavailable("Stripe", failed.error) from None
         raise Conflict(f"{failed.error}; check the credentials of the integration") from None
-
-
-def _pages(client: "StripeClient", name: str) -> Iterator[Any]:
-    found: Any = getattr(client.v1, name).list({"limit": _PAGE})
-    return iter(found.auto_paging_iter())
-
-
-def _name_of(value: Any) -> str | None:
-    return getattr(value, "name", None) or getattr(value, "email", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +175,25 @@ def invoice_items(bill: Mapping[str, Any], split: SplitBy) -> list[InvoiceItem]:
     if not groups:
         groups[()] = []
     currency = bill["currency"]
-    items = [_item(bill, lines, split) for lines in groups.values()]
+    items: list[InvoiceItem] = []
+    for lines in groups.values():
+        amount = sum((Decimal(line[_AMOUNT]) for line in lines), Decimal())
+        line = lines[0] if lines else {}
+        period = f"{bill.get('startDate', '')} - {bill.get('endDate', '')}"
+        names = {
+            SplitBy.BILL: None,
+            SplitBy.PRODUCT: line.get("productName"),
+            SplitBy.AGGREGATION: line.get("description") or line.get("productName"),
+        }
+        description = f"{names[split] or 'Bill'} ({period})"
+        items.append(
+            InvoiceItem(
+                minor_units(amount, bill["currency"]),
+                description,
+                _common(lines, "productId"),
+                _common(lines, "aggregationId") or _common(lines, "compoundAggregationId"),
+            )
+        )
     total = minor_units(bill["billTotal"], currency)
     if sum(item.amount for item in items) != total:
         rule = f"it must be the sum of the lines of the bill: {sum(item.amount for item in items)}"
@@ -200,28 +214,6 @@ def minor_units(amount: Decimal | int, currency: str) -> int:
     if scaled % step != 0:
         raise Invalid("amount", amount, f"it must be an amount in the smallest unit of {currency}")
     return int(scaled)
-
-
-def _item(
-    bill: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], split: SplitBy
-) -> InvoiceItem:
-    amount = sum((Decimal(line[_AMOUNT]) for line in lines), Decimal())
-    return InvoiceItem(
-        minor_units(amount, bill["currency"]),
-        _description(bill, lines[0] if lines else {}, split),
-        _common(lines, "productId"),
-        _common(lines, "aggregationId") or _common(lines, "compoundAggregationId"),
-    )
-
-
-def _description(bill: Mapping[str, Any], line: Mapping[str, Any], split: SplitBy) -> str:
-    period = f"{bill.get('startDate', '')} - {bill.get('endDate', '')}"
-    names = {
-        SplitBy.BILL: None,
-        SplitBy.PRODUCT: line.get("productName"),
-        SplitBy.AGGREGATION: line.get("description") or line.get("productName"),
-    }
-    return f"{names[split] or 'Bill'} ({period})"
 
 
 def _common(lines: Sequence[Mapping[str, Any]], name: str) -> str | None:

@@ -142,7 +142,12 @@ class _Invoicing:
         url = outgoing.organization.settings.stripe_url
         self._client = stripe_client(bill.credentials.api_key or "", url)
         self._customer = bill.mapped("Account", bill.stored.content.key.account_id) or ""
-        self._digest = _digest_of(self._customer, bill, items)
+        facts = [
+            self._customer,
+            bill.document["currency"],
+            [[each.amount, each.description] for each in items],
+        ]
+        self._digest = hashlib.sha256(wire.dumps(facts)).hexdigest()
 
     def send(self) -> Outcome:
         found = self._find_standing()
@@ -269,7 +274,12 @@ class _Invoicing:
     def _finish(self, invoice: "Invoice") -> Outcome:
         """Add the items that are missing, and issue it if the configuration says so."""
         if invoice.status == "draft":
-            self._add_items(str(invoice.id))
+            invoice_id = str(invoice.id)
+            lines = self._client.v1.invoices.line_items.list(invoice_id, {"limit": 100})
+            present = len(list(lines.auto_paging_iter()))
+            # They are added one after the other, so that the first ones are there.
+            for number, item in enumerate(self._items[present:], start=present):
+                self._add_item(invoice_id, number, item)
             invoice = self._client.v1.invoices.retrieve(str(invoice.id))
         total = minor_units(self._bill.document["billTotal"], self._bill.document["currency"])
         if invoice.total != total:
@@ -284,13 +294,6 @@ class _Invoicing:
             invoice = made
         url = getattr(invoice, "hosted_invoice_url", None)
         return Sent(exchange=self._exchange(200), external_id=invoice.id, url=url)
-
-    def _add_items(self, invoice_id: str) -> None:
-        lines = self._client.v1.invoices.line_items.list(invoice_id, {"limit": 100})
-        present = len(list(lines.auto_paging_iter()))
-        # They are added one after the other, so that the first ones are there.
-        for number, item in enumerate(self._items[present:], start=present):
-            self._add_item(invoice_id, number, item)
 
     def _add_item(self, invoice_id: str, number: int, item: InvoiceItem) -> None:
         create = self._client.v1.invoice_items.create
@@ -364,15 +367,6 @@ def _bill_in(invoice: "Invoice") -> str | None:
 def _note_in(invoice: "Invoice", name: str) -> str | None:
     metadata = invoice.metadata
     return metadata[name] if metadata is not None and name in metadata else None
-
-
-def _digest_of(customer: str, bill: SentBill, items: list[InvoiceItem]) -> str:
-    facts = [
-        customer,
-        bill.document["currency"],
-        [[each.amount, each.description] for each in items],
-    ]
-    return hashlib.sha256(wire.dumps(facts)).hexdigest()
 
 
 def _describe(bill: SentBill, items: list[InvoiceItem]) -> str:

@@ -49,13 +49,9 @@ def signature_headers(
     """
     seconds = str(int(time.timestamp()))
     content = b".".join((run_id.encode(), seconds.encode(), body))
-    signatures = dict.fromkeys(_sign(secret, content) for secret in secrets)
+    digests = (hmac.digest(key_of_secret(secret), content, "sha256") for secret in secrets)
+    signatures = dict.fromkeys(f"v1,{base64.b64encode(each).decode()}" for each in digests)
     return [(ID, run_id), (TIMESTAMP, seconds), (SIGNATURE, " ".join(signatures))]
-
-
-def _sign(secret: str, content: bytes) -> str:
-    digest = hmac.digest(key_of_secret(secret), content, "sha256")
-    return f"v1,{base64.b64encode(digest).decode()}"
 
 
 class WebhookConnector:
@@ -70,7 +66,17 @@ class WebhookConnector:
         if webhook is None or body is None:
             return Failed(kind=FailureKind.INVALID, error="the run names no webhook or no body")
         url, data = webhook.entity.url, body.encode()
-        headers = _headers(outgoing, data)
+        assert outgoing.webhook is not None
+        secrets = [
+            _decrypt(outgoing.organization.stores.secrets, each) for each in outgoing.secrets
+        ]
+        headers = [
+            ("Content-Type", "application/json"),
+            ("User-Agent", _user_agent()),
+            ("Accept", "*/*"),
+            (KEY_HEADER, outgoing.webhook.entity.credentials.api_key),
+            *signature_headers(outgoing.run_id, outgoing.time, data, secrets),
+        ]
         request = describe_request("POST", url, headers)
         try:
             answer = await outgoing.client.request("POST", url, headers, data)
@@ -118,18 +124,6 @@ def _kind(status: int) -> FailureKind:
             return FailureKind.REFUSED
         case _:
             return FailureKind.UNAVAILABLE
-
-
-def _headers(outgoing: Outgoing, body: bytes) -> Headers:
-    assert outgoing.webhook is not None
-    secrets = [_decrypt(outgoing.organization.stores.secrets, each) for each in outgoing.secrets]
-    return [
-        ("Content-Type", "application/json"),
-        ("User-Agent", _user_agent()),
-        ("Accept", "*/*"),
-        (KEY_HEADER, outgoing.webhook.entity.credentials.api_key),
-        *signature_headers(outgoing.run_id, outgoing.time, body, secrets),
-    ]
 
 
 def describe_request(method: str, url: str, headers: Headers) -> str:
