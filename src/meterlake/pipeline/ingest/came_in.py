@@ -95,7 +95,21 @@ def came_in(organization: Organization, period: Period) -> CameIn:
         [totals] = _rows(connection, _TOTALS, start=start, end=end)
         hours = _rows(connection, _BY_HOUR, start=shown)
         files = _rows(connection, _FILES, start=start)
-    return CameIn(totals, [_hour(each) for each in hours], [_file(each) for each in files])
+    shown_files: list[dict[str, Any]] = []
+    for each in files:
+        reasons = sorted(wire.loads(each["reasons"]).items())
+        shown_files.append(
+            {
+                **each,
+                "reasons": ", ".join(f"{reason} {rows}" for reason, rows in reasons),
+                "finished": format_instant(aware(each["finished"])),
+            }
+        )
+    return CameIn(
+        totals,
+        [{**each, "hour": format_instant(aware(each["hour"]))} for each in hours],
+        shown_files,
+    )
 
 
 def _rows(
@@ -104,19 +118,6 @@ def _rows(
     found = connection.execute(query, parameters)
     names = [column[0] for column in found.description]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-
-def _hour(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "hour": format_instant(aware(row["hour"]))}
-
-
-def _file(row: dict[str, Any]) -> dict[str, Any]:
-    reasons = sorted(wire.loads(row["reasons"]).items())
-    return {
-        **row,
-        "reasons": ", ".join(f"{reason} {rows}" for reason, rows in reasons),
-        "finished": format_instant(aware(row["finished"])),
-    }
 
 
 def count_by_month(organization: Organization, identities: Collection[str]) -> dict[str, int]:

@@ -53,7 +53,8 @@ def counting_deaths(home: Path, org_id: str, delivery: Delivery) -> Iterator[Non
         yield
         return
     mark = _folder(home) / hashlib.sha256(f"{org_id} {delivery.id}".encode()).hexdigest()[:32]
-    died = _deaths(mark)
+    with disk():
+        died = mark.stat().st_size if mark.exists() else 0
     with ExitStack() as opened:
         opened.enter_context(reading_alone(home, delivery.name, died=died > 0))
         # A mark need not outlive a power cut: then nobody was killed by a file.
@@ -82,8 +83,3 @@ def _folder(home: Path) -> Path:
     folder = home / "reading"
     make_folder(folder, PRIVATE)
     return folder
-
-
-def _deaths(mark: Path) -> int:
-    with disk():
-        return mark.stat().st_size if mark.exists() else 0

@@ -60,17 +60,16 @@ def read_meters(state: State, org_id: str) -> tuple[dict[str, MeterFields], Deri
     with state.reading(org_id) as reader:
         meters = reader.all(Meter)
         derivations = _Reading(reader, state).derivations(meters)
-    return {meter.entity.code: _fields(meter) for meter in meters}, derivations
-
-
-def _fields(meter: Record[Meter]) -> MeterFields:
-    return MeterFields(
-        meter.id,
-        meter.version,
-        meter.entity.code,
-        tuple(Field(each.category, each.code) for each in meter.entity.data_fields),
-        tuple(Field(each.category, each.code) for each in meter.entity.derived_fields),
-    )
+    return {
+        meter.entity.code: MeterFields(
+            meter.id,
+            meter.version,
+            meter.entity.code,
+            tuple(Field(each.category, each.code) for each in meter.entity.data_fields),
+            tuple(Field(each.category, each.code) for each in meter.entity.derived_fields),
+        )
+        for meter in meters
+    }, derivations
 
 
 class _Reading:
@@ -102,41 +101,35 @@ class _Reading:
         )
         read = {name for each in calculations if each.tree for name in names(each.tree)}
         for code in meter.lookup_tables:
-            self._read_table(code)
+            table = self.configuration.find(LookupTable, code)
+            revision = active_revision(table, self.configuration) if table else None
+            if revision is not None and code not in self.tables:
+                self.versions[revision.id] = revision.version
+                self.tables[code] = self._read_items(revision.id)
         if any(name.startswith(f"{CUSTOM_FIELDS}.") for name in read):
-            self._pin_custom_fields(scope)
-        return Derivation(
-            meter.code,
-            calculations,
-            _columns(meter, read),
-            self._account_values(scope, read),
-            {name: value for name, value in scope.constants().items() if name in read},
-            self._lookup(),
-        )
-
-    def _pin_custom_fields(self, scope: DerivedScope) -> None:
-        for record in (scope.defaults_record, scope.product()):
-            if record is not None:
-                self.versions[record.id] = record.version
-
-    def _account_values(self, scope: DerivedScope, read: set[str]) -> dict[str, AccountValues]:
+            for record in (scope.defaults_record, scope.product()):
+                if record is not None:
+                    self.versions[record.id] = record.version
         defaults = {
             name: scope.account_defaults[name] for name in scope.account_defaults.keys() & read
         }
         if defaults and self._accounts is None:
             self._accounts = list(account_fields(self.reader))
-        return {name: AccountValues(value, self._own(name)) for name, value in defaults.items()}
+        account_values = {
+            name: AccountValues(value, self._own(name)) for name, value in defaults.items()
+        }
+        return Derivation(
+            meter.code,
+            calculations,
+            _columns(meter, read),
+            account_values,
+            {name: value for name, value in scope.constants().items() if name in read},
+            self._lookup(),
+        )
 
     def _own(self, name: str) -> dict[str, Value]:
         bare = name.removeprefix(ACCOUNT)
         return {each.id: each.values[bare] for each in self._accounts or () if bare in each.values}
-
-    def _read_table(self, code: str) -> None:
-        table = self.configuration.find(LookupTable, code)
-        revision = active_revision(table, self.configuration) if table else None
-        if revision is not None and code not in self.tables:
-            self.versions[revision.id] = revision.version
-            self.tables[code] = self._read_items(revision.id)
 
     def _read_items(self, revision_id: str) -> Items:
         with _lock:

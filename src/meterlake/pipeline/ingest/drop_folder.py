@@ -119,16 +119,12 @@ class DropFolders:
             Unavailable: The disk failed.
         """
         with disk():
-            looked = [*self._busy.intersection(codes), *self._part(codes)]
+            places = range(self._next, self._next + min(len(codes), _FOLDERS_MAX))
+            self._next = places.stop
+            looked = [*self._busy.intersection(codes), *(codes[n % len(codes)] for n in places)]
             found = [code for code in dict.fromkeys(looked) if self._waits(code)]
         self._busy = set(found)
         return found
-
-    def _part(self, codes: Sequence[str]) -> Iterator[str]:
-        count = min(len(codes), _FOLDERS_MAX)
-        for number in range(self._next, self._next + count):
-            yield codes[number % len(codes)]
-        self._next += count
 
     def _waits(self, code: str) -> bool:
         folder = DropFolder(self._home / "drop" / code)

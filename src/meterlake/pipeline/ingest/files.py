@@ -106,17 +106,14 @@ def expand(paths: Iterable[Path]) -> list[Path]:
             found += sorted(
                 each
                 for each in path.rglob("*")
-                if each.is_file() and not _hidden(each.relative_to(path))
+                if each.is_file()
+                and not any(part.startswith(".") for part in each.relative_to(path).parts)
             )
         elif path.exists():
             found.append(path)
         else:
             raise NotFound("file", str(path))
     return found
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def ingest_files(

@@ -7,7 +7,7 @@ claim's id is the id of the delivery, so that no step can bring a row in twice.
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -146,7 +146,9 @@ class Poll:
             except StaleVersion:
                 continue  # We were too slow: another poller has the object now.
             except MeterlakeError as error:
-                self._give_back(claim, error)
+                # State may be what failed: then the lease runs out.
+                with suppress(MeterlakeError):
+                    self._inboxes.release(claim, f"{type(error).__name__}: {error}", _PAUSE)
                 if isinstance(error, Unavailable):
                     raise
                 self.problems.append(f"{claim.key}: {error}")
@@ -215,7 +217,14 @@ class Poll:
 
     def _work_on(self, claim: Claim) -> Receipt | None:
         receipt = None
-        with _alone(self._folder(claim)), running(self.stores.state.jobs, claim.job):
+        # Have the folder of a claim to ourselves, also against a poller that was only asleep.
+        folder = self._folder(claim)
+        make_folder(folder)
+        asleep = Unavailable(
+            "inbox", "a poller whose lease is over still works", "the next poll tries it again"
+        )
+        alone = hold_lock(folder / "lock", asleep)
+        with alone, running(self.stores.state.jobs, claim.job):
             if claim.status is ClaimStatus.TAKEN:
                 receipt = self._ingest(claim)
                 if receipt is None:
@@ -269,11 +278,6 @@ class Poll:
     def _folder(self, claim: Claim) -> Path:
         return self.stores.lake_folder(self.inbox.org_id) / "inbox" / claim.id
 
-    def _give_back(self, claim: Claim, error: MeterlakeError) -> None:
-        # State may be what failed: then the lease runs out.
-        with suppress(MeterlakeError):
-            self._inboxes.release(claim, f"{type(error).__name__}: {error}", _PAUSE)
-
 
 def archive_key(claim: Claim) -> str:
     """Where an object is moved to: beside its inbox, in a folder of its own, with its report."""
@@ -292,19 +296,6 @@ def _name(claim: Claim) -> str:
 
 def _info(claim: Claim) -> ObjectInfo:
     return ObjectInfo(claim.key, claim.size_bytes, version=claim.version)
-
-
-def _alone(folder: Path) -> AbstractContextManager[None]:
-    """Have the folder of a claim to ourselves, also against a poller that was only asleep.
-
-    Raises:
-        Unavailable: It still works on the object.
-    """
-    make_folder(folder)
-    asleep = Unavailable(
-        "inbox", "a poller whose lease is over still works", "the next poll tries it again"
-    )
-    return hold_lock(folder / "lock", asleep)
 
 
 def poll_inboxes(

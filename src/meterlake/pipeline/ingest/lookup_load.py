@@ -88,10 +88,20 @@ def load_lookup(organization: Organization, author: str, wanted: LookupLoad) -> 
     kind = _TYPES.get(wanted.file.suffix.lower())
     if kind is None:
         raise Invalid("file name", wanted.file.name, f"its name must end in {', '.join(_TYPES)}")
+    # The bytes of a file, if it may be loaded.
+    if not wanted.file.is_file():
+        raise NotFound("file", str(wanted.file))
+    size = wanted.file.stat().st_size
+    if not size:
+        raise Invalid("file", str(wanted.file), _EMPTY[kind])
+    if size > FILE_MAX:
+        raise Invalid(
+            "file", str(wanted.file), f"it must have at most {FILE_MAX} bytes, and has {size}"
+        )
     document = {
         "fileName": wanted.file.name[-100:],
         "contentType": kind.value,
-        "contentLength": _check_size(wanted.file, kind),
+        "contentLength": size,
     }
     upload = expect_file(
         organization, author, read(LookupTableDataUploadRequest, document), JobKind.LOOKUP
@@ -137,18 +147,6 @@ def _undone_if_stopped(
             if is_new:
                 delete_revision(organization, author, at)
         raise
-
-
-def _check_size(file: Path, kind: LookupTableFileType) -> int:
-    """The bytes of a file, if it may be loaded."""
-    if not file.is_file():
-        raise NotFound("file", str(file))
-    size = file.stat().st_size
-    if not size:
-        raise Invalid("file", str(file), _EMPTY[kind])
-    if size > FILE_MAX:
-        raise Invalid("file", str(file), f"it must have at most {FILE_MAX} bytes, and has {size}")
-    return size
 
 
 def find_table(reader: Reader, code: str) -> Record[LookupTable]:

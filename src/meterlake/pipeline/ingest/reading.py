@@ -128,7 +128,11 @@ class _Work:
     def __call__(self, decoded: Decoded) -> ReadBlock:
         reading = self.reading
         accepted: list[Accepted] = []
-        rejected = [row for row in decoded.rejected if self._wants(row)]
+        rejected = [
+            row
+            for row in decoded.rejected
+            if self.reading.only is None or row.row in self.only_rows
+        ]
         seen, rounded = len(decoded.rejected), 0
         skipped = seen - len(rejected)
         parts: dict[int, pl.DataFrame] = {}
@@ -172,9 +176,6 @@ class _Work:
             errors += found.errors
             used |= found.accounts
         return frames, errors, used
-
-    def _wants(self, row: Rejection) -> bool:
-        return self.reading.only is None or row.row in self.only_rows
 
     def _select_columns(self, part: shape.MeterPart) -> pl.DataFrame:
         if self.reading.only is None:
@@ -262,7 +263,13 @@ def _text(reading: Reading) -> tuple[Decoder, Iterator[Block]]:
         blocks = split.ArraySplitter(settings.line_bytes, reading.name).split(text)
     else:
         blocks = split.LineSplitter(settings.line_bytes).split(text)
-    return _json(reading), _counted(reading, blocks)
+    if reading.mapping is not None:
+        columns = reading.mapping.columns()
+        json: Decoder = FlatJsonDecoder(reading.name, columns, reading.settings.line_bytes)
+    else:
+        fields = {each.column: each for meter in reading.meters.values() for each in meter.fields}
+        json = JsonDecoder(reading.name, tuple(fields.values()), reading.settings.line_bytes)
+    return json, _counted(reading, blocks)
 
 
 def _counted(reading: Reading, blocks: Iterator[Block]) -> Iterator[Block]:
@@ -314,16 +321,21 @@ def _first_line(text: Iterator[bytes], reading: Reading) -> tuple[bytes, Iterato
     return line, chain([rest] if rest else [], text)
 
 
-def _json(reading: Reading) -> Decoder:
-    if reading.mapping is not None:
-        columns = reading.mapping.columns()
-        return FlatJsonDecoder(reading.name, columns, reading.settings.line_bytes)
-    fields = {each.column: each for meter in reading.meters.values() for each in meter.fields}
-    return JsonDecoder(reading.name, tuple(fields.values()), reading.settings.line_bytes)
-
-
 def _parquet(reading: Reading) -> Iterator[Decoded]:
-    path = _decompress(reading)
+    # Parquet is read from its end: compressed as a whole it has to be unpacked first.
+    if reading.format.compression is None:
+        path = reading.path
+    else:
+        path = reading.scratch / "uncompressed.parquet"
+        with disk(), path.open("wb") as file:
+            for chunk in source_file.chunks(
+                reading.path,
+                reading.name,
+                reading.format.compression,
+                reading.settings.block_bytes,
+                reading.budget,
+            ):
+                file.write(chunk)
     types = source_file.parquet_types(path, reading.name)
     shape.check_columns(list(types), reading.name, reading.mapping)
     columns = shape.wanted_columns(list(types), reading.mapping)
@@ -333,20 +345,3 @@ def _parquet(reading: Reading) -> Iterator[Decoded]:
     for batch in source_file.batches(path, reading.name, columns, position, reading.budget):
         yield decode_batch(batch, first, reading.name)
         first += len(batch)
-
-
-def _decompress(reading: Reading) -> Path:
-    """Parquet is read from its end: compressed as a whole it has to be unpacked first."""
-    if reading.format.compression is None:
-        return reading.path
-    target = reading.scratch / "uncompressed.parquet"
-    with disk(), target.open("wb") as file:
-        for chunk in source_file.chunks(
-            reading.path,
-            reading.name,
-            reading.format.compression,
-            reading.settings.block_bytes,
-            reading.budget,
-        ):
-            file.write(chunk)
-    return target

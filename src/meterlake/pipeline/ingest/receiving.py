@@ -91,7 +91,17 @@ def receiving(stores: Stores, token: str, headers: Mapping[str, str]) -> Iterato
     upload = _waiting(stores, ticket)
     if stores.now() > ticket.start_until:
         raise Forbidden(REFUSED)
-    _check(ticket, headers)
+    given = headers.get(_TYPE, "")
+    if given != ticket.content_type:
+        raise Unsupported(_TYPE, given, repr(ticket.content_type))
+    encoding = headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise Unsupported("content encoding", encoding, "identity")
+    length = headers.get(_LENGTH)
+    if length is None and "transfer-encoding" not in headers:
+        raise Required(_LENGTH)
+    if length is not None and length != str(ticket.content_length):
+        raise Invalid(_LENGTH, length, f"it must be {ticket.content_length}, as it was announced")
     objects = stores.objects
     if not isinstance(objects, LocalObjects):
         raise Forbidden(
@@ -135,17 +145,3 @@ def _waiting(stores: Stores, ticket: Ticket) -> Upload:
     if upload.status is not UploadStatus.NOT_UPLOADED:
         raise Forbidden(REFUSED)
     return upload
-
-
-def _check(ticket: Ticket, headers: Mapping[str, str]) -> None:
-    given = headers.get(_TYPE, "")
-    if given != ticket.content_type:
-        raise Unsupported(_TYPE, given, repr(ticket.content_type))
-    encoding = headers.get("content-encoding", "identity")
-    if encoding != "identity":
-        raise Unsupported("content encoding", encoding, "identity")
-    length = headers.get(_LENGTH)
-    if length is None and "transfer-encoding" not in headers:
-        raise Required(_LENGTH)
-    if length is not None and length != str(ticket.content_length):
-        raise Invalid(_LENGTH, length, f"it must be {ticket.content_length}, as it was announced")

@@ -7,7 +7,7 @@ transaction of State: whoever dies in between is repeated, and nothing is told t
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -34,10 +34,8 @@ from meterlake.stores.lake.failed_sources import (
     last_position,
     wrong_rows,
 )
-from meterlake.stores.state import Transaction
 from meterlake.stores.state.events import events, incidents
 from meterlake.stores.state.ingest import uploads
-from meterlake.stores.state.ingest.uploads import Upload
 
 _NAMESPACE: Final = UUID("5a0f7c2e-6a3b-4f0e-9d58-0b8c1e7f4d21")
 _AT_ONCE: Final = 100
@@ -74,26 +72,22 @@ def report(organization: Organization) -> int:
     """
     # One at a time: what each of them prepares has the same name, for whoever follows a crash.
     with hold_lock(organization.lake.folder / "report.lock"):
-        return _report(organization)
-
-
-def _report(organization: Organization) -> int:
-    with organization.reading() as reader:
-        place = incidents.reported_until(reader)
-    told = 0
-    with organization.lake.reader() as connection:
-        last = last_position(connection)
-        while found := find_failed_sources(connection, place, last, _AT_ONCE):
-            for source in found:
-                rows = _write_file(organization, source, wrong_rows(connection, source))
-                mark_step("reporting.file_written")
-                _tell(organization, source, rows)
-                mark_step("reporting.told")
-            told, place = told + len(found), found[-1].place
-    if place < last:
-        with organization.transaction(AUTHOR) as transaction:
-            incidents.note_reported(transaction, last)
-    return told
+        with organization.reading() as reader:
+            place = incidents.reported_until(reader)
+        told = 0
+        with organization.lake.reader() as connection:
+            last = last_position(connection)
+            while found := find_failed_sources(connection, place, last, _AT_ONCE):
+                for source in found:
+                    rows = _write_file(organization, source, wrong_rows(connection, source))
+                    mark_step("reporting.file_written")
+                    _tell(organization, source, rows)
+                    mark_step("reporting.told")
+                told, place = told + len(found), found[-1].place
+        if place < last:
+            with organization.transaction(AUTHOR) as transaction:
+                incidents.note_reported(transaction, last)
+        return told
 
 
 def failed_ingest_file(organization: Organization, file: str) -> Download:
@@ -139,18 +133,17 @@ def _write_file(
 
 @disk()
 def _write_rows(path: Path, source: FailedSource, rows: Iterator[RejectedRowDetail]) -> int:
-    entries = _whole(source) if source.status == "failed" else map(_entry, rows)
+    if source.status == "failed":
+        error = {"type": source.reason, "message": source.detail, "name": source.name}
+        entries: Iterable[dict[str, Any]] = [{"error": error, "measurement": None}]
+    else:
+        entries = map(_entry, rows)
     listed = 0
     with path.open("wb") as file:
         for listed, entry in enumerate(entries, 1):
             file.write((b"[" if listed == 1 else b",\n") + _encoder.encode(entry))
         file.write(b"]\n" if listed else b"[]\n")
     return listed
-
-
-def _whole(source: FailedSource) -> Iterator[dict[str, Any]]:
-    error = {"type": source.reason, "message": source.detail, "name": source.name}
-    yield {"error": error, "measurement": None}
 
 
 def _entry(row: RejectedRowDetail) -> dict[str, Any]:
@@ -176,7 +169,11 @@ def _tell(organization: Organization, source: FailedSource, rows: int) -> None:
     id_ = derived_id(organization.id, source.identity, source.attempt)
     with organization.transaction(AUTHOR) as transaction:
         if not events.exists(transaction, id_):
-            job = _job(transaction, source.delivery)
+            # The upload job that brought a source, if one did.
+            try:
+                job = uploads.find(transaction.connection, transaction.org_id, source.delivery)
+            except NotFound:
+                job = None
             told = _alert_details(organization, source, rows) | {"jobId": job and job.id}
             event = Event(VALIDATION_FAILURE, "Source", source.delivery, data(told, None))
             events.write(
@@ -188,20 +185,22 @@ def _tell(organization: Organization, source: FailedSource, rows: int) -> None:
         incidents.note_reported(transaction, source.place)
 
 
-def _job(transaction: Transaction, delivery: str) -> Upload | None:
-    """The upload job that brought a source, if one did."""
-    try:
-        return uploads.find(transaction.connection, transaction.org_id, delivery)
-    except NotFound:
-        return None
-
-
 def _alert_details(organization: Organization, source: FailedSource, rows: int) -> dict[str, Any]:
     key = _key(organization.id, source)
     base = organization.settings.public_url or ""
+    if source.status == "failed":
+        message = f"{source.name} cannot be read: {source.reason}: {source.detail}"
+    else:
+        reasons = ", ".join(
+            f"{reason} {count:,}" for reason, count in sorted(source.reasons.items())
+        )
+        parts = [f"{source.rejected:,} rejected ({reasons})"] if source.rejected else []
+        if source.incomplete:
+            parts.append(f"{source.incomplete:,} accepted without a derived value")
+        message = f"{source.name}: of {counted(source.received, 'measurement')} {', '.join(parts)}"
     return {
         "date": format_instant(organization.now()),
-        "message": _message(source),
+        "message": message,
         "failures": source.failures,
         "getDownloadUrl": f"{base}/organizations/{organization.id}/{_ENDPOINT}?file={quote(key, safe='/')}",
         "file": key,
@@ -219,13 +218,3 @@ def _alert_details(organization: Organization, source: FailedSource, rows: int) 
         "reasons": source.reasons,
         "reason": source.reason,
     }
-
-
-def _message(source: FailedSource) -> str:
-    if source.status == "failed":
-        return f"{source.name} cannot be read: {source.reason}: {source.detail}"
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(source.reasons.items()))
-    parts = [f"{source.rejected:,} rejected ({reasons})"] if source.rejected else []
-    if source.incomplete:
-        parts.append(f"{source.incomplete:,} accepted without a derived value")
-    return f"{source.name}: of {counted(source.received, 'measurement')} {', '.join(parts)}"

@@ -76,7 +76,14 @@ def stage(
     """
     threads, synced = reading.settings.threads, lake.files.is_local
     files = StagedFiles(reading.scratch, threads, synced=synced, send=send)
-    work = _Work(reading, receipt, files, _seen(reading, receipt, lake))
+    # What tells the rows to set aside; of a source of one block it is not worth the second file.
+    if receipt.size_bytes <= reading.settings.block_bytes:
+        seen = None
+    else:
+        seen = SeenUids(receipt.size_bytes)
+        for hashes in lake.uids.glimpse(seen.capacity):
+            seen.learn(hashes)
+    work = _Work(reading, receipt, files, seen)
     try:
         work.blocks(progress)
         origins = receipt.delivery.origins
@@ -87,16 +94,6 @@ def stage(
         files.abandon()
     mark_step("ingest.staged")
     return work.done
-
-
-def _seen(reading: Reading, receipt: Receipt, lake: Lake) -> SeenUids | None:
-    """What tells the rows to set aside; of a source of one block it is not worth the second file."""
-    if receipt.size_bytes <= reading.settings.block_bytes:
-        return None
-    seen = SeenUids(receipt.size_bytes)
-    for hashes in lake.uids.glimpse(seen.capacity):
-        seen.learn(hashes)
-    return seen
 
 
 @dataclass
@@ -175,7 +172,15 @@ class _Work:
         if len(others):
             yield others, False
         if places is not None:
-            yield _alone(frame.filter(places)), True
+            # Some rows of a frame without the memory of the others, which their texts would hold on
+            # to.
+            few = frame.filter(places)
+            texts = [column for column in few if column.dtype == pl.String]
+            oldest = pl.CompatLevel.oldest()
+            alone = few.with_columns(
+                pl.Series(column.name, column.to_arrow(compat_level=oldest)) for column in texts
+            )
+            yield alone, True
 
     def note_rejected(self, rows: list[Rejection]) -> None:
         if not rows:
@@ -205,15 +210,6 @@ class _Work:
 def _columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     # Not `select`: it would wait for the threads that read.
     return pl.DataFrame([frame[name] for name in names])
-
-
-def _alone(few: pl.DataFrame) -> pl.DataFrame:
-    """Some rows of a frame without the memory of the others, which their texts would hold on to."""
-    texts = [column for column in few if column.dtype == pl.String]
-    oldest = pl.CompatLevel.oldest()
-    return few.with_columns(
-        pl.Series(column.name, column.to_arrow(compat_level=oldest)) for column in texts
-    )
 
 
 def _near_misses(rows: pl.DataFrame, codes: dict[str, str], meter: str) -> list[Rejection]:

@@ -273,16 +273,12 @@ def _take_in(run: JobRun[Receipt | None]) -> Receipt | None:
     work = Work(stores, upload, _workplace(stores, job), run.attempt)
     if job.kind == JobKind.UPLOAD:
         return _ingest(work)
-    _load_lookup(work)
-    return None
-
-
-def _load_lookup(work: Work) -> None:
     try:
         refuse_killer(work.upload.name, work.upload.job.deaths)
         run_lookup_job(work)
     except UnreadableSource as error:
         work.finish(JobStatus.FAILED, failure(error.reason, error.detail))
+    return None
 
 
 def _ingest(work: Work) -> Receipt | None:
@@ -301,17 +297,14 @@ def _ingest(work: Work) -> Receipt | None:
         work.finish(JobStatus.FAILED, _counts(receipt) | why)
     elif receipt.received and receipt.rejected == receipt.received:
         # Whoever asks for nothing but the status would believe that it was counted.
-        work.finish(JobStatus.FAILED, _counts(receipt) | failure(ALL_REJECTED, _reasons(receipt)))
+        # Why all rows of a file were rejected, the most frequent reason first.
+        listed = sorted(receipt.reasons.items(), key=lambda item: (-item[1], item[0]))
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in listed)
+        reasons = f"none of {counted(receipt.received, 'row')} came in ({counts})"
+        work.finish(JobStatus.FAILED, _counts(receipt) | failure(ALL_REJECTED, reasons))
     else:
         work.finish(JobStatus.COMPLETE, _counts(receipt))
     return receipt
-
-
-def _reasons(receipt: Receipt) -> str:
-    """Why all rows of a file were rejected, the most frequent reason first."""
-    listed = sorted(receipt.reasons.items(), key=lambda item: (-item[1], item[0]))
-    counts = ", ".join(f"{reason} {count:,}" for reason, count in listed)
-    return f"none of {counted(receipt.received, 'row')} came in ({counts})"
 
 
 def _counts(receipt: Receipt) -> dict[str, Any]:

@@ -167,17 +167,14 @@ def _job_document(stores: Stores, job: stored.LookupJob, at: At, base_url: str) 
         found |= {"version": file.job.version, "fileName": file.name or None}
         found |= {"failureReason": file.job.error, **file.job.result}
         found.pop(ITEMS, None)
-        if _may_be_fetched(job):
+        made = job.type is LookupTableDataJobType.DOWNLOAD
+        there = job.file is not None and job.file.arrived is not None
+        may_be_fetched = made and there and job.status is LookupTableDataJobStatus.SUCCEEDED
+        if may_be_fetched:
             download = Download(key(file), file.name, file.content_type)
             link = _link(stores, download, base_url)
             found |= {"downloadUrl": link.url, "downloadUrlExpiry": link.expiry}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _may_be_fetched(job: stored.LookupJob) -> bool:
-    made = job.type is LookupTableDataJobType.DOWNLOAD
-    there = job.file is not None and job.file.arrived is not None
-    return made and there and job.status is LookupTableDataJobStatus.SUCCEEDED
 
 
 def _link(stores: Stores, download: Download, base_url: str) -> Link:

@@ -28,7 +28,7 @@ from meterlake.model.values.ids import is_id
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, entity_document, version_of
 from meterlake.pipeline.jobs.file_jobs import file_to_make, remove_files
-from meterlake.stores import Organization, Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state import lookups as stored
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -76,39 +76,31 @@ def set_status(
         Invalid: The status is none that may follow.
         StaleVersion: The revision is not at the version that the document names.
     """
-    status = _status(document)
-    with organization.transaction(author) as transaction:
-        revision = revision_at(transaction, at)
-        version = revision.version if document.get("version") is None else version_of(document)
-        before = _state(transaction, revision)
-        check_next(before.status, status)
-        if status is _PUBLISHED:
-            _archive_published(transaction, revision.entity.lookup_table_id)
-        _keep_file(transaction, revision.id)
-        changed = transaction.update(revision.id, version, revision.entity)
-        _keep(transaction, before, status=status)
-        _check_lookups(transaction, at, status.value)
-        return entity_document(changed, transaction)
-
-
-def _status(document: Mapping[str, Any]) -> LookupTableRevisionStatus:
     status = document.get("status")
     if status is None:
         raise Required("status")
     known = [each.value for each in LookupTableRevisionStatus]
     if status not in known:
         raise Invalid("status", status, f"it must be one of {', '.join(known)}")
-    return LookupTableRevisionStatus(status)
-
-
-def _archive_published(transaction: Transaction, table_id: str) -> None:
-    table = transaction.get(LookupTable, table_id)
-    published = active_revision(table, StoredConfiguration(transaction))
-    if published is not None:
-        transaction.update(published.id, published.version, published.entity)
-        state = _state(transaction, published)
-        _keep(transaction, state, status=LookupTableRevisionStatus.ARCHIVED)
-        _keep_file(transaction, published.id)
+    status = LookupTableRevisionStatus(status)
+    with organization.transaction(author) as transaction:
+        revision = revision_at(transaction, at)
+        version = revision.version if document.get("version") is None else version_of(document)
+        before = _state(transaction, revision)
+        check_next(before.status, status)
+        if status is _PUBLISHED:
+            table = transaction.get(LookupTable, revision.entity.lookup_table_id)
+            published = active_revision(table, StoredConfiguration(transaction))
+            if published is not None:
+                transaction.update(published.id, published.version, published.entity)
+                state = _state(transaction, published)
+                _keep(transaction, state, status=LookupTableRevisionStatus.ARCHIVED)
+                _keep_file(transaction, published.id)
+        _keep_file(transaction, revision.id)
+        changed = transaction.update(revision.id, version, revision.entity)
+        _keep(transaction, before, status=status)
+        _check_lookups(transaction, at, status.value)
+        return entity_document(changed, transaction)
 
 
 def _keep_file(transaction: Transaction, revision_id: str) -> None:
@@ -257,34 +249,33 @@ def copy_data(
     """
     with organization.transaction(author) as transaction:
         source = revision_at(transaction, at)
-        target = _target(transaction, organization.stores, source, document.get("revisionId"))
+        revision_id = document.get("revisionId")
+        if revision_id is None:
+            name = f"{source.entity.name[: _NAME_MAX - len(' Copy')]} Copy"
+            fresh = source.entity.model_copy(update={"name": name})
+            target = entities.create_in(transaction, organization.stores, fresh)
+        else:
+            if (
+                not isinstance(revision_id, str)
+                or not is_id(revision_id)
+                or revision_id == source.id
+            ):
+                raise Invalid(
+                    "revisionId", revision_id, "it must be the id of another revision of the table"
+                )
+            target = draft_at(transaction, At(source.entity.lookup_table_id, revision_id), {})
+            same = (source.entity.fields, source.entity.keys) == (
+                target.entity.fields,
+                target.entity.keys,
+            )
+            if not same:
+                raise Invalid(
+                    "revisionId", revision_id, "it must be a revision of the same fields and keys"
+                )
         stored.copy(transaction, source.id, target.id)
         count_again(transaction, target)
         job = stored.add_job(transaction, source.id, LookupTableDataJobType.COPY, target.id)
         return {"jobId": job.id, "revisionId": target.id}
-
-
-def _target(
-    transaction: Transaction,
-    stores: Stores,
-    source: Record[LookupTableRevision],
-    revision_id: Any,
-) -> Record[LookupTableRevision]:
-    if revision_id is None:
-        name = f"{source.entity.name[: _NAME_MAX - len(' Copy')]} Copy"
-        fresh = source.entity.model_copy(update={"name": name})
-        return entities.create_in(transaction, stores, fresh)
-    if not isinstance(revision_id, str) or not is_id(revision_id) or revision_id == source.id:
-        raise Invalid(
-            "revisionId", revision_id, "it must be the id of another revision of the table"
-        )
-    target = draft_at(transaction, At(source.entity.lookup_table_id, revision_id), {})
-    same = (source.entity.fields, source.entity.keys) == (target.entity.fields, target.entity.keys)
-    if not same:
-        raise Invalid(
-            "revisionId", revision_id, "it must be a revision of the same fields and keys"
-        )
-    return target
 
 
 def revision_at(reader: Reader, at: At) -> Record[LookupTableRevision]:

@@ -94,7 +94,10 @@ def uid_receipts(organization: Organization, uids: Sequence[str]) -> list[dict[s
                 answer["status"] = "retracted"
             elif uid in refused:
                 answer["status"] = "rejected"
-            rows = [_with_id(row) for row in refused.get(uid, ())]
+            rows = [
+                {"id": str(RowRef(row["identity"], row["row"], row["part"])), **row}
+                for row in refused.get(uid, ())
+            ]
             answer["contradicted"] = [row for row in rows if row["reason"] == "DuplicateUid"]
             answer["rejected"] = [row for row in rows if row["reason"] != "DuplicateUid"]
             answer["retracted"] = retracted.get(uid, [])
@@ -111,7 +114,11 @@ def _first_seen(
     meter_id, source, row, part = row_ref
     sources = receipts.of_source(connection, source)
     # What was withdrawn came in by another attempt after that.
-    marks = [each for each in retracted if _row_ref(each) == (source, row, part)]
+    marks = [
+        each
+        for each in retracted
+        if (each["identity"], each["row"], each["part"]) == (source, row, part)
+    ]
     sources = [each for each in sources if all(_is_later(each, mark) for mark in marks)]
     # The attempt that accepted it was not the first one if its row was rejected before.
     tries = rejected.tries(connection, RowRef(source, row, part))
@@ -148,17 +155,9 @@ def _is_later(receipt: dict[str, Any], retracted: dict[str, Any]) -> bool:
     return bool(receipt["attempt"] > retracted["attempt"])
 
 
-def _row_ref(row: dict[str, Any]) -> tuple[str, int, int]:
-    return row["identity"], row["row"], row["part"]
-
-
 def _code(reader: Reader, kind: type[Meter] | type[Account], id: str | None) -> str | None:
     """The code of an entity; its id if it is gone."""
     try:
         return reader.get(kind, id).entity.code if id else None
     except NotFound:
         return id
-
-
-def _with_id(row: dict[str, Any]) -> dict[str, Any]:
-    return {"id": str(RowRef(row["identity"], row["row"], row["part"])), **row}
