@@ -88,7 +88,11 @@ def read_document(
         facts = _read_facts(reader, read, detail, organization)
     content = facts.content
     if detail is not AppendixDetail.NONE:
-        usage = _read_usage(organization, read, detail)
+        # The lines with their usage, whatever the statements of the account show.
+        layout = DEFAULT_DEFINITION.model_copy(
+            update={"aggregation_frequency": _FREQUENCIES[detail]}
+        )
+        usage = read_content(organization, read, StatementOrder(read.bill.id), layout=layout)
         content = replace(content, lines=usage.lines)
     return build_document(replace(facts, content=content))
 
@@ -98,14 +102,6 @@ def _choose_detail(bill: StoredBill, detail: AppendixDetail) -> AppendixDetail:
         return detail
     lines = sum(1 for each in bill.content.lines if each.body["lineItemType"] in OF_USAGE)
     return AppendixDetail.DAY if lines <= DAYS_MAX else AppendixDetail.NONE
-
-
-def _read_usage(
-    organization: Organization, read: ReadBill, detail: AppendixDetail
-) -> StatementContent:
-    """The lines with their usage, whatever the statements of the account show."""
-    layout = DEFAULT_DEFINITION.model_copy(update={"aggregation_frequency": _FREQUENCIES[detail]})
-    return read_content(organization, read, StatementOrder(read.bill.id), layout=layout)
 
 
 def _read_facts(
@@ -118,14 +114,31 @@ def _read_facts(
     [custom_fields] = reader.all(CustomFields)
     fields = _entity_at(reader, CustomFields, custom_fields.id, at)
     customer = _entity_at(reader, Account, bill.content.key.account_id, at)
+    accounts: dict[str, NamedAccount] = {}
+    ids = {each.body.get("childAccountId") for each in bill.content.lines} - {None}
+    for id_ in sorted(ids):
+        found = _entity_at(reader, Account, id_, at)
+        accounts[id_] = NamedAccount(clean_text(found.code), clean_text(found.name))
+    # Where the bands of each line's price begin, as its price was.
+    limits: dict[str, list[Decimal]] = {}
+    known: dict[tuple[str, Any, bool], list[Decimal]] = {}
+    for line in bill.content.lines:
+        pricing_id, bands = line.body.get("pricingId"), line.body.get("usagePerPricingBand")
+        if pricing_id is None or not bands:
+            continue
+        is_overage = line.body["lineItemType"] == "OVERAGE_USAGE"
+        key = pricing_id, line.pins.get("pricingVersion"), is_overage
+        if key not in known:
+            known[key] = _limits_of(reader, *key)
+        limits[line_id(bill.id, line.key)] = known[key]
     return DocumentFacts(
         content=StatementContent(shown, read.account_name, None, (), lines),
         seller=seller_of(organization.name, organization.code, fields.organization),
         customer=customer_of(customer, fields.account),
         detail=detail,
-        accounts=dict(_read_accounts(reader, bill, at)),
+        accounts=accounts,
         draws=_read_draws(bill),
-        limits=dict(_read_limits(reader, bill)),
+        limits=limits,
         band_prices=list(read_band_prices(reader, read)),
         bills=dict(_read_referenced(reader, bill)),
         decimals=_read_decimals(reader, used, at),
@@ -143,15 +156,6 @@ def _entity_at(reader: Reader, kind: type[_E], id: str, at: datetime | None) -> 
     return found
 
 
-def _read_accounts(
-    reader: Reader, bill: StoredBill, at: datetime | None
-) -> Iterator[tuple[str, NamedAccount]]:
-    ids = {each.body.get("childAccountId") for each in bill.content.lines} - {None}
-    for id_ in sorted(ids):
-        found = _entity_at(reader, Account, id_, at)
-        yield id_, NamedAccount(clean_text(found.code), clean_text(found.name))
-
-
 def _read_draws(bill: StoredBill) -> dict[str, list[LineDraw]]:
     """What the lines of commitments and balances pay; lines are kept by their keys."""
     found = {}
@@ -162,20 +166,6 @@ def _read_draws(bill: StoredBill) -> dict[str, list[LineDraw]]:
                 LineDraw(line_id(bill.id, key), Decimal(amount)) for key, amount in draws
             ]
     return found
-
-
-def _read_limits(reader: Reader, bill: StoredBill) -> Iterator[tuple[str, list[Decimal]]]:
-    """Where the bands of each line's price begin, as its price was."""
-    known: dict[tuple[str, Any, bool], list[Decimal]] = {}
-    for line in bill.content.lines:
-        pricing_id, bands = line.body.get("pricingId"), line.body.get("usagePerPricingBand")
-        if pricing_id is None or not bands:
-            continue
-        is_overage = line.body["lineItemType"] == "OVERAGE_USAGE"
-        key = pricing_id, line.pins.get("pricingVersion"), is_overage
-        if key not in known:
-            known[key] = _limits_of(reader, *key)
-        yield line_id(bill.id, line.key), known[key]
 
 
 def _limits_of(reader: Reader, id: str, version: int | None, is_overage: bool) -> list[Decimal]:
@@ -267,7 +257,15 @@ def read_band_prices(reader: Reader, read: ReadBill) -> Iterator[BandPrice]:
     for each in read.lines:
         if _type_of(each) is not LineItemType.USAGE_CREDIT:
             groups[each.sharing].append(each)
-    currencies = _read_roundings(reader, read.bill)
+    # How the bill rounded each currency; without those that nobody had described.
+    versions = read.bill.content.pins["versions"]
+    currencies = {}
+    for record in (*reader.all(Currency), *deleted_records(reader, Currency)):
+        entity = reader.at_version(Currency, record.id, versions.get(record.id))
+        if entity is not None and entity.code:
+            currencies[entity.code] = CurrencyRounding(
+                entity.max_decimal_places, entity.rounding_mode
+            )
     for lines in groups.values():
         beyond = [each for each in lines if _type_of(each) is LineItemType.OVERAGE_USAGE]
         repriced = [each for each in beyond if _has_bands_beyond(reader, each)]
@@ -310,14 +308,3 @@ def _has_bands_beyond(reader: Reader, line: BillLine) -> bool:
     version = line.line.pins.get("pricingVersion")
     pricing = reader.at_version(Pricing, line.shown["pricingId"], version)
     return pricing is not None and bool(pricing.overage_pricing_bands)
-
-
-def _read_roundings(reader: Reader, bill: StoredBill) -> dict[str, CurrencyRounding]:
-    """How the bill rounded each currency; without those that nobody had described."""
-    versions = bill.content.pins["versions"]
-    found = {}
-    for record in (*reader.all(Currency), *deleted_records(reader, Currency)):
-        entity = reader.at_version(Currency, record.id, versions.get(record.id))
-        if entity is not None and entity.code:
-            found[entity.code] = CurrencyRounding(entity.max_decimal_places, entity.rounding_mode)
-    return found

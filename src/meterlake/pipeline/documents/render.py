@@ -97,6 +97,12 @@ def render_document(
     if format is DocumentFormat.JSON:
         return json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
     template = find_template(format, options.template)
+    lines = sum(len(each["lines"]) for each in document["sections"])
+    usages = (one for each in document["usage"]["lines"] for one in each["usages"])
+    rows = lines + sum(len(each["rows"]) for each in usages)
+    # The time that a PDF says it is of: the date of the bill, since no clock decides bytes.
+    day = date.fromisoformat(document["bill"]["date"])
+    timestamp = int(datetime.combine(day, time(), UTC).timestamp())
     job = {
         "engine": _ENGINES[format],
         "document": document,
@@ -105,8 +111,8 @@ def render_document(
         "nowhere": str(TEMPLATES / "packages"),
         "fonts": font_folders(options.fonts) if format is DocumentFormat.PDF else [],
         "families": FAMILIES,
-        "timestamp": _timestamp(document),
-        "tags": _count_rows(document) <= TAGGED_MAX,
+        "timestamp": timestamp,
+        "tags": rows <= TAGGED_MAX,
         "seconds": options.seconds,
         "memory": MEMORY,
     }
@@ -146,18 +152,6 @@ def find_template(format: DocumentFormat, chosen: Path | None) -> Path:
         rule = f"it must be a file whose name ends with {suffix}, for {format}"
         raise Invalid("template", str(path), rule)
     return path.resolve()
-
-
-def _count_rows(document: BillDocument) -> int:
-    lines = sum(len(each["lines"]) for each in document["sections"])
-    usages = (one for each in document["usage"]["lines"] for one in each["usages"])
-    return lines + sum(len(each["rows"]) for each in usages)
-
-
-def _timestamp(document: BillDocument) -> int:
-    """The time that a PDF says it is of: the date of the bill, since no clock decides bytes."""
-    day = date.fromisoformat(document["bill"]["date"])
-    return int(datetime.combine(day, time(), UTC).timestamp())
 
 
 def _run(job: dict[str, Any], template: Path, seconds: int) -> "subprocess.CompletedProcess[bytes]":
@@ -263,14 +257,12 @@ def font_folders(own: Path | None) -> list[str]:
         raise NotAvailable("a PDF", f"its typesetter is not installed; install it: {EXTRA}")
     if own is not None and not own.is_dir():
         raise Invalid("fonts", str(own), "it must be a folder with fonts")
-    return [*_find_installed(), *([] if own is None else [str(own.resolve())])]
-
-
-def _find_installed() -> Iterator[str]:
+    installed: list[str] = []
     for name in PACKAGES:
         spec = find_spec(name)
         if spec is not None:
-            yield from spec.submodule_search_locations or ()
+            installed.extend(spec.submodule_search_locations or ())
+    return [*installed, *([] if own is None else [str(own.resolve())])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,13 +314,9 @@ def options_of(
     """
     folder = settings.document_templates
     if template is None and folder is not None and format is not DocumentFormat.JSON:
-        template = _find_template(folder, code, format)
+        own = folder / code
+        # A code may hold what is no name of a folder.
+        folders = [own, folder] if own.parent == folder and code != ".." else [folder]
+        found = (each / template_name(format) for each in folders)
+        template = next((each for each in found if each.is_file()), None)
     return RenderOptions(template, fonts or settings.document_fonts, settings.document_seconds)
-
-
-def _find_template(folder: Path, code: str, format: DocumentFormat) -> Path | None:
-    own = folder / code
-    # A code may hold what is no name of a folder.
-    folders = [own, folder] if own.parent == folder and code != ".." else [folder]
-    found = (each / template_name(format) for each in folders)
-    return next((each for each in found if each.is_file()), None)

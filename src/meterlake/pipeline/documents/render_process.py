@@ -37,7 +37,11 @@ def main() -> int:
     """Render what the standard input asks for."""
     sys.path += json.loads(os.environ["METERLAKE_RENDER_PATH"])
     job = json.load(sys.stdin)
-    _limit(job)
+    seconds = int(job["seconds"])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (job["memory"], job["memory"]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         data = _ENGINES[job["engine"]](job)
     except _Mistake as error:
@@ -48,16 +52,12 @@ def main() -> int:
     return 0
 
 
-def _limit(job: dict[str, Any]) -> None:
-    seconds = int(job["seconds"])
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (job["memory"], job["memory"]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def _typeset(job: dict[str, Any]) -> bytes:
+    """A PDF of Typst."""
+    import typst  # noqa: PLC0415 - pages do without it
 
-
-def _check_links(root: Path) -> None:
-    """Typst follows links: a folder whose links lead out of it is no folder of a template."""
+    # Typst follows links: a folder whose links lead out of it is no folder of a template.
+    root = Path(job["root"]).resolve()
     count = 0
     for folder, folders, files in os.walk(root):
         count += len(files)
@@ -70,13 +70,6 @@ def _check_links(root: Path) -> None:
                 raise _Mistake(
                     {"typst": f"{name} is a link that leads outside the template's folder"}
                 )
-
-
-def _typeset(job: dict[str, Any]) -> bytes:
-    """A PDF of Typst."""
-    import typst  # noqa: PLC0415 - pages do without it
-
-    _check_links(Path(job["root"]).resolve())
     fonts = typst.Fonts(
         include_system_fonts=False, include_embedded_fonts=True, font_paths=job["fonts"]
     )
@@ -149,7 +142,13 @@ def _make_environment(root: Path) -> Any:
 
         def _parse(self, source: str, name: str | None, filename: str | None) -> Any:
             tree = super()._parse(source, name, filename)
-            _check_escaping(tree)
+            # Refuse a template that would show a value as it is.
+            from jinja2 import nodes  # noqa: PLC0415
+            from jinja2.exceptions import SecurityError  # noqa: PLC0415
+
+            for node in tree.find_all(nodes.Node):
+                if type(node).__name__ in _REFUSED:
+                    raise SecurityError(f"line {node.lineno}: values are always escaped")
             return tree
 
     class Loader(FileSystemLoader):
@@ -172,16 +171,6 @@ def _make_environment(root: Path) -> Any:
     made.filters = {name: made.filters[name] for name in _FILTERS} | {"grouped": group_digits}
     made.globals = {name: made.globals[name] for name in _GLOBALS}
     return made
-
-
-def _check_escaping(tree: Any) -> None:
-    """Refuse a template that would show a value as it is."""
-    from jinja2 import nodes  # noqa: PLC0415
-    from jinja2.exceptions import SecurityError  # noqa: PLC0415
-
-    for node in tree.find_all(nodes.Node):
-        if type(node).__name__ in _REFUSED:
-            raise SecurityError(f"line {node.lineno}: values are always escaped")
 
 
 def _jinja_mistake(error: Exception) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Final, Self
 
@@ -37,7 +36,7 @@ from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Organization
 from meterlake.stores.files.folders import file_name
 from meterlake.stores.lake.rejected import count_open
-from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
+from meterlake.stores.state.billing.bills.totals import read_bill_totals
 from meterlake.stores.state.core.account_names import by_id
 
 _ONE_DAY: Final = timedelta(days=1)
@@ -218,10 +217,18 @@ class _BillReview:
         noted = list_late(self.organization, period=period)
         for usage in noted:
             if usage.status in UNDECIDED:
+                if usage.difference is None:
+                    detail = f"usage came after the bill was made: {usage.status.value}"
+                else:
+                    amount = self.currencies.money(usage.difference, usage.currency, sign=True)
+                    what = "usage that came after the bill was made comes to"
+                    if usage.is_correction:
+                        what = "memos of usage that the bill has by now are to be taken back,"
+                    detail = f"{what} {amount}: {usage.status.value}"
                 yield ReviewFinding(
                     kind=ReviewKind.LATE_USAGE,
                     subject=usage.account_code,
-                    detail=self._describe_late(usage),
+                    detail=detail,
                     command=command,
                     bill_id=usage.bill_id,
                 )
@@ -261,35 +268,28 @@ class _BillReview:
             totals = read_bill_totals(reader, *days, self.settings.review_total_periods)
             jumped = [each for each in totals if has_jumped(each, percent)]
             names = by_id(reader, {each.account_id for each in jumped})
-        found = [
-            self._describe_jump(
-                each, names[each.account_id].code if each.account_id in names else ""
+        found: list[ReviewFinding] = []
+        for bill in jumped:
+            code = names[bill.account_id].code if bill.account_id in names else ""
+            usual, count = bill.usual, len(bill.earlier)
+            before = "the bill before" if count == 1 else f"the median of {count} bills before"
+            with exact():
+                change = (bill.total - usual) * 100
+            way = "above" if change > ZERO else "below"
+            # Of 0 it is no percentage.
+            by_how_much = way if usual == ZERO else f"{abs(change / usual):,.0f} % {way}"
+            far = f"{by_how_much} {before}"
+            total, median = (self.currencies.money(e, bill.currency) for e in (bill.total, usual))
+            found.append(
+                ReviewFinding(
+                    kind=ReviewKind.TOTAL_JUMPED,
+                    subject=code or bill.account_id,
+                    detail=f"{total} is {far}: {median}",
+                    command=f"meterlake bill explain {bill.bill_id}",
+                    bill_id=bill.bill_id,
+                )
             )
-            for each in jumped
-        ]
         return sorted(found, key=lambda each: (each.subject, each.bill_id))
-
-    def _describe_late(self, usage: LateUsage) -> str:
-        if usage.difference is None:
-            return f"usage came after the bill was made: {usage.status.value}"
-        amount = self.currencies.money(usage.difference, usage.currency, sign=True)
-        what = "usage that came after the bill was made comes to"
-        if usage.is_correction:
-            what = "memos of usage that the bill has by now are to be taken back,"
-        return f"{what} {amount}: {usage.status.value}"
-
-    def _describe_jump(self, bill: BillTotals, code: str) -> ReviewFinding:
-        usual, count = bill.usual, len(bill.earlier)
-        before = "the bill before" if count == 1 else f"the median of {count} bills before"
-        far = f"{_describe_change(bill.total, usual)} {before}"
-        total, median = (self.currencies.money(e, bill.currency) for e in (bill.total, usual))
-        return ReviewFinding(
-            kind=ReviewKind.TOTAL_JUMPED,
-            subject=code or bill.account_id,
-            detail=f"{total} is {far}: {median}",
-            command=f"meterlake bill explain {bill.bill_id}",
-            bill_id=bill.bill_id,
-        )
 
 
 def _describe_missing(bill: Bill, total: str) -> ReviewFinding:
@@ -338,14 +338,6 @@ def _unseen(period: Late, noted: Sequence[LateUsage]) -> set[str]:
     return period.accounts - {each.account_code for each in seen}
 
 
-def _describe_change(total: Decimal, usual: Decimal) -> str:
-    with exact():
-        change = (total - usual) * 100
-    way = "above" if change > ZERO else "below"
-    # Of 0 it is no percentage.
-    return way if usual == ZERO else f"{abs(change / usual):,.0f} % {way}"
-
-
 def missing_files(organization: Organization, patterns: Sequence[str]) -> list[str]:
     """The patterns that no file has: none that is ingested, uploaded, or lies in the drop folder.
 
@@ -355,7 +347,13 @@ def missing_files(organization: Organization, patterns: Sequence[str]) -> list[s
     """
     if not patterns:
         return []
-    names = set(_known_names(organization))
+    names: set[str] = set()
+    with organization.lake.reader() as connection:
+        names.update(name for (name,) in connection.execute(_NAMES).fetchall())
+    folder = drop_folder(organization.stores, organization.code)
+    if folder.inbox.is_dir():
+        names.update(map(file_name, folder.inbox.iterdir()))
+    names.update(each.name for each in waiting(organization))
     return [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]
 
 
@@ -365,12 +363,3 @@ def late_files_error(missing: Sequence[str]) -> Conflict:
         f"no file {', '.join(missing)} came in time; deliver it, or expect it no more, and close"
         " the month again"
     )
-
-
-def _known_names(organization: Organization) -> Iterable[str]:
-    with organization.lake.reader() as connection:
-        yield from (name for (name,) in connection.execute(_NAMES).fetchall())
-    folder = drop_folder(organization.stores, organization.code)
-    if folder.inbox.is_dir():
-        yield from map(file_name, folder.inbox.iterdir())
-    yield from (each.name for each in waiting(organization))

@@ -304,7 +304,9 @@ class Closing:
             What the steps came to.
         """
         if not self.is_closed:
-            self._finish()
+            job = self._take()
+            job.result = {_DONE: job.progress.get(_DONE, {})}
+            self.organization.state.jobs.finish(job)
         return self.outcomes()
 
     def _period(self) -> Period:
@@ -372,11 +374,6 @@ class Closing:
             # Somebody else rejected them, or closed the month, meanwhile.
             self._check_waits(self.outcomes())
             raise
-
-    def _finish(self) -> None:
-        job = self._take()
-        job.result = {_DONE: job.progress.get(_DONE, {})}
-        self.organization.state.jobs.finish(job)
 
 
 def unfinished_steps(connection: Connection, org_id: str, month: Month) -> list[Job]:

@@ -166,7 +166,13 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
         # A closing that an earlier version began does not say which quantities it had.
         run = reviewed.get("run")
         if run is not None and made.digest_with(run) == reviewed["digest"]:
-            raise QuantitiesNotReviewed.of(closing, _changed_accounts(closing, run, made))
+            # The codes of the accounts that have other quantities than a run; none if it is gone.
+            with closing.organization.lake.reader() as connection:
+                ids = quantities.changed_accounts(connection, run, str(made.quantities.run_id))
+            with closing.organization.reading() as reader:
+                known = by_id(reader, ids)
+            changed = sorted(known[each].code if each in known else each for each in ids)
+            raise QuantitiesNotReviewed.of(closing, changed)
         raise NotReviewed.of(closing, made.changed)
     found = review_result(organization, month, made.result)
     approved = 0
@@ -176,15 +182,6 @@ def approve_bills_of(closing: Closing) -> dict[str, Any]:
     # What is exported afterwards has what the bills have, whatever comes in meanwhile.
     pinned = {"snapshot": made.result.snapshot}
     return {"decision": "approve", "approved": approved, "open": len(found)} | pinned
-
-
-def _changed_accounts(closing: Closing, run: str, made: "_MonthBills") -> list[str]:
-    """The codes of the accounts that have other quantities than a run; none if it is gone."""
-    with closing.organization.lake.reader() as connection:
-        ids = quantities.changed_accounts(connection, run, str(made.quantities.run_id))
-    with closing.organization.reading() as reader:
-        known = by_id(reader, ids)
-    return sorted(known[each].code if each in known else each for each in ids)
 
 
 def carry_out_review(closing: Closing) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
-from meterlake.stores import Organization, Stores
+from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import AGAIN, JobFilters, read_job, submit
@@ -224,25 +224,26 @@ def _carry_out(run: JobRun[None]) -> None:
         expected = {"expected": len(request.files)}
         closing.carry_out(ClosingStep.FILES, lambda: expected)
     if not closing.is_closed:
-        close_month(closing, approve=approve, exports=_exports(month), backfills=request.backfills)
-
-
-def _exports(month: Month) -> dict[ClosingStep, ExportRequest]:
-    """What is exported of a month: to the home's exports, as the command does by default."""
-    return {
-        ClosingStep.EXPORT_USAGE: ExportRequest(
-            source=Source.USAGE, format=Format.PARQUET, month=month
-        ),
-        ClosingStep.EXPORT_OPERATIONAL: ExportRequest(
-            source=Source.OPERATIONAL, format=Format.PARQUET
-        ),
-    }
-
-
-def _describe(_: Stores, job: Job) -> str:
-    return f"{job.parameters['action']} {job.parameters['month']}"
+        # What is exported of a month: to the home's exports, as the command does by default.
+        close_month(
+            closing,
+            approve=approve,
+            exports={
+                ClosingStep.EXPORT_USAGE: ExportRequest(
+                    source=Source.USAGE, format=Format.PARQUET, month=month
+                ),
+                ClosingStep.EXPORT_OPERATIONAL: ExportRequest(
+                    source=Source.OPERATIONAL, format=Format.PARQUET
+                ),
+            },
+            backfills=request.backfills,
+        )
 
 
 CLOSING_STEPS: Final = JobSpec(
-    kinds=(KIND,), name="step of a closing", work=_carry_out, concurrency=one, describe=_describe
+    kinds=(KIND,),
+    name="step of a closing",
+    work=_carry_out,
+    concurrency=one,
+    describe=lambda _, job: f"{job.parameters['action']} {job.parameters['month']}",
 )

@@ -160,7 +160,13 @@ def close_month(
         if not approve:
             return closing.outcomes()
         carry_out_review(closing)
-    _hand_over(closing, exports)
+    # Export, publish, hand over to other systems, and tidy the lake up.
+    organization = closing.organization
+    for step, request in exports.items():
+        closing.carry_out(step, partial(export_closed, closing, step, request))
+    closing.carry_out(ClosingStep.PUBLISH, lambda: publish_closed(organization))
+    closing.carry_out(ClosingStep.DELIVER, lambda: deliver(organization))
+    closing.carry_out(ClosingStep.MAINTAIN, lambda: maintain_closed(organization))
     return closing.complete()
 
 
@@ -174,16 +180,6 @@ def _make_quantities_and_bills(closing: Closing, backfills: Sequence[str]) -> No
     closing.carry_out(ClosingStep.RECONCILE, lambda: reconcile(organization))
     closing.carry_out(ClosingStep.AGGREGATE, lambda: aggregate_quantities(organization, month))
     closing.carry_out(ClosingStep.BILL, lambda: make_bills(organization, month, author))
-
-
-def _hand_over(closing: Closing, exports: Mapping[ClosingStep, ExportRequest]) -> None:
-    """Export, publish, hand over to other systems, and tidy the lake up."""
-    organization = closing.organization
-    for step, request in exports.items():
-        closing.carry_out(step, partial(export_closed, closing, step, request))
-    closing.carry_out(ClosingStep.PUBLISH, lambda: publish_closed(organization))
-    closing.carry_out(ClosingStep.DELIVER, lambda: deliver(organization))
-    closing.carry_out(ClosingStep.MAINTAIN, lambda: maintain_closed(organization))
 
 
 def check_duration(name: str, value: float) -> None:

@@ -105,7 +105,15 @@ def generate(
         Unavailable: The file cannot be written.
     """
     recipe.check()
-    kind = _format(out, format)
+    suffixes = [suffix.lstrip(".") for suffix in out.suffixes]
+    if suffixes and suffixes[-1] in {"gz", "zst"}:
+        suffixes.pop()
+    kind = format or (suffixes[-1] if suffixes else "")
+    kind = "ndjson" if kind == "jsonl" else kind
+    if kind not in FORMATS:
+        raise Invalid(
+            "format", kind, f"it must be one of {', '.join(FORMATS)}, or a file name that ends so"
+        )
     counts = np.zeros(3, dtype=np.int64)
     write = _write_parquet if kind == "parquet" else _write_text
     try:
@@ -130,19 +138,6 @@ def _replacing(out: Path) -> Iterator[IO[bytes]]:
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _format(out: Path, format: str | None) -> str:
-    suffixes = [suffix.lstrip(".") for suffix in out.suffixes]
-    if suffixes and suffixes[-1] in {"gz", "zst"}:
-        suffixes.pop()
-    kind = format or (suffixes[-1] if suffixes else "")
-    kind = "ndjson" if kind == "jsonl" else kind
-    if kind not in FORMATS:
-        raise Invalid(
-            "format", kind, f"it must be one of {', '.join(FORMATS)}, or a file name that ends so"
-        )
-    return kind
 
 
 def _count_blocks(

@@ -85,7 +85,12 @@ def move_lakes(stores: Stores, target: Settings, *, remove_source: bool = False)
     with hold_lock(stores.home / _LOCK, refusal):
         if not _is_done(stores, target):
             with _opened_moves(stores, target) as moves:
-                record = _begin(stores, moves, target)
+                location = LakeLocation.of(target)
+                _check_target(stores, moves, read_record(stores.home), location)
+                ids = tuple(each.id for each in _sorted_organizations(stores) if each.code in moves)
+                record = MoveRecord(LakeLocation.of(stores.settings), location, ids)
+                write_record(stores.home, record)
+                mark_step("move.begun")
                 done = _move(stores, moves, record, target)
                 if remove_source:
                     _remove(stores, moves)
@@ -124,7 +129,16 @@ def _is_done(stores: Stores, target: Settings) -> bool:
 @contextmanager
 def _opened_moves(stores: Stores, target: Settings) -> Iterator[dict[str, LakeMove]]:
     """The move of each lake of the home, by the code of its organization."""
-    _check_settings(stores.settings, target)
+    before, after = LakeLocation.of(stores.settings), LakeLocation.of(target)
+    if before == after:
+        raise CannotMove(f"the lakes are there already: {after}; name another place")
+    if before.catalog == after.catalog:
+        rule = "name another database with --catalog"
+        raise CannotMove(f"files and catalog go together, and the catalog would stay: {rule}")
+    if lake_folder(stores.settings, "x") != lake_folder(target, "x"):
+        former, folder = lake_folder(stores.settings, "x").parent, lake_folder(target, "x").parent
+        rule = f"stop all processes, move {former} to {folder}, and change the setting `lake`"
+        raise CannotMove(f"segments and sources of this machine would stay: {rule}")
     text = str(LakeLocation.of(target))
     found = {
         each.code: LakeMove(open_lake(stores.settings, each.id), open_lake(target, each.id), text)
@@ -141,19 +155,6 @@ def _sorted_organizations(stores: Stores) -> list[OrganizationRecord]:
     return sorted(stores.state.organizations(), key=lambda each: each.id)
 
 
-def _check_settings(source: Settings, target: Settings) -> None:
-    before, after = LakeLocation.of(source), LakeLocation.of(target)
-    if before == after:
-        raise CannotMove(f"the lakes are there already: {after}; name another place")
-    if before.catalog == after.catalog:
-        rule = "name another database with --catalog"
-        raise CannotMove(f"files and catalog go together, and the catalog would stay: {rule}")
-    if lake_folder(source, "x") != lake_folder(target, "x"):
-        former, folder = lake_folder(source, "x").parent, lake_folder(target, "x").parent
-        rule = f"stop all processes, move {former} to {folder}, and change the setting `lake`"
-        raise CannotMove(f"segments and sources of this machine would stay: {rule}")
-
-
 def _check_target(
     stores: Stores,
     moves: dict[str, LakeMove],
@@ -168,16 +169,6 @@ def _check_target(
     for code, move in moves.items():
         if ids[code] not in ours and move.target.catalog.exists():
             raise CannotMove(f"there is a catalog of {code} at {location} already; {_REMOVE}")
-
-
-def _begin(stores: Stores, moves: dict[str, LakeMove], target: Settings) -> MoveRecord:
-    location = LakeLocation.of(target)
-    _check_target(stores, moves, read_record(stores.home), location)
-    ids = tuple(each.id for each in _sorted_organizations(stores) if each.code in moves)
-    record = MoveRecord(LakeLocation.of(stores.settings), location, ids)
-    write_record(stores.home, record)
-    mark_step("move.begun")
-    return record
 
 
 def _move(

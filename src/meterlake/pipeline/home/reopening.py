@@ -73,7 +73,19 @@ def reopen_month(closing: Closing, reason: str) -> Reopened:
         )
     closing.check_nothing_pending()
     done = closing.outcomes()
-    _take_approvals_back(closing)
+    # Have the approved bills of the month wait again, but for those that nobody can take back.
+    state, org_id = closing.organization.state, closing.organization.id
+    with state.reading(org_id) as reader:
+        stored = read_month_bills(reader, str(closing.month))
+        open_ = [each.id for each in stored if not each.is_locked]
+        sent = sent_entities(reader, _BILL, open_)
+    ids = [each for each in open_ if each not in sent]
+    for start in range(0, len(ids), _BATCH):
+        with state.transaction(org_id, closing.author) as transaction:
+            for id_ in ids[start : start + _BATCH]:
+                # Somebody may have deleted or locked it meanwhile.
+                with suppress(Locked, NotFound):
+                    bills.set_status(transaction, id_, BillStatus.PENDING)
     mark_step("closing.approvals_taken_back")
     with closing.organization.reading() as reader:
         left = read_month_bills(reader, str(closing.month))
@@ -89,19 +101,3 @@ def reopen_month(closing: Closing, reason: str) -> Reopened:
         backfills=list(done.get(ClosingStep.BACKFILL, {}).get("applied", ())),
         manifests=[done[step]["manifest"] for step in exports if step in done],
     )
-
-
-def _take_approvals_back(closing: Closing) -> None:
-    """Have the approved bills of the month wait again, but for those that nobody can take back."""
-    state, org_id = closing.organization.state, closing.organization.id
-    with state.reading(org_id) as reader:
-        stored = read_month_bills(reader, str(closing.month))
-        open_ = [each.id for each in stored if not each.is_locked]
-        sent = sent_entities(reader, _BILL, open_)
-    ids = [each for each in open_ if each not in sent]
-    for start in range(0, len(ids), _BATCH):
-        with state.transaction(org_id, closing.author) as transaction:
-            for id_ in ids[start : start + _BATCH]:
-                # Somebody may have deleted or locked it meanwhile.
-                with suppress(Locked, NotFound):
-                    bills.set_status(transaction, id_, BillStatus.PENDING)

@@ -25,7 +25,7 @@ from meterlake.settings import Settings
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.home_settings import agree_on_settings
 from meterlake.stores.lake.backends.location import check_new_lake, open_lake
-from meterlake.stores.state import State, Transaction, utc_now
+from meterlake.stores.state import State, utc_now
 from meterlake.stores.state.access.access import add_key, grant
 
 _NAME_MAX: Final = 200
@@ -78,59 +78,41 @@ def _create(state: State, name: str, make_lake: Callable[[str], None]) -> Initia
                 f"this home has an organization named {name!r} already, code {code!r};"
                 " choose another name, or use that one"
             )
-    code = _free(_slug(name), {organization.code for organization in known})
-    secret = secrets.token_urlsafe(SECRET_BYTES)
-    with state.new_organization(code, name, SYSTEM) as transaction:
-        transaction.journal.add(_event_of(transaction, code, name))
-        _create_defaults(transaction)
-        key_id = _create_access(transaction, secret)
-        make_lake(transaction.org_id)
-    return Initialized(transaction.org_id, code, key_id, secret)
-
-
-def _event_of(transaction: Transaction, code: str, name: str) -> Event:
-    """The event of a new organization: it is no entity, and has no other events."""
-    id_, now = transaction.org_id, format_instant(transaction.now)
-    shown = {
-        "id": id_,
-        "orgId": id_,
-        "version": 1,
-        "organizationName": name,
-        "shortName": code,
-        "createdBy": transaction.author,
-        "dtCreated": now,
-        "lastModifiedBy": transaction.author,
-        "dtLastModified": now,
-    }
-    return Event(change(ORGANIZATION, shown, None), "Organization", id_, data(shown, None))
-
-
-def _slug(name: str) -> str:
-    """The name in lower-case ASCII letters, digits and hyphens: safe as the name of a folder."""
+    # The name in lower-case ASCII letters, digits and hyphens: safe as the name of a folder.
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain)[:_SLUG_MAX].strip("-") or "organization"
-
-
-def _free(slug: str, taken: set[str]) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_SLUG_MAX].strip("-") or "organization"
+    taken = {organization.code for organization in known}
     code, number = slug, 1
     while code in taken:
         number += 1
         code = f"{slug}-{number}"
-    return code
-
-
-def _create_defaults(transaction: Transaction) -> None:
-    transaction.create(Currency(code="USD", name="US dollar"))
-    transaction.create(OrganizationConfig(days_before_bill_due=DAYS_BEFORE_BILL_DUE))
-    transaction.create(CustomFields())
-    transaction.create(BillConfig())
-
-
-def _create_access(transaction: Transaction, secret: str) -> str:
-    managed = [transaction.create(policy) for policy in MANAGED]
-    user = transaction.create(ServiceUser(name=ADMINISTRATOR.name))
-    grant(transaction, managed[MANAGED.index(ADMINISTRATOR)].id, user.id)
-    return add_key(transaction, user.id, secret).id
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    with state.new_organization(code, name, SYSTEM) as transaction:
+        # The event of a new organization: it is no entity, and has no other events.
+        id_, now = transaction.org_id, format_instant(transaction.now)
+        shown = {
+            "id": id_,
+            "orgId": id_,
+            "version": 1,
+            "organizationName": name,
+            "shortName": code,
+            "createdBy": transaction.author,
+            "dtCreated": now,
+            "lastModifiedBy": transaction.author,
+            "dtLastModified": now,
+        }
+        event = Event(change(ORGANIZATION, shown, None), "Organization", id_, data(shown, None))
+        transaction.journal.add(event)
+        transaction.create(Currency(code="USD", name="US dollar"))
+        transaction.create(OrganizationConfig(days_before_bill_due=DAYS_BEFORE_BILL_DUE))
+        transaction.create(CustomFields())
+        transaction.create(BillConfig())
+        managed = [transaction.create(policy) for policy in MANAGED]
+        user = transaction.create(ServiceUser(name=ADMINISTRATOR.name))
+        grant(transaction, managed[MANAGED.index(ADMINISTRATOR)].id, user.id)
+        key_id = add_key(transaction, user.id, secret).id
+        make_lake(transaction.org_id)
+    return Initialized(transaction.org_id, code, key_id, secret)
 
 
 def initialize(settings: Settings, name: str) -> Initialized:

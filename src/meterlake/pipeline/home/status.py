@@ -120,13 +120,33 @@ def status(organization: Organization, limit: int = 10) -> StatusReport:
         ]
     late_usage = late(organization)
     with lake.reader() as connection:
+        present = table_names(connection)
+        meters = []
+        for table, code in sorted(codes.items(), key=lambda item: item[1]):
+            if table not in present:
+                meters.append(MeterStatus(code))
+                continue
+            row = connection.execute(_METER.format(table=identifier(table))).fetchone()
+            assert row is not None
+            meters.append(MeterStatus(code, row[0], *(each and aware(each) for each in row[1:])))
+        if connection.execute(ANY).fetchone() is None:
+            rejected = {}
+        else:
+            rejected = dict(connection.execute(_REJECTED).fetchall())
+        names = (
+            *("name", "status", "received", "accepted", "repeats", "rejected"),
+            *("reason", "finished", "attempt"),
+        )
+        rows = connection.execute(_SOURCES.format(limit=limit)).fetchall()
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        sources = [row | {"finished": row["finished"] and aware(row["finished"])} for row in found]
         return StatusReport(
             organization,
             lake.snapshot(),
-            _meters(connection, codes),
+            meters,
             _totals(connection),
-            _count_rejected(connection),
-            _sources(connection, limit),
+            rejected,
+            sources,
             _jobs(organization, limit),
             left_alone(drop_folder(organization.stores, organization.code).inbox),
             late_usage,
@@ -135,40 +155,11 @@ def status(organization: Organization, limit: int = 10) -> StatusReport:
         )
 
 
-def _meters(connection: duckdb.DuckDBPyConnection, codes: dict[str, str]) -> list[MeterStatus]:
-    present = table_names(connection)
-    found = []
-    for table, code in sorted(codes.items(), key=lambda item: item[1]):
-        if table not in present:
-            found.append(MeterStatus(code))
-            continue
-        row = connection.execute(_METER.format(table=identifier(table))).fetchone()
-        assert row is not None
-        found.append(MeterStatus(code, row[0], *(each and aware(each) for each in row[1:])))
-    return found
-
-
 def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     row = connection.execute(_TOTALS).fetchone()
     assert row is not None
     names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete")
     return dict(zip(names, row, strict=True))
-
-
-def _count_rejected(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    if connection.execute(ANY).fetchone() is None:
-        return {}
-    return dict(connection.execute(_REJECTED).fetchall())
-
-
-def _sources(connection: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str, Any]]:
-    names = (
-        *("name", "status", "received", "accepted", "repeats", "rejected"),
-        *("reason", "finished", "attempt"),
-    )
-    rows = connection.execute(_SOURCES.format(limit=limit)).fetchall()
-    found = [dict(zip(names, row, strict=True)) for row in rows]
-    return [row | {"finished": row["finished"] and aware(row["finished"])} for row in found]
 
 
 def _jobs(organization: Organization, limit: int) -> list[dict[str, Any]]:

@@ -35,21 +35,17 @@ class _Meant(str):
 def with_suggestion(organization: Organization, error: MeterlakeError) -> MeterlakeError:
     """An error that names the nearest of what there is, if it is about a name that is unknown."""
     with suppress(MeterlakeError):  # What cannot be looked up is not what went wrong.
-        return _suggest(organization, error)
-    return error
-
-
-def _suggest(organization: Organization, error: MeterlakeError) -> MeterlakeError:
-    if "did you mean" in str(error):  # Who raised it knew what is near.
+        if "did you mean" in str(error):  # Who raised it knew what is near.
+            return error
+        if isinstance(error, NotFound):
+            kind, name, hint = error.args
+            found = _near(str(name), _names(organization, str(kind), str(name)))
+            return NotFound(kind, name, f"{hint}{_question(found)}") if found else error
+        if type(error) is Invalid:
+            field, value, rule = error.args
+            found = _near(str(value), _allowed_names(organization, str(rule)))
+            return Invalid(field, value, f"{rule}{_question(found)}") if found else error
         return error
-    if isinstance(error, NotFound):
-        kind, name, hint = error.args
-        found = _near(str(name), _names(organization, str(kind), str(name)))
-        return NotFound(kind, name, f"{hint}{_question(found)}") if found else error
-    if type(error) is Invalid:
-        field, value, rule = error.args
-        found = _near(str(value), _allowed_names(organization, str(rule)))
-        return Invalid(field, value, f"{rule}{_question(found)}") if found else error
     return error
 
 
@@ -94,30 +90,13 @@ def _suggest_rejected(organization: Organization, name: str) -> Iterable[str]:
     return [f"{each}{colon}{row}" for each in _sources(organization, identity)]
 
 
-def _meters(organization: Organization, _: str) -> Iterable[str]:
-    return sorted(named_meters(organization))
-
-
 def _aggregations(organization: Organization, _: str) -> Iterable[str]:
     with organization.reading() as reader:
         return [*reader.codes(Aggregation), *reader.codes(CompoundAggregation)]
 
 
-def _events(organization: Organization, _: str) -> Iterable[str]:
-    known: list[str] = list_event_types(organization)["events"]
-    return known
-
-
 def _jobs(organization: Organization, _: str) -> Iterable[str]:
     return [job.id for job in organization.state.jobs.recent(organization.id, limit=_RECENT)]
-
-
-def _backfills(organization: Organization, _: str) -> Iterable[str]:
-    return Backfills(organization.state, organization.id).ids()
-
-
-def _inboxes(organization: Organization, _: str) -> Iterable[str]:
-    return [each.url for each in Inboxes(organization.state).all(organization.id)]
 
 
 def _files(_: Organization, name: str) -> Iterable[str]:
@@ -132,13 +111,15 @@ _OTHERS: Final[dict[str, Callable[[Organization, str], Iterable[str]]]] = {
     "source": _sources,
     "source or job": _sources,
     "rejected row": _suggest_rejected,
-    "event type": _events,
-    "configured or rejected meter": _meters,
+    "event type": lambda organization, _: list_event_types(organization)["events"],
+    "configured or rejected meter": lambda organization, _: sorted(named_meters(organization)),
     "simple or compound aggregation": _aggregations,
     "job": _jobs,
     "export job": _jobs,
-    "backfill": _backfills,
-    "inbox": _inboxes,
+    "backfill": lambda organization, _: Backfills(organization.state, organization.id).ids(),
+    "inbox": lambda organization, _: [
+        each.url for each in Inboxes(organization.state).all(organization.id)
+    ],
     "file": _files,
     "mapping file": _files,
 }

@@ -172,7 +172,17 @@ class SyntheticBlock:
 
     def text(self, kind: str, between: str) -> bytes:
         """The rows as text, one a line, joined by `between`."""
-        pieces = _csv_pieces() if kind == "csv" else _json_pieces()
+        if kind == "csv":
+            pieces = [piece for cell in _CELLS for piece in (cell, "',")]
+            pieces = [*pieces, "euros", "'.", "thousandths", "millionths"]
+        else:
+            pieces = [
+                *('\'{"uid":"', "uid", '\'","meter":"', "meter", '\'","account":"', "account"),
+                *('\'","ts":"', "ts", '\'","who":{"user":"', "user", '\'"},"what":{"model":'),
+                *("model", '\'},"where":{"region":"', "region", '\'"},"measure":{"input_tokens":'),
+                *("input", '\',"output_tokens":', "output", '\',"latency_ms":', "latency"),
+                *('\'},"cost":{"inference":', "euros", "'.", "thousandths", "millionths", "'}}"),
+            ]
         frame = self._texts(json=kind != "csv")
         line = frame.select(
             pl.concat_str(
@@ -198,7 +208,10 @@ class SyntheticBlock:
             }
         )
         columns = self._spoil(frame, typed=True).select(_CELLS).to_arrow().columns
-        cost = _millionths(values["cost"])
+        # Whole numbers as millionths, without touching a digit.
+        whole = values["cost"]
+        units = pa.array(whole).cast(pa.decimal128(19, 0))
+        cost = pa.Array.from_buffers(pa.decimal128(19, 6), len(units), units.buffers())
         return pa.table([*columns, cost], list(CSV_COLUMNS)).cast(ARROW_SCHEMA)
 
     def _names(self, values: dict[str, Whole]) -> dict[str, pl.Series]:
@@ -298,38 +311,13 @@ class SyntheticBlock:
 
 def _wrong_value(text: str | None, dtype: pl.DataType, *, typed: bool, json: bool) -> pl.Expr:
     if typed:
-        return (
-            pl.lit(text).cast(dtype, strict=False) if dtype == pl.String else _future(text, dtype)
-        )
+        if dtype == pl.String:
+            return pl.lit(text).cast(dtype, strict=False)
+        future = datetime(2099, 12, 31, tzinfo=UTC) if text and text.startswith("2099") else None
+        return pl.lit(future, dtype)
     if text is None:
         return pl.lit("null" if json else "")
     return pl.lit(f'"{text}"' if json and text == "n/a" else text)
-
-
-def _future(text: str | None, dtype: pl.DataType) -> pl.Expr:
-    future = datetime(2099, 12, 31, tzinfo=UTC) if text and text.startswith("2099") else None
-    return pl.lit(future, dtype)
-
-
-def _millionths(whole: Whole) -> pa.Array:
-    """Whole numbers as millionths, without touching a digit."""
-    units = pa.array(whole).cast(pa.decimal128(19, 0))
-    return pa.Array.from_buffers(pa.decimal128(19, 6), len(units), units.buffers())
-
-
-def _csv_pieces() -> list[str]:
-    pieces = [piece for cell in _CELLS for piece in (cell, "',")]
-    return [*pieces, "euros", "'.", "thousandths", "millionths"]
-
-
-def _json_pieces() -> list[str]:
-    return [
-        *('\'{"uid":"', "uid", '\'","meter":"', "meter", '\'","account":"', "account"),
-        *('\'","ts":"', "ts", '\'","who":{"user":"', "user", '\'"},"what":{"model":'),
-        *("model", '\'},"where":{"region":"', "region", '\'"},"measure":{"input_tokens":'),
-        *("input", '\',"output_tokens":', "output", '\',"latency_ms":', "latency"),
-        *('\'},"cost":{"inference":', "euros", "'.", "thousandths", "millionths", "'}}"),
-    ]
 
 
 @cache

@@ -99,14 +99,16 @@ def read_bill(reader: Reader, bill_id: str, *, usages: bool = True) -> ReadBill:
     name = next((each.name for each in accounts.values()), None)
     usage_reader = LineUsageReader(reader, bill)
     lines = [
-        BillLine(line, document, _usages(usage_reader, line) if usages else ())
+        BillLine(
+            line,
+            document,
+            (list(usage_reader.read(line)) if line.body["lineItemType"] in OF_USAGE else ())
+            if usages
+            else (),
+        )
         for line, document in zip(bill.content.lines, shown["lineItems"], strict=True)
     ]
     return ReadBill(bill, find_definition(reader, bill.content.key.account_id), name, lines)
-
-
-def _usages(reader: LineUsageReader, line: LineContent) -> Sequence[LineUsage]:
-    return list(reader.read(line)) if line.body["lineItemType"] in OF_USAGE else ()
 
 
 def find_definition(reader: Reader, account_id: str) -> Record[StatementDefinition] | None:
@@ -189,12 +191,11 @@ def _read_lines(
         if first is not each:
             found.append(StatementLine(each.shown, usage_of=first.shown["id"]))
             continue
-        quantity = _quantity(group) if "aggregationId" in each.line.body else None
+        if "aggregationId" in each.line.body:
+            with exact():
+                quantity = sum((Decimal(each.line.body["quantity"]) for each in group), ZERO)
+        else:
+            quantity = None
         usage = [rows.read(one, quantity) for one in each.usages]
         found.append(StatementLine(each.shown, usage))
     return found
-
-
-def _quantity(lines: Sequence[BillLine]) -> Decimal:
-    with exact():
-        return sum((Decimal(each.line.body["quantity"]) for each in lines), ZERO)

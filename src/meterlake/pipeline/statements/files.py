@@ -128,12 +128,12 @@ def forget_files(organization: Organization) -> int:
     unfinished = {job.id for job in jobs}
     with organization.reading() as reader:
         known = set(statement_keys(reader))
-    lost = [key for key in found if key not in known and _job_of(key) not in unfinished]
+    # A file is called by the job that wrote it, and a number.
+    lost = [
+        key
+        for key in found
+        if key not in known and key.rpartition("/")[2].rpartition("-")[0] not in unfinished
+    ]
     for key in lost:
         organization.stores.objects.delete(key)
     return len(lost)
-
-
-def _job_of(key: str) -> str:
-    """The job that wrote a file."""
-    return key.rpartition("/")[2].rpartition("-")[0]

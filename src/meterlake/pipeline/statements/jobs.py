@@ -33,7 +33,7 @@ from meterlake.pipeline.statements.content import ReadBill, read_bill, read_cont
 from meterlake.pipeline.statements.files import file_download, put_files, remove_files
 from meterlake.stores import Organization, Stores
 from meterlake.stores.downloads import Download
-from meterlake.stores.state import Job, JobStatus, Reader, Transaction
+from meterlake.stores.state import Job, JobStatus, Reader
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.statements.files import (
     NO_FILES,
@@ -116,38 +116,29 @@ def _submit(
     organization: Organization, author: str, orders: Sequence[tuple[str, StatementOrder]]
 ) -> list[StatementJobView]:
     with organization.transaction(author) as transaction:
-        _refuse_too_many(transaction, len(orders))
+        more = len(orders)
+        filters = JobFilters(statuses=_OPEN)
+        unfinished = count_jobs(transaction.connection, transaction.org_id, KIND, filters)
+        if unfinished + more > UNFINISHED_MAX:
+            raise TooManyJobs("statement jobs", UNFINISHED_MAX, _RETRY_S)
         for field, order in orders:
-            _expect(transaction, field, order)
+            # The bill and the meters exist.
+            try:
+                bills.get(transaction, order.bill_id)
+            except NotFound:
+                raise Invalid(
+                    field, order.bill_id, "it must be the id of an existing Bill"
+                ) from None
+            for number, id_ in enumerate(order.meter_ids):
+                try:
+                    transaction.get(Meter, id_)
+                except NotFound:
+                    rule = "it must be the id of an existing Meter"
+                    raise Invalid(f"filters.meterIds[{number}]", id_, rule) from None
         jobs = [submit_statement(transaction, order) for _, order in orders]
         found = _views(transaction, jobs)
     mark_step("statement.submitted")
     return found
-
-
-def _refuse_too_many(transaction: Transaction, more: int) -> None:
-    filters = JobFilters(statuses=_OPEN)
-    unfinished = count_jobs(transaction.connection, transaction.org_id, KIND, filters)
-    if unfinished + more > UNFINISHED_MAX:
-        raise TooManyJobs("statement jobs", UNFINISHED_MAX, _RETRY_S)
-
-
-def _expect(reader: Reader, field: str, order: StatementOrder) -> None:
-    """The bill and the meters exist.
-
-    Raises:
-        Invalid: One does not.
-    """
-    try:
-        bills.get(reader, order.bill_id)
-    except NotFound:
-        raise Invalid(field, order.bill_id, "it must be the id of an existing Bill") from None
-    for number, id_ in enumerate(order.meter_ids):
-        try:
-            reader.get(Meter, id_)
-        except NotFound:
-            rule = "it must be the id of an existing Meter"
-            raise Invalid(f"filters.meterIds[{number}]", id_, rule) from None
 
 
 @dataclass(frozen=True, slots=True)

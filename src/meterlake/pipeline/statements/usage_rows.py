@@ -109,12 +109,18 @@ class UsageRows:
             Invalid: The statement has more rows than it may have.
         """
         entity = usage.aggregation
-        columns = self._columns(usage)
+        key = usage.meter_id, usage.snapshot
+        if key not in self._known_columns:
+            table = meter_table(usage.meter_id)
+            self._known_columns[key] = columns_at(self._connection, table, usage.snapshot)
+        columns = self._known_columns[key]
         shape = self._shape(usage, columns)
         times = split_time(usage.period, self._layout.aggregation_frequency, self._tz)
         details = self._details(usage, shape, times, columns) if columns else []
         rows = list(self._rows(shape, times, details, entity.aggregation))
-        if self._is_whole(shape) and entity.aggregation in _WHOLE_ONLY and rows:
+        whole = self._layout.aggregation_frequency is AggregationFrequency.WHOLE_PERIOD
+        is_whole = whole and not shape.groups
+        if is_whole and entity.aggregation in _WHOLE_ONLY and rows:
             rows = [rows[0]._replace(quantity=quantity)]
         return AggregatedUsage(
             meter_id=usage.meter_id,
@@ -128,17 +134,6 @@ class UsageRows:
             filtered=any(each.group.values is not None for each in shape.groups),
             rows=rows,
         )
-
-    def _columns(self, usage: LineUsage) -> set[str]:
-        key = usage.meter_id, usage.snapshot
-        if key not in self._known_columns:
-            table = meter_table(usage.meter_id)
-            self._known_columns[key] = columns_at(self._connection, table, usage.snapshot)
-        return self._known_columns[key]
-
-    def _is_whole(self, shape: _Shape) -> bool:
-        whole = self._layout.aggregation_frequency is AggregationFrequency.WHOLE_PERIOD
-        return whole and not shape.groups
 
     def _details(
         self,
@@ -171,7 +166,9 @@ class UsageRows:
         details: Sequence[UsageDetail],
         kind: Reduce,
     ) -> Iterator[StatementRow]:
-        names = self._account_names(shape, details)
+        places = [n for n, each in enumerate(shape.groups) if each.dimension.name == ACCOUNT]
+        ids = {each.groups[place] for each in details for place in places}
+        names = self._names.by_id({each for each in ids if each is not None}) if ids else {}
         for each in self._with_empty_times(shape, times, details, kind):
             self._left -= 1
             if self._left < 0:
@@ -209,25 +206,12 @@ class UsageRows:
         for number in range(len(times)):
             yield from by_time.get(number) or [UsageDetail(number, groups, 0, values)]
 
-    def _account_names(
-        self, shape: _Shape, details: Sequence[UsageDetail]
-    ) -> dict[str, AccountName]:
-        places = [n for n, each in enumerate(shape.groups) if each.dimension.name == ACCOUNT]
-        ids = {each.groups[place] for each in details for place in places}
-        return self._names.by_id({each for each in ids if each is not None}) if ids else {}
-
     def _shape(self, usage: LineUsage, columns: Collection[str]) -> _Shape:
         entity, meter = usage.aggregation, usage.meter
         target = segments.column(meter, entity.target_field)
         reduce = entity.aggregation
         quantity = FieldValue(target if target in columns else None, reduce, entity.percentile)
-        return _Shape(
-            groups=list(self._groups(usage, columns)),
-            quantity=quantity,
-            measures=list(self._measures(usage, columns)),
-        )
-
-    def _groups(self, usage: LineUsage, columns: Collection[str]) -> Iterator[_NamedGroup]:
+        groups: list[_NamedGroup] = []
         mine = {
             each.name: each
             for each in reversed(self._layout.dimensions)
@@ -237,7 +221,12 @@ class UsageRows:
             if each in mine:
                 group = self._group(mine[each], usage.meter, columns)
                 if group is not None:
-                    yield _NamedGroup(mine[each], group)
+                    groups.append(_NamedGroup(mine[each], group))
+        return _Shape(
+            groups=groups,
+            quantity=quantity,
+            measures=list(self._measures(usage, columns)),
+        )
 
     def _group(
         self, dimension: Dimension, meter: Meter, columns: Collection[str]
