@@ -80,7 +80,11 @@ def create_transaction(
     with organization.transaction(principal.author) as transaction:
         balance = transaction.get(Balance, balance_id)
         configuration = StoredConfiguration(transaction)
-        _check(entity, configuration)
+        currency = entity.currency_paid
+        if currency is not None and configuration.find(Currency, currency) is None:
+            raise Invalid("currencyPaid", currency, "it must be the code of an existing Currency")
+        if entity.transaction_type_id is not None:
+            pick_transaction_type(entity.transaction_type_id, configuration)
         new = Entry(entity.amount, entity.applied_date or transaction.now)
         if not _may_be_overdrawn(balance.entity, configuration):
             _refuse_overdraft(balance.entity, of_balance(transaction, balance_id), new)
@@ -103,27 +107,17 @@ def book(
     booked = append(transaction, balance, entity, cause, due)
     note_amount(transaction, balance, before)
     if entity.amount:
-        _outdate_bills(transaction, balance.entity, entity.applied_date)
+        [organization] = transaction.all(OrganizationConfig)
+        first = first_bill_date(
+            balance.entity, entity.applied_date, zone(organization.entity.timezone)
+        )
+        mark_bills_from(transaction, balance.entity.account_id, first)
     return booked
-
-
-def _outdate_bills(transaction: Transaction, balance: Balance, applied: datetime | None) -> None:
-    [organization] = transaction.all(OrganizationConfig)
-    first = first_bill_date(balance, applied, zone(organization.entity.timezone))
-    mark_bills_from(transaction, balance.account_id, first)
 
 
 def amount_held(transaction: Transaction, balance_id: str) -> Decimal:
     """What a balance holds now."""
     return amounts(transaction, [balance_id], transaction.now).get(balance_id, ZERO)
-
-
-def _check(entity: BalanceTransaction, configuration: Configuration) -> None:
-    currency = entity.currency_paid
-    if currency is not None and configuration.find(Currency, currency) is None:
-        raise Invalid("currencyPaid", currency, "it must be the code of an existing Currency")
-    if entity.transaction_type_id is not None:
-        pick_transaction_type(entity.transaction_type_id, configuration)
 
 
 def _may_be_overdrawn(balance: Balance, configuration: Configuration) -> bool:
@@ -262,8 +256,12 @@ def _preview(
     skip = position_of(page.token)
     with organization.reading() as reader:
         reader.get(Balance, balance_id)
-        record = _record_to_store(
-            organization, parse(BY_ENTITY[kind], document, {"balanceId": balance_id})
+        # A record of what is not stored; its id follows from what it is.
+        entity = parse(BY_ENTITY[kind], document, {"balanceId": balance_id})
+        text = wire.dumps_sorted(entity.to_wire())
+        now = organization.now()
+        record = Record(
+            derived_id(organization.id, type(entity).__name__, text), 1, entity, now, "", now, ""
         )
         configuration = StoredConfiguration(reader, (record,))
         codes_exist(record.entity, configuration)
@@ -273,12 +271,3 @@ def _preview(
     token = position_token(skip + page.size) if len(items) > page.size else None
     own = {name: value for name, value in schedule.items() if name not in _ENVELOPE}
     return {**own, **envelope(items[: page.size], token)}
-
-
-def _record_to_store(organization: Organization, entity: E) -> Record[E]:
-    """A record of what is not stored; its id follows from what it is."""
-    text = wire.dumps_sorted(entity.to_wire())
-    now = organization.now()
-    return Record(
-        derived_id(organization.id, type(entity).__name__, text), 1, entity, now, "", now, ""
-    )

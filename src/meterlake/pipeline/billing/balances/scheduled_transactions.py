@@ -81,7 +81,21 @@ def _book_due(transaction: Transaction, schedule_id: str) -> int:
     due = list(islice(_due(transaction, schedule, transaction.now), _AT_ONCE))
     runs_before = _runs(transaction, schedule)
     for each in due:
-        book(transaction, balance, _transaction(schedule.entity, each), cause, each)
+        book(
+            transaction,
+            balance,
+            BalanceTransaction(
+                amount=schedule.entity.amount,
+                description=schedule.entity.transaction_description,
+                paid=schedule.entity.paid,
+                currency_paid=schedule.entity.currency_paid,
+                transaction_type_id=schedule.entity.transaction_type_id,
+                applied_date=each,
+                transaction_date=each,
+            ),
+            cause,
+            each,
+        )
     if due:
         transaction.journal.note_computed(schedule, _runs(transaction, schedule), runs_before)
     return len(due)
@@ -101,18 +115,6 @@ def _due(
 
 def _runs(reader: Reader, schedule: Record[BalanceTransactionSchedule]) -> dict[str, Any]:
     return transaction_schedule_runs(schedule, StoredConfiguration(reader))
-
-
-def _transaction(schedule: BalanceTransactionSchedule, due: datetime) -> BalanceTransaction:
-    return BalanceTransaction(
-        amount=schedule.amount,
-        description=schedule.transaction_description,
-        paid=schedule.paid,
-        currency_paid=schedule.currency_paid,
-        transaction_type_id=schedule.transaction_type_id,
-        applied_date=due,
-        transaction_date=due,
-    )
 
 
 class _DueCharge(NamedTuple):

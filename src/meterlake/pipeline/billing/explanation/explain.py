@@ -270,7 +270,11 @@ class _Explaining:
         keys = None if self.line is None else {self.line.line.key}
         root = explain_total(explained, memos, keys)
         ids = {each.line.key: each.id for each in self.lines}
-        lines = tuple(_with_id(each, ids) for each in root.operands)
+        with_id: list[ExplainedNumber] = []
+        for each in root.operands:
+            key = each.facts["lineKey"]
+            with_id.append(replace(each, facts={"id": ids.get(key), **each.facts}))
+        lines = tuple(with_id)
         return replace(root, operands=lines)
 
     def head(self, explained: ExplainedBill) -> dict[str, Any]:
@@ -348,11 +352,6 @@ def _state(difference: BillDifference) -> str:
 
 def _text(value: Any) -> str:
     return wire.dumps(value).decode()
-
-
-def _with_id(line: ExplainedNumber, ids: Mapping[str, str]) -> ExplainedNumber:
-    key = line.facts["lineKey"]
-    return replace(line, facts={"id": ids.get(key), **line.facts})
 
 
 def _memo(named: NamedLine, currency: str) -> ExplainedNumber:

@@ -125,7 +125,10 @@ class MeasuredQuantities:
         """SQL that gives the quantity again."""
         kind = usage.aggregation.aggregation
         if kind is Reduce.CUSTOM_SQL:
-            return self._custom_statement(quantity)
+            for used in self.calculation.usage.by_meter.get(quantity.meter_id, ()):
+                if used.statement is not None and any(each is quantity for each in used.quantities):
+                    return inline_parameters(used.statement)
+            return None
         if kind is Reduce.TIME_WEIGHTED_AVERAGE:
             return inline_parameters(self._average(quantity, usage))
         columns, column = self._columns(usage), _column(usage)
@@ -135,12 +138,6 @@ class MeasuredQuantities:
         values = source.parameters
         query = quantity_query(source.sql, source.where, values, usage.aggregation, column)
         return inline_parameters(query)
-
-    def _custom_statement(self, quantity: Quantity) -> str | None:
-        for used in self.calculation.usage.by_meter.get(quantity.meter_id, ()):
-            if used.statement is not None and any(each is quantity for each in used.quantities):
-                return inline_parameters(used.statement)
-        return None
 
     def _average(self, quantity: Quantity, usage: LineUsage) -> Query:
         """The query of a time-weighted average: what holds already when the time begins counts."""

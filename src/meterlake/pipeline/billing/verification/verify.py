@@ -21,7 +21,7 @@ from meterlake.model.resources.events import VERIFICATION_ALERT
 from meterlake.model.values import wire
 from meterlake.model.values.period import Month
 from meterlake.model.values.version import calculation_digest
-from meterlake.pipeline.billing.calculation.account_bills import AccountBills, BillCalculation
+from meterlake.pipeline.billing.calculation.account_bills import AccountBills
 from meterlake.pipeline.billing.calculation.failures import describe_error
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
 from meterlake.pipeline.billing.compared_rows import compare_former_rows, compare_rows
@@ -213,7 +213,9 @@ class _Verification:
         """Compare every bill, without counting them."""
         try:
             self.altered = self._read_altered()
-            self._check_files()
+            bills = ((each.bill_date, each.frequency, each.interval) for each in self.open.values())
+            source = self.organization, self.pins.snapshot
+            self._add(check_measured_files(*source, months_of(bills), self.result.files))
             self._calculate()
         except MemoryError:
             raise
@@ -231,7 +233,10 @@ class _Verification:
         for each in self.open.values():
             left[each.account_id].append(each)
         if len(left) <= 1:
-            self._note_failure(error)
+            reason = describe_error(error)
+            for each in self.open.values():
+                self._add([_absence(each, reason)])
+            self.open.clear()
             return
         self.open.clear()
         accounts, half = list(left.values()), len(left) // 2
@@ -256,11 +261,6 @@ class _Verification:
             by_id[each.id].append(each)
         return by_id
 
-    def _check_files(self) -> None:
-        bills = ((each.bill_date, each.frequency, each.interval) for each in self.open.values())
-        source = self.organization, self.pins.snapshot
-        self._add(check_measured_files(*source, months_of(bills), self.result.files))
-
     def _calculate(self) -> None:
         reading = read_again(self.organization, self.pins, self.accounts.keys())
         is_large = len(self.accounts) > _MANY_ACCOUNTS
@@ -268,16 +268,14 @@ class _Verification:
             if is_large:
                 spare_what_is_there()
             # Nothing keeps the calculation: the next bucket has the memory of this one.
-            self._compare_bucket(reading.calculate(number))
+            # Compare the bills of a bucket: those of one ledger after the other.
+            calculation = reading.calculate(number)
+            refs = (ref for found in self.accounts.values() for ref in found)
+            for ledger_at, made in make_again(self.organization, calculation, refs):
+                while some := list(islice(made, _COMPARED)):
+                    self._compare(some, ledger_at)
             if is_large:
                 clear_garbage()
-
-    def _compare_bucket(self, calculation: BillCalculation) -> None:
-        """Compare the bills of a bucket: those of one ledger after the other."""
-        refs = (ref for found in self.accounts.values() for ref in found)
-        for ledger_at, made in make_again(self.organization, calculation, refs):
-            while some := list(islice(made, _COMPARED)):
-                self._compare(some, ledger_at)
 
     def _compare(self, some: Sequence[AccountBills], ledger_at: int) -> None:
         made = [bill for each in some for bill in each.made if isinstance(bill, Bill)]
@@ -310,12 +308,6 @@ class _Verification:
         for id_ in _used_ids(row.head.pins) if self.altered else ():
             for each in self.altered.get(id_, ()):
                 yield replace(_difference_of_version(each), bill_id=bill_id)
-
-    def _note_failure(self, error: Exception) -> None:
-        reason = describe_error(error)
-        for each in self.open.values():
-            self._add([_absence(each, reason)])
-        self.open.clear()
 
 
 def _used_ids(pins: str) -> Iterable[str]:
@@ -370,7 +362,12 @@ def verify_regularly(organization: Organization, sample: int = _SAMPLE) -> BillV
     with organization.reading() as reader:
         ids = tuple(sample_bills(reader, sample))
     others = verify_bills(organization, VerifyChoice(bill_ids=ids)) if ids else BillVerification()
-    result = _merge(lately, others)
+    result = BillVerification(
+        lately.verified + others.verified,
+        [*lately.unpinned, *others.unpinned],
+        lately.other_code + others.other_code,
+        list({str(each): each for each in (*lately.differences, *others.differences)}.values()),
+    )
     found = {}
     if not result.is_same:
         shown = [str(each) for each in result.differences[:_TOLD_MAX]]
@@ -378,12 +375,3 @@ def verify_regularly(organization: Organization, sample: int = _SAMPLE) -> BillV
         found[VERIFICATION_ALERT, organization.id] = {"message": message, "differences": shown}
     resolve(organization, (VERIFICATION_ALERT,), found)
     return result
-
-
-def _merge(one: BillVerification, other: BillVerification) -> BillVerification:
-    return BillVerification(
-        one.verified + other.verified,
-        [*one.unpinned, *other.unpinned],
-        one.other_code + other.other_code,
-        list({str(each): each for each in (*one.differences, *other.differences)}.values()),
-    )

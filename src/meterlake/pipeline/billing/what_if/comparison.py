@@ -203,22 +203,20 @@ class WhatIf:
         if not any(map(is_of_accounts, self._changed)):
             self._after.read(ids, self._before.accounts)
             return
-        groups = list(self._groups(self._before.account_ids, ids))
-        chosen = ids if self._concerned is None else frozenset().union(*groups)
-        self._after.read(chosen, groups)
-
-    def _groups(
-        self, before: Sequence[tuple[str, ...]], ids: frozenset[str] | None
-    ) -> Iterator[frozenset[str]]:
-        """The accounts of each bucket that are calculated after; new ones are in the last one."""
+        # The accounts of each bucket that are calculated after; new ones are in the last one.
+        groups: list[frozenset[str]] = []
         new = {
             each.id
             for each in self._changed
             if isinstance(each.entity, Account) and (ids is None or each.id in ids)
-        }.difference(*before)
-        for number, found in enumerate(before):
-            group = frozenset(found) | (new if number == len(before) - 1 else frozenset())
-            yield group if self._concerned is None else group & self._concerned
+        }.difference(*self._before.account_ids)
+        for number, found in enumerate(self._before.account_ids):
+            group = frozenset(found) | (
+                new if number == len(self._before.account_ids) - 1 else frozenset()
+            )
+            groups.append(group if self._concerned is None else group & self._concerned)
+        chosen = ids if self._concerned is None else frozenset().union(*groups)
+        self._after.read(chosen, groups)
 
     def changes(self, advance: Callable[[int], None] = _look_away) -> Iterator[AmountChange]:
         """All amounts, account by account; also those that stay as they are.
@@ -237,8 +235,25 @@ class WhatIf:
             self._after.begin_bucket()
         for index, month in enumerate(self._months):
             before = self._before.calculate(number, index)
-            self._compare_stored(month, before)
-            after = self._calculate_after(number, index, before)
+            with self._state.reading(self._organization.id) as reader:
+                compare_with_stored(reader, month, before.accounts, self.summary.stored)
+            # The other side: the same for accounts that nothing concerns.
+            if self._after is None:
+                after = before
+            else:
+                ids = self._concerned
+                if ids is not None and not self._after.account_ids[number]:
+                    after = before
+                else:
+                    after = self._after.calculate(number, index)
+                    if ids is not None:
+                        same = {
+                            id_: each for id_, each in before.accounts.items() if id_ not in ids
+                        }
+                        unpriced = [each for each in before.unpriced if each.account_id not in ids]
+                        after = BucketMonth(
+                            {**same, **after.accounts}, [*unpriced, *after.unpriced], after.earlier
+                        )
             self._note_beside(index, before, after)
             self._add(sums, str(month), before.accounts, after.accounts)
             if len(before.accounts) >= MANY_ACCOUNTS:
@@ -249,24 +264,6 @@ class WhatIf:
             change = AmountChange(key, *sums[key])
             self.summary.note(change)
             yield change
-
-    def _compare_stored(self, month: Month, before: BucketMonth) -> None:
-        with self._state.reading(self._organization.id) as reader:
-            compare_with_stored(reader, month, before.accounts, self.summary.stored)
-
-    def _calculate_after(self, number: int, index: int, before: BucketMonth) -> BucketMonth:
-        """The other side: the same for accounts that nothing concerns."""
-        if self._after is None:
-            return before
-        ids = self._concerned
-        if ids is not None and not self._after.account_ids[number]:
-            return before
-        after = self._after.calculate(number, index)
-        if ids is None:
-            return after
-        same = {id_: each for id_, each in before.accounts.items() if id_ not in ids}
-        unpriced = [each for each in before.unpriced if each.account_id not in ids]
-        return BucketMonth({**same, **after.accounts}, [*unpriced, *after.unpriced], after.earlier)
 
     def _note_beside(self, index: int, before: BucketMonth, after: BucketMonth) -> None:
         summary = self.summary

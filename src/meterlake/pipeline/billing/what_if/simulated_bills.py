@@ -12,7 +12,7 @@ from meterlake.model.bills.unbilled import Unpriced
 from meterlake.model.values.money import EXACT, ZERO
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bill_keys import identity_of
-from meterlake.pipeline.billing.calculation.account_bills import AccountBills, BillCalculation
+from meterlake.pipeline.billing.calculation.account_bills import AccountBills
 from meterlake.pipeline.billing.calculation.reading import (
     BUCKET,
     BillReading,
@@ -188,8 +188,16 @@ class SimulatedBills:
         for each in calculation.made(isolated=True):
             found[each.account_id] = self._account_month(each)
             drawn += (bill for bill in each.made if isinstance(bill, Bill) and bill.draws)
-        self._note_draws(drawn)
-        return BucketMonth(found, calculation.unpriced(), self._earlier(calculation))
+        for bill in drawn:
+            rank = BillIdentity.of_bill(bill).rank
+            for draw in bill.draws:
+                change = draw.amount.copy_negate()
+                movement = Movement(draw.account, PostingKind.CONSUMPTION, change, None, rank)
+                self._drawn.setdefault(draw.account.id, []).append(movement)
+        # The bills before the first month that would be made again, but for those of its own.
+        first = self._months[0].first
+        earlier = {each.key for each in calculation.affected() if each.key.bill_date <= first}
+        return BucketMonth(found, calculation.unpriced(), earlier)
 
     def _account_month(self, made: AccountBills) -> AccountMonth:
         month = AccountMonth(made.account.entity.code, refused=[e.reason for e in made.refused])
@@ -220,19 +228,6 @@ class SimulatedBills:
             label = ProductLabel(body.get("productCode", ""), body.get("productName", ""))
             self.products[product_id] = label
         return LineGroup(product_id, body["lineItemType"], currency)
-
-    def _note_draws(self, bills: Sequence[Bill]) -> None:
-        for bill in bills:
-            rank = BillIdentity.of_bill(bill).rank
-            for draw in bill.draws:
-                change = draw.amount.copy_negate()
-                movement = Movement(draw.account, PostingKind.CONSUMPTION, change, None, rank)
-                self._drawn.setdefault(draw.account.id, []).append(movement)
-
-    def _earlier(self, calculation: BillCalculation) -> set[BillIdentity]:
-        """The bills before the first month that would be made again, but for those of its own."""
-        first = self._months[0].first
-        return {each.key for each in calculation.affected() if each.key.bill_date <= first}
 
 
 def _read_accounts(
