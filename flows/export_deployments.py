@@ -84,9 +84,9 @@ def _wanted(home: Path) -> dict[str, DeploymentSpec]:
 
 def deployment_specs(stores: Stores, home: Path) -> Iterator[DeploymentSpec]:
     """What the deployments of all schedules look like."""
-    for organization in stores.state.organizations():
+    for organization in stores.organizations():
         try:
-            schedules = list_schedules(stores.organization(organization.id))
+            schedules = list_schedules(organization)
         except Unavailable:
             raise  # Nothing is known of any of them: their deployments stay.
         except MeterlakeError as error:

@@ -111,6 +111,10 @@ class Stores:
         """
         return Organization.of(self, self.state.organization(id_or_code))
 
+    def organizations(self) -> list[Organization]:
+        """All organizations, the oldest first."""
+        return [Organization.of(self, each) for each in self.state.organizations()]
+
     def lake_folder(self, org_id: str) -> Path:
         """What an organization's lake has on this machine, and the sources that it keeps."""
         return lake_folder(self.settings, org_id)

@@ -155,14 +155,13 @@ def jobs_of(kind: JobKind) -> Callable[[Loop, float], None]:
 
 def ingest_dropped(loop: Loop, organization: Organization, stop: Stop) -> Iterator[Receipt]:
     """Ingest what lies in the drop folder."""
-    stores = loop.stores
-    folder = drop_folder(stores, stores.state.organization(organization.id).code)
+    folder = drop_folder(loop.stores, organization.code)
     warned = loop.warned
     found = {folder.inbox / name for name in left_alone(folder.inbox)}
     for path in sorted(found - warned):
         _log.warning("%s is left alone: it is no file", path)
     warned |= found
-    return ingest_inbox(stores.organization(organization.id), folder, stop=stop)
+    return ingest_inbox(organization, folder, stop=stop)
 
 
 def ingest_submitted(_: Loop, organization: Organization, stop: Stop) -> Iterable[Receipt]:

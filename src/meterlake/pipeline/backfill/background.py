@@ -62,7 +62,7 @@ def submit_start(organization: Organization, order: Order) -> Backfill:
     """
     found = note(organization, order)
     if found.status not in _CLOSED:
-        _submit(organization.stores, found, BackfillAction.STAGE, order.author)
+        _submit(organization, found, BackfillAction.STAGE, order.author)
     return found
 
 
@@ -78,7 +78,7 @@ def submit_restart(organization: Organization, id: str, author: str) -> Backfill
         raise Conflict(
             f"backfill {id!r} is {found.status.value} and cannot be staged again; begin another one"
         )
-    return _submit(organization.stores, found, BackfillAction.STAGE, author)
+    return _submit(organization, found, BackfillAction.STAGE, author)
 
 
 def submit_step(organization: Organization, id: str, step: BackfillAction, author: str) -> Backfill:
@@ -89,7 +89,7 @@ def submit_step(organization: Organization, id: str, step: BackfillAction, autho
         Conflict: It does not stand where the step begins, or another step is pending.
     """
     found = show(organization, id)
-    _refuse_other(organization.stores, found, step)
+    _refuse_other(organization, found, step)
     if found.status is _DONE[step]:
         return found
     if found.status is not _FROM[step]:
@@ -98,7 +98,7 @@ def submit_step(organization: Organization, id: str, step: BackfillAction, autho
             f"backfill {id!r} is {found.status.value}; only one that is {expected} can be"
             f" {_DONE[step].value.lower()}: wait until it is, or begin another one"
         )
-    return _submit(organization.stores, found, step, author)
+    return _submit(organization, found, step, author)
 
 
 def pending_steps(organization: Organization) -> dict[str, BackfillAction]:
@@ -108,9 +108,11 @@ def pending_steps(organization: Organization) -> dict[str, BackfillAction]:
     return {job.parameters["backfill"]: BackfillAction(job.parameters["step"]) for job in jobs}
 
 
-def _refuse_other(stores: Stores, found: Backfill, step: BackfillAction) -> BackfillAction | None:
+def _refuse_other(
+    organization: Organization, found: Backfill, step: BackfillAction
+) -> BackfillAction | None:
     """The step if it is pending already."""
-    pending = pending_steps(stores.organization(found.org_id)).get(found.id)
+    pending = pending_steps(organization).get(found.id)
     if pending not in (None, step):
         raise Conflict(
             f"backfill {found.id!r} has another step pending: {pending};"
@@ -119,9 +121,11 @@ def _refuse_other(stores: Stores, found: Backfill, step: BackfillAction) -> Back
     return pending
 
 
-def _submit(stores: Stores, found: Backfill, step: BackfillAction, author: str) -> Backfill:
-    if _refuse_other(stores, found, step) is None:
-        with stores.state.transaction(found.org_id, author) as transaction:
+def _submit(
+    organization: Organization, found: Backfill, step: BackfillAction, author: str
+) -> Backfill:
+    if _refuse_other(organization, found, step) is None:
+        with organization.transaction(author) as transaction:
             job = Job(
                 id=transaction.new_id(),
                 org_id=found.org_id,

@@ -90,9 +90,9 @@ def drop_copies(job: BackfillJob) -> None:
 
 
 def _copies(job: BackfillJob) -> FolderCopies | None:
-    backfill = job.backfill
-    name = f"{FOLDER}/{backfill.id}"
-    objects = open_lake_objects(job.stores.settings, backfill.org_id, name)
+    organization = job.organization
+    name = f"{FOLDER}/{job.backfill.id}"
+    objects = open_lake_objects(organization.settings, organization.id, name)
     return None if objects is None else FolderCopies(objects)
 
 

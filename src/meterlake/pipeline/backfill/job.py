@@ -12,7 +12,7 @@ from meterlake.model.errors import Busy, Conflict
 from meterlake.model.values import wire
 from meterlake.model.work.backfill import Backfill
 from meterlake.pipeline.jobs.progress import Progress, untold
-from meterlake.stores import Organization, Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.durable import disk, make_folder, write_durably
 from meterlake.stores.files.folder_copies import FolderCopy, machine_name
 from meterlake.stores.files.locks import hold_lock
@@ -141,7 +141,7 @@ def not_staged(id: str, copy: FolderCopy | None = None) -> Conflict:
 class BackfillJob:
     """One backfill and what works on it."""
 
-    stores: Stores
+    organization: Organization
     backfill: Backfill
     author: str
     progress: Progress = untold
@@ -149,7 +149,7 @@ class BackfillJob:
     @property
     def lake(self) -> Lake:
         """The organization's lake."""
-        return self.stores.lake(self.backfill.org_id)
+        return self.organization.lake
 
     @property
     def folder(self) -> Folder:
@@ -159,7 +159,7 @@ class BackfillJob:
     @property
     def now(self) -> datetime:
         """The time."""
-        return self.stores.now()
+        return self.organization.now()
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
 from meterlake.pipeline.backfill.job import BackfillJob, lock_backfill
 from meterlake.pipeline.jobs.progress import Progress, untold
-from meterlake.stores import Organization, Stores
+from meterlake.stores import Organization
 from meterlake.stores.files.durable import make_folder, write_durably
 from meterlake.stores.lake.backfill.changes import MeterChange
 from meterlake.stores.lake.backfill.steps import Next
@@ -160,7 +160,7 @@ def _create_locked(
     chosen = check_backfill_id(order.id) if order.id else new_id()
     with lock_backfill(organization, chosen):
         found = _settle_by_lake(
-            organization.stores,
+            organization,
             Backfills(organization.state, organization.id).find(chosen),
             order.author,
         )
@@ -170,10 +170,10 @@ def _create_locked(
             replacement.check_files(order.files, order.mapping)
         # The row comes first: a folder without one belongs to nobody.
         begun = found or _store(
-            organization.stores, _new(organization.id, chosen, order, organization.now())
+            organization, _new(organization.id, chosen, order, organization.now())
         )
         mark_step("backfill.noted")
-        job = BackfillJob(organization.stores, begun, order.author, progress)
+        job = BackfillJob(organization, begun, order.author, progress)
         ended = begun.status in _CLOSED
         if order.files:
             copies.fetch_sources(job)
@@ -194,7 +194,7 @@ def restart(
     """
     with lock_backfill(organization, check_backfill_id(id)):
         found = _get_settled(organization, id, author)
-        return _stage(BackfillJob(organization.stores, found, author, progress))
+        return _stage(BackfillJob(organization, found, author, progress))
 
 
 def apply(
@@ -213,13 +213,11 @@ def apply(
         if found.status is BackfillStatus.APPLIED:
             return found
         _refuse_unless(found, (BackfillStatus.STAGED,), "applied")
-        job = BackfillJob(organization.stores, found, author, progress)
+        job = BackfillJob(organization, found, author, progress)
         copies.require_staged(job)
         made = _apply(job)
         done = found.done(Action.APPLY, organization.now(), author)
-        return _store(
-            organization.stores, replace(done, status=BackfillStatus.APPLIED, applied=made)
-        )
+        return _store(organization, replace(done, status=BackfillStatus.APPLIED, applied=made))
 
 
 def drop(organization: Organization, id: str, author: str) -> Backfill:
@@ -236,9 +234,9 @@ def drop(organization: Organization, id: str, author: str) -> Backfill:
             open_ = (BackfillStatus.STAGING, BackfillStatus.STAGED, BackfillStatus.FAILED)
             _refuse_unless(found, open_, "dropped")
             done = found.done(Action.DROP, organization.now(), author)
-            found = _store(organization.stores, replace(done, status=BackfillStatus.DROPPED))
+            found = _store(organization, replace(done, status=BackfillStatus.DROPPED))
             mark_step("backfill.dropped")
-        job = BackfillJob(organization.stores, found, author)
+        job = BackfillJob(organization, found, author)
         job.folder.clear(job.folder.path)
         copies.drop_copies(job)
         return found
@@ -258,13 +256,11 @@ def revert(organization: Organization, id: str, author: str) -> Backfill:
         if found.status is BackfillStatus.REVERTED:
             return found
         _refuse_unless(found, (BackfillStatus.APPLIED,), "reverted")
-        job = BackfillJob(organization.stores, found, author)
+        job = BackfillJob(organization, found, author)
         copies.require_staged(job)
         VERBS[found.spec.mode].revert(job)
         done = found.done(Action.REVERT, organization.now(), author)
-        return _store(
-            organization.stores, replace(done, status=BackfillStatus.REVERTED, applied=None)
-        )
+        return _store(organization, replace(done, status=BackfillStatus.REVERTED, applied=None))
 
 
 def note_failure(organization: Organization, id: str, author: str, why: str) -> Backfill:
@@ -276,7 +272,7 @@ def note_failure(organization: Organization, id: str, author: str, why: str) -> 
     """
     with lock_backfill(organization, check_backfill_id(id)):
         found = _get_settled(organization, id, author)
-        return _store(organization.stores, found.done(Action.FAIL, organization.now(), author, why))
+        return _store(organization, found.done(Action.FAIL, organization.now(), author, why))
 
 
 @contextmanager
@@ -294,7 +290,7 @@ def open_staged(
     with lock_backfill(organization, check_backfill_id(id)):
         found = show(organization, id)
         _refuse_unless(found, (BackfillStatus.STAGED,), "looked at before it is applied")
-        job = BackfillJob(organization.stores, found, found.author)
+        job = BackfillJob(organization, found, found.author)
         copies.require_staged(job)
         with VERBS[found.spec.mode].changes(job) as changes:
             yield found, changes
@@ -338,8 +334,8 @@ def _apply(job: BackfillJob) -> int:
         raise
 
 
-def _store(stores: Stores, backfill: Backfill) -> Backfill:
-    return Backfills(stores.state, backfill.org_id).put(backfill)
+def _store(organization: Organization, backfill: Backfill) -> Backfill:
+    return Backfills(organization.state, organization.id).put(backfill)
 
 
 def _refuse_unless(found: Backfill, allowed: Sequence[BackfillStatus], what: str) -> None:
@@ -352,28 +348,30 @@ def _refuse_unless(found: Backfill, allowed: Sequence[BackfillStatus], what: str
 
 def _get_settled(organization: Organization, id: str, author: str) -> Backfill:
     found = _settle_by_lake(
-        organization.stores, Backfills(organization.state, organization.id).find(id), author
+        organization, Backfills(organization.state, organization.id).find(id), author
     )
     if found is None:
         raise NotFound("backfill", id)
     return found
 
 
-def _settle_by_lake(stores: Stores, found: Backfill | None, author: str) -> Backfill | None:
+def _settle_by_lake(
+    organization: Organization, found: Backfill | None, author: str
+) -> Backfill | None:
     """A backfill as the lake says: whoever applied or reverted it may have died before saying so."""
     if found is None:
         return found
-    replacement.tidy(BackfillJob(stores, found, author))
-    step = last(BackfillJob(stores, found, author))
+    replacement.tidy(BackfillJob(organization, found, author))
+    step = last(BackfillJob(organization, found, author))
     if step is None:
         return found
     applied = step.action is Action.APPLY
     if applied and found.status is not BackfillStatus.APPLIED:
-        done = found.done(Action.APPLY, stores.now(), author)
-        return _store(stores, replace(done, status=BackfillStatus.APPLIED, applied=step.made))
+        done = found.done(Action.APPLY, organization.now(), author)
+        return _store(organization, replace(done, status=BackfillStatus.APPLIED, applied=step.made))
     if not applied and found.status is BackfillStatus.APPLIED:
-        done = found.done(Action.REVERT, stores.now(), author)
-        return _store(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
+        done = found.done(Action.REVERT, organization.now(), author)
+        return _store(organization, replace(done, status=BackfillStatus.REVERTED, applied=None))
     return found
 
 
@@ -404,16 +402,16 @@ def _stage(job: BackfillJob) -> Backfill:
         raise
     except MeterlakeError as error:
         failed = job.backfill.done(Action.FAIL, job.now, job.author, str(error))
-        _store(job.stores, replace(failed, status=BackfillStatus.FAILED))
+        _store(job.organization, replace(failed, status=BackfillStatus.FAILED))
         raise
     mark_step("backfill.staged")
     done = job.backfill.done(Action.STAGE, job.now, job.author)
-    return _store(job.stores, replace(done, status=BackfillStatus.STAGED, summary=summary))
+    return _store(job.organization, replace(done, status=BackfillStatus.STAGED, summary=summary))
 
 
 def _configuration_digest(job: BackfillJob) -> str:
     """A digest of the configuration."""
-    versions = job.stores.state.configuration(job.backfill.org_id).versions()
+    versions = job.organization.configuration().versions()
     return sha256(wire.dumps_sorted(versions).encode()).hexdigest()
 
 
@@ -425,4 +423,4 @@ def _begin_staging(job: BackfillJob) -> Backfill:
     with job.lake.lock():
         snapshot = job.lake.snapshot()
         begun = replace(job.backfill, status=BackfillStatus.STAGING, snapshot=snapshot, summary={})
-        return _store(job.stores, begun)
+        return _store(job.organization, begun)

@@ -27,7 +27,7 @@ def open_job(organization: Organization, id: str, snapshot: int) -> BackfillJob:
     found = Backfills(organization.state, organization.id).get(id)
     if found.snapshot != snapshot:
         raise Busy(f"backfill {id!r}", "it was begun again from another snapshot; that one goes on")
-    return BackfillJob(organization.stores, found, found.author)
+    return BackfillJob(organization, found, found.author)
 
 
 def read_notes(
@@ -60,7 +60,7 @@ def read_notes(
             notes[end.number] = found = _read_note(job.folder.rows, end)
             job.progress(count(found) if found else 0, len(notes), len(tasks))
 
-    run_tasks(job.stores, runner, tasks, note)
+    run_tasks(job.organization.stores, runner, tasks, note)
     return [notes[number] for number in range(len(tasks))]
 
 

@@ -242,7 +242,7 @@ class Recalculation:
             for id_ in meters_at(connection, self.selection, self.job.backfill.snapshot)
             if id_ in by_id and id_ in self.derivations.by_meter
         }
-        codes = account_codes(self.job.stores.state, self.job.backfill.org_id)
+        codes = account_codes(self.job.organization.state, self.job.organization.id)
         folder = self.job.folder.rows
         return _Work(self.job, self.selection, folder, self.digest, codes, chosen, shared)
 
@@ -273,7 +273,7 @@ def calculate(found: Recalculation, spread: Spread | None = None) -> list[Recalc
 def _calculate_all(
     work: _Work, connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]
 ) -> list[RecalculatedMonth]:
-    with ThreadPoolExecutor(work.job.stores.settings.threads) as pool:
+    with ThreadPoolExecutor(work.job.organization.settings.threads) as pool:
         waiting = [pool.submit(work.part, connection, *part) for part in parts]
         try:
             return [

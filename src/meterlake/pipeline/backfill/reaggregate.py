@@ -120,7 +120,7 @@ def _instant(text: str) -> datetime:
 
 def stage(job: BackfillJob) -> dict[str, Any]:
     """Calculate the periods again; what differs from the newest runs waits to be stored."""
-    organization = job.stores.organization(job.backfill.org_id)
+    organization = job.organization
     job.folder.begin()
     _forget_older(job)
     with organization.reading() as reader:
@@ -165,13 +165,13 @@ _Outcome = tuple[_Run, list[dict[str, Any]]]
 
 def _all(work: "_Work", periods: list[PeriodSpec]) -> Iterator[_Outcome | None]:
     """Calculate runs, a few at once."""
-    runner = runner_of(work.job.stores)
+    runner = runner_of(work.job.organization.stores)
     if runner is not None:
         yield from _spread_runs(work, runner, periods)
         return
     # After this several threads may read at once.
     work.job.lake.open_to_read()
-    with ThreadPoolExecutor(work.job.stores.settings.threads) as pool:
+    with ThreadPoolExecutor(work.job.organization.settings.threads) as pool:
         waiting = [pool.submit(work.run, each) for each in periods]
         try:
             for done, each in enumerate(waiting, 1):
@@ -378,7 +378,7 @@ def _check(job: BackfillJob, connection: duckdb.DuckDBPyConnection, run: _Run, n
         if marks != run.marks:
             raise Conflict(f"the measurements of {run.key.period} have changed: {again}")
     asked = PeriodSpec.named(BillingFrequency(run.key.frequency), run.key.period)
-    found = read(job.stores.state, job.backfill.org_id, asked)
+    found = read(job.organization.state, job.organization.id, asked)
     if found.digest() != run.configuration:
         raise Conflict(f"the configuration of {run.key.period} has changed: {again}")
 

@@ -49,7 +49,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     """Calculate everything again, and keep what differs from what is stored."""
     folder, snapshot = job.folder, job.backfill.snapshot
     folder.begin()
-    work, runner = _recalculation(job), runner_of(job.stores)
+    work, runner = _recalculation(job), runner_of(job.organization.stores)
     spread = None if runner is None else partial(_spread_parts, work, runner)
     found = partitions.calculate(work, spread)
     with job.lake.reader() as connection:
@@ -59,7 +59,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
     mark_step("backfill.keys_staged")
     changes = _changes(job, found)
-    shown = difference(job.stores.organization(job.backfill.org_id), snapshot, changes)
+    shown = difference(job.organization, snapshot, changes)
     files = [each.to_wire(folder.rows) for each in found if each.changed]
     folder.write(
         {"fingerprint": marks, "versions": work.versions, "rows": rows, "partitions": files}
@@ -89,7 +89,7 @@ def _changes(job: BackfillJob, found: list[RecalculatedMonth]) -> list[MeterChan
 
 
 def _recalculation(job: BackfillJob) -> Recalculation:
-    meters, derivations = read_meters(job.stores.state, job.backfill.org_id)
+    meters, derivations = read_meters(job.organization.state, job.organization.id)
     versions = _versions(job, meters, derivations)
     return Recalculation(job, selection(job), versions, meters, derivations)
 
@@ -161,7 +161,7 @@ def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) 
     """
     folder, staged = job.folder, job.folder.read()
     check_untouched(job, connection, selection(job))
-    meters, derivations = read_meters(job.stores.state, job.backfill.org_id)
+    meters, derivations = read_meters(job.organization.state, job.organization.id)
     if _versions(job, meters, derivations) != staged["versions"]:
         raise Conflict(
             f"the configuration has changed since backfill {job.backfill.id!r} was staged:"

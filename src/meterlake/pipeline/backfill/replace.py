@@ -128,8 +128,8 @@ def _sources(job: BackfillJob) -> list[tuple[Path, Mapping | None]]:
     numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
     paths = [path for number in numbers for path in (folder / str(number)).iterdir()]
     given = [load_mapping(path) for path in folder.glob("mapping/*")]
-    code = job.stores.state.organization(job.backfill.org_id).code
-    known = given or folder_mappings(drop_folder(job.stores, code).mappings)
+    organization = job.organization
+    known = given or folder_mappings(drop_folder(organization.stores, organization.code).mappings)
     return [(path, given[0] if given else claiming(known, path.name)) for path in paths]
 
 
@@ -149,9 +149,7 @@ def _prepare_files(job: BackfillJob) -> Iterator[list[Incoming]]:
         for number, (path, mapping) in enumerate(sources):
             ids.append(f"{_prefix(job)}{number}")
             delivery = Delivery(ids[-1], path.name, job.backfill.created)
-            what = prepare(
-                job.stores.organization(job.backfill.org_id), path, delivery, mapping, told
-            )
+            what = prepare(job.organization, path, delivery, mapping, told)
             found.append(Incoming(number, what))
             told.finish(path)
         identities = {each.identity for each in found}
@@ -198,7 +196,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             rows = incoming.rows_foreseen(connection, found, outcome.dropped)
         mark_step("backfill.keys_staged")
         changes = _changes(job, found, outcome)
-        shown = difference(job.stores.organization(job.backfill.org_id), snapshot, changes)
+        shown = difference(job.organization, snapshot, changes)
         outcome.forget()
     came = sum(each["accepted"] for each in outcome.counts)
     read = [each.mark for each in found]
@@ -295,7 +293,7 @@ def apply(job: BackfillJob) -> int:
                 "source", "others ingested the same files at the same time; try again later"
             ) from None
     for each in written:
-        report_source(job.stores.organization(job.backfill.org_id), each.receipt)
+        report_source(job.organization, each.receipt)
     return made
 
 

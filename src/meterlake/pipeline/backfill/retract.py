@@ -66,7 +66,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
     job.progress(rows, 1, 1)
     with staged_changes(job) as changes:
-        found = difference(job.stores.organization(job.backfill.org_id), snapshot, changes)
+        found = difference(job.organization, snapshot, changes)
     folder.write({"fingerprint": marks, "rows": rows})
     told = {"rejectedRowsWithdrawn": waiting} if spec.source is not None else {}
     return {"measurementsGone": rows, "measurementsCame": 0, **told, **found}
@@ -172,8 +172,8 @@ def refuse_deleted_accounts(job: BackfillJob, connection: duckdb.DuckDBPyConnect
         Conflict: There are some.
     """
     rows = count_by_account(connection, job.folder.gone)
-    known = set(account_ids(job.stores.state, job.backfill.org_id).values())
-    with job.stores.state.reading(job.backfill.org_id) as reader:
+    known = set(account_ids(job.organization.state, job.organization.id).values())
+    with job.organization.reading() as reader:
         for account_id, count in rows:
             past = [] if account_id in known else reader.history(Account, account_id)
             # One that was gone before has no account afterwards, as it had none before.

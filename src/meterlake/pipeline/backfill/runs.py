@@ -78,7 +78,7 @@ def _newest(
 
 
 def _reaches(job: BackfillJob, run: NamedPeriod, window: Period) -> bool:
-    usage = assembler(read(job.stores.state, job.backfill.org_id, _period_spec(run)))
+    usage = assembler(read(job.organization.state, job.organization.id, _period_spec(run)))
     return any(end > window.start for _, end in bounds(usage).values())
 
 

@@ -105,17 +105,15 @@ def unreachable_from_here(stores: Stores) -> Iterator[str]:
     Nothing is written there: one object is asked for that need not exist. Whether a bucket takes
     what is written, `check_destination` finds out.
     """
-    for organization in stores.state.organizations():
+    for organization in stores.organizations():
         try:
-            with stores.state.reading(organization.id) as reader:
+            with organization.reading() as reader:
                 found = [each.entity for each in reader.all(ExportDestination)]
         except DamagedRow as error:
             yield f"destinations of {organization.code} cannot be read: {error}"
             continue
         for each in found:
-            reason = missing_for(each, stores.settings) or _unreachable(
-                stores.organization(organization.id), each
-            )
+            reason = missing_for(each, stores.settings) or _unreachable(organization, each)
             if reason:
                 yield (
                     f"destination {each.code!r} of {organization.code} cannot be reached from here:"
