@@ -68,7 +68,14 @@ async def put_file(request: Request) -> Response:
     """Take in a file; its signed URL is all that its sender needs."""
     stores: Stores = request.app.state.services.stores
     try:
-        return await _take_file(stores, request)
+        token, headers = request.path_params["token"], dict(request.headers)
+        with ExitStack() as stack:
+            coming = receiving.receiving(stores, token, headers)
+            found: Receiving = await run_in_threadpool(stack.enter_context, coming)
+            async for block in _blocks(request):
+                await run_in_threadpool(found.write, block)
+            await run_in_threadpool(found.finish)
+        return Response(status_code=HTTPStatus.OK)
     except ClientDisconnect:
         return message(HTTPStatus.BAD_REQUEST, "the file broke off")  # Nobody hears it.
     except TimeoutError:
@@ -76,17 +83,6 @@ async def put_file(request: Request) -> Response:
     except MeterlakeError as error:
         await _drain(request)
         return failure(error)
-
-
-async def _take_file(stores: Stores, request: Request) -> Response:
-    token, headers = request.path_params["token"], dict(request.headers)
-    with ExitStack() as stack:
-        coming = receiving.receiving(stores, token, headers)
-        found: Receiving = await run_in_threadpool(stack.enter_context, coming)
-        async for block in _blocks(request):
-            await run_in_threadpool(found.write, block)
-        await run_in_threadpool(found.finish)
-    return Response(status_code=HTTPStatus.OK)
 
 
 async def _blocks(request: Request) -> AsyncIterator[bytes]:

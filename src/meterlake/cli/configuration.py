@@ -186,7 +186,15 @@ def _show(changes: list["EntityChange"], options: Options, *, dry_run: bool) -> 
     for change in changes:
         if change.ignored:
             output.note(f"{change.place}: ignored: {', '.join(change.ignored)}")
-    _note_without_effect(changes, options)
+    # What was written and has no effect yet, each sentence once with the first that says so.
+    told: dict[tuple[str, str], list[str]] = {}
+    for entry in changes:
+        for sentence in entry.without_effect if entry.action != "unchanged" else ():
+            told.setdefault((entry.kind, sentence), []).append(entry.name)
+    for (kind, sentence), names in told.items():
+        who = f" {names[0]}" if names[0] else ""
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        options.output.note(f"note: {kind}{who}{more}: {sentence}")
     counts: dict[str, int] = {}
     for change in changes:
         counts[str(change.action)] = counts.get(str(change.action), 0) + 1
@@ -203,18 +211,6 @@ def _show_entities(changes: list["EntityChange"], action: str, output: "Output")
     counts = Counter(change.kind for change in changes)
     rows = [{"kind": kind, "count": count} for kind, count in counts.items()]
     output.rows(rows, ("kind", f"count={action}"))
-
-
-def _note_without_effect(changes: list["EntityChange"], options: Options) -> None:
-    """What was written and has no effect yet, each sentence once with the first that says so."""
-    told: dict[tuple[str, str], list[str]] = {}
-    for change in changes:
-        for sentence in change.without_effect if change.action != "unchanged" else ():
-            told.setdefault((change.kind, sentence), []).append(change.name)
-    for (kind, sentence), names in told.items():
-        who = f" {names[0]}" if names[0] else ""
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        options.output.note(f"note: {kind}{who}{more}: {sentence}")
 
 
 def _rows(change: "EntityChange") -> Iterator[dict[str, Any]]:

@@ -122,7 +122,11 @@ def list_runs(
         for run in found:
             options.output.line(run)
     else:
-        options.output.rows(map(_brief, found), _COLUMNS, empty="No runs.")
+        options.output.rows(
+            ({**run, "dtCreated": run["dtCreated"].replace(microsecond=0)} for run in found),
+            _COLUMNS,
+            empty="No runs.",
+        )
 
 
 def show_run(id: str, /, *, options: Options = NO_OPTIONS) -> None:
@@ -248,7 +252,3 @@ def _find_runs(
             token = page.get("nextToken")
             if token is None:
                 return
-
-
-def _brief(run: dict[str, Any]) -> dict[str, Any]:
-    return {**run, "dtCreated": run["dtCreated"].replace(microsecond=0)}

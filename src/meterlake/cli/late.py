@@ -77,7 +77,10 @@ def late(
         found, periods = _find_late(organization, period, account)
         amounts = AmountText.read(organization)
     if options.json:
-        _print_lines(found, periods, options.output)
+        for each in found:
+            options.output.line({"type": "lateUsage", **each.to_wire()})
+        for late_period in periods:
+            options.output.line(late_period.to_wire())
     else:
         _show(found, periods, amounts, options.output)
 
@@ -100,13 +103,6 @@ def _find_late(
         and not _is_known(each, known)
     ]
     return found, periods
-
-
-def _print_lines(found: "Iterable[LateUsage]", periods: "Iterable[Late]", output: "Output") -> None:
-    for each in found:
-        output.line({"type": "lateUsage", **each.to_wire()})
-    for period in periods:
-        output.line(period.to_wire())
 
 
 def _show(

@@ -50,7 +50,13 @@ def agree_on_settings(settings: Settings, *, lasting: bool = False) -> Settings:
         Invalid: A setting breaks a rule, or something in the home's file is not right.
     """
     home = settings.home.absolute()
-    _check_given(settings)
+    # Refuse what a home could not be opened with, before it stands in the home.
+    for setting in ("state", "catalog", "lake", "objects"):
+        value = getattr(settings, setting)
+        if setting in settings.model_fields_set and value is not None:
+            check_location(setting, value, variable(setting))
+    if settings.runner is not None:
+        FanOutRunner.parse(settings.runner, variable("runner"))
     names = [name for name in settings.model_fields_set if SCOPES[name] is not SettingScope.PROCESS]
     given = {name: getattr(settings, name) for name in names}
     given_settings = {
@@ -67,7 +73,10 @@ def agree_on_settings(settings: Settings, *, lasting: bool = False) -> Settings:
         # Before anything of it stands in the home.
         refuse_broken_promises(settings.model_copy(update=taken))
     if new and home.is_dir():
-        known = _record(home, {name: own[name] for name in new})
+        with hold_lock(home / _LOCK):
+            # What another process has written meanwhile stays.
+            known = {name: own[name] for name in new} | dict(_read_known(home))
+            _write(home, known)
         _compare(known, own, home)
         taken = _take_settings(known, own, lasting=lasting)
     return settings.model_copy(update=taken)
@@ -125,16 +134,6 @@ def change_together(settings: Settings, values: Mapping[str, str | None]) -> Non
         found = {name: _parse_value(name, each) for name, each in known.items() if name in SCOPES}
         refuse_broken_promises(settings.model_copy(update=defaults | found), values)
         _write(home, known)
-
-
-def _check_given(settings: Settings) -> None:
-    """Refuse what a home could not be opened with, before it stands in the home."""
-    for name in ("state", "catalog", "lake", "objects"):
-        value = getattr(settings, name)
-        if name in settings.model_fields_set and value is not None:
-            check_location(name, value, variable(name))
-    if settings.runner is not None:
-        FanOutRunner.parse(settings.runner, variable("runner"))
 
 
 def check_location(name: str, value: str, field: str) -> None:
@@ -295,14 +294,6 @@ def _parse_value(name: str, value: Any) -> Any:
         return TypeAdapter[Any](field.rebuild_annotation()).validate_python(value)
     except ValidationError as error:
         raise Invalid(name, value, describe_rule(error.errors()[0])) from None
-
-
-def _record(home: Path, new: Known) -> Known:
-    with hold_lock(home / _LOCK):
-        # What another process has written meanwhile stays.
-        known = dict(new) | dict(_read_known(home))
-        _write(home, known)
-    return known
 
 
 def _read_known(home: Path) -> Known:

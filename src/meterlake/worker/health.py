@@ -151,10 +151,8 @@ class WaitingWork(Collector):
                 found.add_metric([kind, status], count)
             jobs = found
             yield jobs
-            yield self._segments(org_ids)
-
-    def _segments(self, org_ids: list[str]) -> Metric:
-        text = "Bytes of submitted measurements that wait in this home."
-        folders = map(self._stores.segment_folder, org_ids)
-        total = sum(each.waiting_bytes() for each in folders)
-        return GaugeMetricFamily("meterlake_segment_bytes", text, value=total)
+            about = "Bytes of submitted measurements that wait in this home."
+            folders = map(self._stores.segment_folder, org_ids)
+            total = sum(each.waiting_bytes() for each in folders)
+            segments = GaugeMetricFamily("meterlake_segment_bytes", about, value=total)
+            yield segments

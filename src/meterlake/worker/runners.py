@@ -155,7 +155,17 @@ class Runners:
         try:
             yield runner
         finally:
-            self._give_back(runner)
+            runner.idle_since = time.monotonic()
+            with self._lock:
+                self._busy -= 1
+                kept = not (runner.is_worn() or self._closed or len(self._idle) >= _IDLE_MAX)
+                if kept:
+                    self._idle.append(runner)
+                else:
+                    # One that is worn out is followed by a warm one at once.
+                    self._again = 0.0
+            if not kept:
+                runner.stop()
 
     def is_warm(self) -> bool:
         """Whether the next job is begun at once."""
@@ -199,19 +209,6 @@ class Runners:
 
     def _start(self) -> FlowProcess:
         return FlowProcess(self._home, self._api, self._environment)
-
-    def _give_back(self, runner: FlowProcess) -> None:
-        runner.idle_since = time.monotonic()
-        with self._lock:
-            self._busy -= 1
-            kept = not (runner.is_worn() or self._closed or len(self._idle) >= _IDLE_MAX)
-            if kept:
-                self._idle.append(runner)
-            else:
-                # One that is worn out is followed by a warm one at once.
-                self._again = 0.0
-        if not kept:
-            runner.stop()
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:

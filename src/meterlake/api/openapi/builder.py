@@ -249,7 +249,17 @@ def _schemas(shapes: Iterable[Shape]) -> dict[str, Schema]:
     for name in VERSIONED:
         if name in found:
             found[name] = _with_version(found[name])
-    pages = {_page_name(name): _page(name) for name in found if name.endswith("Response")}
+    pages = {
+        _page_name(name): {
+            "type": "object",
+            "properties": {
+                "data": {"type": "array", "items": ref(name)},
+                "nextToken": {"type": "string"},
+            },
+        }
+        for name in found
+        if name.endswith("Response")
+    }
     return dict(sorted({**found, **pages}.items()))
 
 
@@ -261,11 +271,6 @@ def _require_members(resource: Resource, request: Schema) -> Schema:
 
 def _with_version(schema: Schema) -> Schema:
     return {**schema, "properties": {**schema["properties"], "version": _VERSION}}
-
-
-def _page(name: str) -> Schema:
-    data = {"type": "array", "items": ref(name)}
-    return {"type": "object", "properties": {"data": data, "nextToken": {"type": "string"}}}
 
 
 def _check_document(document: Schema) -> Schema:

@@ -52,21 +52,18 @@ class Router:
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._root = _Node()
         for operation in operations:
-            self._add(operation)
-
-    def _add(self, operation: Operation) -> None:
-        node, names = self._root, []
-        for segment in operation.path.strip("/").split("/"):
-            if segment.startswith("{"):
-                names.append(segment[1:-1])
-                node.member = node.member or _Node()
-                node = node.member
-            else:
-                node = node.fixed.setdefault(segment, _Node())
-        if operation.method in node.operations:
-            raise ValueError(f"{operation.method} {operation.path} stands twice")
-        node.operations[operation.method] = operation
-        node.names[operation.method] = tuple(names)
+            node, names = self._root, []
+            for segment in operation.path.strip("/").split("/"):
+                if segment.startswith("{"):
+                    names.append(segment[1:-1])
+                    node.member = node.member or _Node()
+                    node = node.member
+                else:
+                    node = node.fixed.setdefault(segment, _Node())
+            if operation.method in node.operations:
+                raise ValueError(f"{operation.method} {operation.path} stands twice")
+            node.operations[operation.method] = operation
+            node.names[operation.method] = tuple(names)
 
     def find(self, raw_path: str, method: str) -> Match | None:
         """What a path leads to, or None; empty segments do not count.

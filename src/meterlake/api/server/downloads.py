@@ -53,13 +53,10 @@ async def failed_ingest_url(call: Call) -> Any:
 async def _download(request: Request) -> Response:
     stores: Stores = request.app.state.services.stores
     try:
-        return await run_in_threadpool(_answer, stores, request.path_params["token"])
+        token = request.path_params["token"]
+        return await run_in_threadpool(lambda: file_response(stores, stores.downloads.open(token)))
     except MeterlakeError as error:
         return failure(error)
-
-
-def _answer(stores: Stores, token: str) -> Response:
-    return file_response(stores, stores.downloads.open(token))
 
 
 def file_response(stores: Stores, download: Download) -> Response:

@@ -95,34 +95,26 @@ def _refuse_other_than_text(fields: dict[str, Any]) -> None:
 async def token(request: Request) -> Response:
     """Exchange an access key, a code or a refresh token for an access token."""
     try:
-        return await _token(request)
+        fields = await _fields(request)
+        grant = fields.get("grant_type")
+        if not grant:
+            raise Required("grant_type")
+        exchange = _GRANTS.get(grant)
+        if exchange is None:
+            raise Invalid("grant_type", grant, f"it must be one of {', '.join(_GRANTS)}")
+        if exchange is _by_key and _services(request).stores.state.waits_for_nobody:
+            return WireResponse(_by_key(request, fields), headers=_NO_STORE)
+        return WireResponse(await run_in_threadpool(exchange, request, fields), headers=_NO_STORE)
     except Unauthorized as error:
-        return await _answer_refusal(request, error)
+        try:
+            await run_in_threadpool(_services(request).limits.take, _BAD_KEYS, _address(request))
+        except TooMany as many:
+            return failure(many)
+        answer = failure(error)
+        answer.headers["WWW-Authenticate"] = 'Basic realm="meterlake"'
+        return answer
     except MeterlakeError as error:
         return failure(error)
-
-
-async def _token(request: Request) -> Response:
-    fields = await _fields(request)
-    grant = fields.get("grant_type")
-    if not grant:
-        raise Required("grant_type")
-    exchange = _GRANTS.get(grant)
-    if exchange is None:
-        raise Invalid("grant_type", grant, f"it must be one of {', '.join(_GRANTS)}")
-    if exchange is _by_key and _services(request).stores.state.waits_for_nobody:
-        return WireResponse(_by_key(request, fields), headers=_NO_STORE)
-    return WireResponse(await run_in_threadpool(exchange, request, fields), headers=_NO_STORE)
-
-
-async def _answer_refusal(request: Request, error: Unauthorized) -> Response:
-    try:
-        await run_in_threadpool(_services(request).limits.take, _BAD_KEYS, _address(request))
-    except TooMany as many:
-        return failure(many)
-    answer = failure(error)
-    answer.headers["WWW-Authenticate"] = 'Basic realm="meterlake"'
-    return answer
 
 
 def _by_key(request: Request, _: dict[str, str]) -> dict[str, Any]:

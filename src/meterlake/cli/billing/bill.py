@@ -243,7 +243,21 @@ def _refuse_others(choice: BillChoice) -> None:
 
 def show_bills(result: "BillResult", amounts: AmountText, output: "Output") -> None:
     """Print what billing a month came to."""
-    bills = [_bill(each) for each in result.bills]
+    bills = [
+        {
+            "type": "bill",
+            "id": each.bill_id,
+            "account": each.account_code,
+            "billDate": each.bill_date,
+            "lines": each.lines,
+            "total": each.total,
+            "currency": each.currency,
+            "status": str(each.status),
+            "outcome": str(each.stored),
+            **would_be(each),
+        }
+        for each in result.bills
+    ]
     unpriced = [{"type": "unpriced", **each.to_wire()} for each in result.unpriced]
     without = [{"type": "noBill", **each.to_wire()} for each in result.without]
     failures = [
@@ -288,21 +302,6 @@ def _unpriced_row(found: "Unpriced") -> dict[str, Any]:
         "quantity": Digits(quantity_text(found.quantity, found.quantity_unit) or ""),
         "units": Digits(units_text(found.units, found.unit) or ""),
         "reason": found.why,
-    }
-
-
-def _bill(billed: "Billed") -> dict[str, Any]:
-    return {
-        "type": "bill",
-        "id": billed.bill_id,
-        "account": billed.account_code,
-        "billDate": billed.bill_date,
-        "lines": billed.lines,
-        "total": billed.total,
-        "currency": billed.currency,
-        "status": str(billed.status),
-        "outcome": str(billed.stored),
-        **would_be(billed),
     }
 
 

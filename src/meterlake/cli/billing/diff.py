@@ -181,7 +181,13 @@ class _DiffText:
             return
         rows = [self._part_row(each) for each in found.parts]
         undone = (_UNDONE,) if any(row["undone"] not in {"", row["amount"]} for row in rows) else ()
-        rows += [self._total_row(each) for each in found.currencies]
+        rows += [
+            {
+                "cause": "whole",
+                "amount": self.amounts.money(self.found.whole(each), each, sign=True),
+            }
+            for each in found.currencies
+        ]
         output.rows(rows, (*_COLUMNS[:5], *undone, *_COLUMNS[5:]))
         for text in self._shared_texts():
             output.note(text)
@@ -222,10 +228,6 @@ class _DiffText:
             "amount": self.amounts.money(part.amount, part.currency, sign=True),
             "undone": self._optional(part.if_undone, part.currency, sign=True),
         }
-
-    def _total_row(self, currency: str) -> dict[str, Any]:
-        amount = self.amounts.money(self.found.whole(currency), currency, sign=True)
-        return {"cause": "whole", "amount": amount}
 
     def _shared_texts(self) -> Iterator[str]:
         """What goes with a cause of the parts of later ones."""

@@ -158,19 +158,17 @@ def statement(
         file = ensure_statement(organization, options.author(organization), order)[wanted]
         data = read_file(organization.stores, file)
     if to is None:
-        _print(data)
+        # Print a file: to a program as it is, to people without what controls a terminal.
+        text = data.decode()
+        lines = text.splitlines(keepends=True) if sys.stdout.isatty() else [text]
+        for line in lines:
+            shown_line = (
+                line.rstrip("\n").translate(CONTROLS) + "\n" if sys.stdout.isatty() else line
+            )
+            sys.stdout.write(shown_line)
+        sys.stdout.flush()
         return 0
     write_file(to, data)
     shown = {"bill": file.bill_id, "format": name, "file": str(to), "bytes": file.size}
     options.output.record(shown | {"sha256": file.sha256}, "Statement")
     return 0
-
-
-def _print(data: bytes) -> None:
-    """Print a file: to a program as it is, to people without what controls a terminal."""
-    text = data.decode()
-    lines = text.splitlines(keepends=True) if sys.stdout.isatty() else [text]
-    for line in lines:
-        shown = line.rstrip("\n").translate(CONTROLS) + "\n" if sys.stdout.isatty() else line
-        sys.stdout.write(shown)
-    sys.stdout.flush()

@@ -85,7 +85,15 @@ def show_comparison(
     is_table = form.format == "table" and not output.json
     with output.counting("months", found.parts) as advance:
         changes = _watched(found.changes(advance), movers)
-        shown = nlargest(_SHOWN_MAX, filter(_is_change, changes), key=_size) if is_table else []
+        shown = (
+            nlargest(
+                _SHOWN_MAX,
+                filter(lambda change: change.before != change.after, changes),
+                key=lambda change: change.difference.copy_abs(),
+            )
+            if is_table
+            else []
+        )
         if not is_table:
             _write(form, changes, summary, output)
     if form.picture is not None:
@@ -104,14 +112,6 @@ def _watched(changes: "Iterable[AmountChange]", movers: "Movers") -> "Iterator[A
     for each in changes:
         movers.note(each)
         yield each
-
-
-def _is_change(change: "AmountChange") -> bool:
-    return change.before != change.after
-
-
-def _size(change: "AmountChange") -> Decimal:
-    return change.difference.copy_abs()
 
 
 # ---- all amounts, for programs ------------------------------------------------------------------

@@ -328,9 +328,14 @@ def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
         filters.setdefault(named.resolve(reader)[:2], []).append(value)
     aggregations = [_aggregation(reader, each, meters) for each in selected.aggregations]
     aggregated = [each["meterId"] for each in aggregations]
+    known = account_names.by_code(reader, selected.accounts)
+    for code in selected.accounts:
+        if code not in known:
+            raise NotFound("account", code)
+    account_ids = tuple(known[code].id for code in dict.fromkeys(selected.accounts))
     return {
         "meterIds": meters,
-        "accountIds": _account_ids(reader, selected.accounts),
+        "accountIds": account_ids,
         "dimensionFilters": [
             {"meterId": meter, "fieldCode": field, "values": values}
             for (meter, field), values in filters.items()
@@ -389,11 +394,3 @@ class _Named:
 
 def _ids(reader: Reader, kind: type[K], names: Iterable[str]) -> tuple[str, ...]:
     return tuple(id_of(reader, kind, each) for each in dict.fromkeys(names))
-
-
-def _account_ids(reader: Reader, codes: Sequence[str]) -> tuple[str, ...]:
-    known = account_names.by_code(reader, codes)
-    for each in codes:
-        if each not in known:
-            raise NotFound("account", each)
-    return tuple(known[each].id for each in dict.fromkeys(codes))

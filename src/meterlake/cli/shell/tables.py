@@ -128,7 +128,10 @@ class _DrawnColumn:
     def of(cls, column: TableColumn, cells: list[str], values: list[Any]) -> Self:
         """A column with the widths that it needs."""
         lines = [line for each in cells for line in each.split("\n")]
-        is_number = any(map(_is_number, values))
+        is_number = any(
+            isinstance(value, int | Decimal | Digits) and not isinstance(value, bool)
+            for value in values
+        )
         is_whole = column.is_whole or is_number or any(isinstance(e, date) for e in values)
         longest = max(map(cell_len, lines))
         return cls(
@@ -357,10 +360,6 @@ def _(value: Iterable[object]) -> str:
     items = list(value)
     between = "; " if any(isinstance(item, dict) for item in items) else ", "
     return between.join(cell(item) for item in items)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | Decimal | Digits) and not isinstance(value, bool)
 
 
 def _styled(text: str, style: str) -> str:

@@ -57,7 +57,28 @@ class Process:
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
-                self._child = _start(mode, memory, theirs)
+                folders = dict.fromkeys(str(_folder(name)) for name in _LIBRARIES)
+                # Nothing of ours but where libraries are found; each of the others starts threads, or takes
+                # memory in advance.
+                kept = {
+                    name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ
+                }
+                environment = {
+                    **kept,
+                    "TZ": "UTC",
+                    "ARROW_DEFAULT_MEMORY_POOL": "system",
+                    "OMP_NUM_THREADS": "1",
+                    "OPENBLAS_NUM_THREADS": "1",
+                }
+                self._child = subprocess.Popen(  # noqa: S603 - our own program
+                    [sys.executable, "-I", "-S", str(_CHILD), mode, memory, *folders],
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env=environment,
+                    start_new_session=True,
+                )
             except OSError as error:
                 self._socket.close()
                 raise _unavailable(error.strerror or str(error)) from error
@@ -163,29 +184,6 @@ class Process:
             return Ended("it takes longer than it may")
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return Ended(f"the process that ran it ended ({how})")
-
-
-def _start(mode: Mode, memory: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
-    folders = dict.fromkeys(str(_folder(name)) for name in _LIBRARIES)
-    # Nothing of ours but where libraries are found; each of the others starts threads, or takes
-    # memory in advance.
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    environment = {
-        **kept,
-        "TZ": "UTC",
-        "ARROW_DEFAULT_MEMORY_POOL": "system",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    return subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, "-I", "-S", str(_CHILD), mode, memory, *folders],
-        stdin=theirs.fileno(),
-        stdout=theirs.fileno(),
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env=environment,
-        start_new_session=True,
-    )
 
 
 def _folder(library: str) -> Path:

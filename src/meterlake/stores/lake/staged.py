@@ -216,18 +216,15 @@ class StagedFiles:
         for part in parts:
             self._buffered -= part.buffered
             part.flush()
-            self._close_some()
-
-    def _close_some(self) -> None:
-        writing = [
-            part
-            for key, part in self._partitions.items()
-            if key.partition and part.writing is not None
-        ]
-        if len(writing) > _OPEN_MAX:
-            for part in writing:
-                self._buffered -= part.buffered
-                part.finish()
+            writing = [
+                open_part
+                for key, open_part in self._partitions.items()
+                if key.partition and open_part.writing is not None
+            ]
+            if len(writing) > _OPEN_MAX:
+                for open_part in writing:
+                    self._buffered -= open_part.buffered
+                    open_part.finish()
 
     def close(self) -> list[StagedFile]:
         """Finish all files."""

@@ -91,7 +91,13 @@ class BucketFiles(DataFiles):
             finally:
                 pool.shutdown(cancel_futures=True)
                 left = [name for name in sent if self._sent.pop(name, None) is not None]
-                self._remove([name for name in left if _is_put(sent[name].put)])
+                # Remove what nobody stored; what cannot be removed now are orphans,
+                # which upkeep removes.
+                names = [name for name in left if _is_put(sent[name].put)]
+                # After one failure no other file is tried: each may take as long as the network is waited for.
+                with suppress(MeterlakeError):
+                    for unstored in names:
+                        self.objects.delete(unstored)
 
     def _put(self, pool: ThreadPoolExecutor, file: tuple[Path, str]) -> "Future[ObjectInfo]":
         staged, name = file
@@ -103,13 +109,6 @@ class BucketFiles(DataFiles):
         if found is None or time.monotonic() - found.began > _SENT_FOR_S:
             return None
         return found.put if not found.put.done() or _is_put(found.put) else None
-
-    def _remove(self, names: Sequence[str]) -> None:
-        """Remove what nobody stored; what cannot be removed now are orphans, which upkeep removes."""
-        # After one failure no other file is tried: each may take as long as the network is waited for.
-        with suppress(MeterlakeError):
-            for name in names:
-                self.objects.delete(name)
 
     def names(self) -> set[str]:
         """See `DataFiles.names`."""

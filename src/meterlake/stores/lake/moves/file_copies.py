@@ -86,7 +86,23 @@ class FileCopies:
     def _copy(self, key: str, size: int | None, *, may_vanish: bool) -> FileCopy | None:
         try:
             with self._local_file(key) as path:
-                return self._send(key, path, size)
+                found, digest = path.stat().st_size, _digest_file(path)
+                if size is not None and found != size:
+                    known = f"{found:,} bytes, and {size:,} by the catalog; restore the file from a backup"
+                    raise CannotMove(f"{self._source.url(key)} has {known}")
+                sent = not self._is_there(key, found, digest)
+                if sent:
+                    try:
+                        self._target.put_file(key, path, sha256=digest)
+                    except NotFound as error:
+                        # It is the bucket that is missing, and not the file.
+                        raise CannotMove(str(error)) from error
+                    mark_step("move.file_sent")
+                    if not self._is_there(key, found, digest):
+                        raise CannotMove(
+                            f"{self._target.url(key)} did not arrive as it was sent; run it again"
+                        )
+                return FileCopy(key, found, digest, sent)
         except NotFound:
             if size is None or may_vanish:
                 return None
@@ -112,25 +128,6 @@ class FileCopies:
                     " run it again, and restore the file from a backup if that does not help"
                 )
             yield path
-
-    def _send(self, key: str, path: Path, size: int | None) -> FileCopy:
-        found, digest = path.stat().st_size, _digest_file(path)
-        if size is not None and found != size:
-            known = f"{found:,} bytes, and {size:,} by the catalog; restore the file from a backup"
-            raise CannotMove(f"{self._source.url(key)} has {known}")
-        sent = not self._is_there(key, found, digest)
-        if sent:
-            try:
-                self._target.put_file(key, path, sha256=digest)
-            except NotFound as error:
-                # It is the bucket that is missing, and not the file.
-                raise CannotMove(str(error)) from error
-            mark_step("move.file_sent")
-            if not self._is_there(key, found, digest):
-                raise CannotMove(
-                    f"{self._target.url(key)} did not arrive as it was sent; run it again"
-                )
-        return FileCopy(key, found, digest, sent)
 
     def _is_there(self, key: str, size: int, digest: str) -> bool:
         """Whether the target has these bytes: they are read back."""

@@ -33,7 +33,12 @@ def add_member(transaction: Transaction, group_id: str, target_id: str, target_t
     Raises:
         Invalid: The group would hold itself.
     """
-    known = _member(transaction, group_id, target_id)
+    table = GROUP_MEMBER.c
+    query = select(GROUP_MEMBER).where(
+        table.org == transaction.org_id, table.group_id == group_id, table.target_id == target_id
+    )
+    former = transaction.connection.execute(query).first()
+    known = None if former is None else _of(former)
     if known is not None:
         return known
     if target_type == GROUP and target_id in {group_id, *groups_of(transaction, group_id)}:
@@ -111,15 +116,6 @@ def group(reader: Reader, type: str, id: str) -> Any:
     if record.entity.type != type:
         raise NotFound(ResourceGroup.__name__, id)
     return record
-
-
-def _member(reader: Reader, group_id: str, target_id: str) -> Member | None:
-    table = GROUP_MEMBER.c
-    query = select(GROUP_MEMBER).where(
-        table.org == reader.org_id, table.group_id == group_id, table.target_id == target_id
-    )
-    row = reader.connection.execute(query).first()
-    return None if row is None else _of(row)
 
 
 def _of(row: Row[Any]) -> Member:

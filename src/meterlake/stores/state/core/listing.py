@@ -94,7 +94,10 @@ def _condition(reader: Reader, resource: Resource, criteria: FilterValues) -> Co
     if what.column in _ELSEWHERE:
         return _ELSEWHERE[what.column](reader, texts)
     if what.active:
-        return _active(resource.entity, what.active, texts[0])
+        at = texts[0]
+        start, end = (_column(resource.entity, name) for name in what.active)
+        moment = _as_stored(resource.entity, what.active[0], at)
+        return and_(start <= moment, or_(end.is_(None), end > moment))
     target = _target(resource, what.column)
     if target is not None:
         return refers(reader.org_id, resource.entity, what.column, target, texts)
@@ -125,12 +128,6 @@ def _as_stored(kind: type[Entity], name: str, text: str) -> str:
     if is_day(kind, name):
         return text[: len("2026-10-01")]
     return text.removesuffix("Z") if is_instant(kind, name) else text
-
-
-def _active(kind: type[Entity], names: tuple[str, str], text: str) -> ColumnElement[bool]:
-    start, end = (_column(kind, name) for name in names)
-    moment = _as_stored(kind, names[0], text)
-    return and_(start <= moment, or_(end.is_(None), end > moment))
 
 
 def starts_with(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:

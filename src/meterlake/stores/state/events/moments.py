@@ -44,7 +44,13 @@ def replace_moments(reader: Reader, moments: Mapping[MomentKey, datetime | None]
     """
     table = SCHEDULED_MOMENT.c
     for keys in chunks_of(moments):
-        stored = _stored_moments(reader, keys)
+        query = select(table.config_id, table.entity_id, table.due, table.fired).where(
+            table.org == reader.org_id,
+            table.entity_id.in_({entity for _, entity in keys}),
+        )
+        stored: defaultdict[MomentKey, dict[datetime, datetime | None]] = defaultdict(dict)
+        for found in reader.connection.execute(query):
+            stored[found.config_id, found.entity_id][found.due] = found.fired
         new = []
         for key in keys:
             due = moments[key]
@@ -63,19 +69,6 @@ def replace_moments(reader: Reader, moments: Mapping[MomentKey, datetime | None]
                 }
                 new.append(row)
         insert_rows(reader.connection, SCHEDULED_MOMENT, new)
-
-
-def _stored_moments(
-    reader: Reader, keys: Collection[MomentKey]
-) -> defaultdict[MomentKey, dict[datetime, datetime | None]]:
-    table = SCHEDULED_MOMENT.c
-    query = select(table.config_id, table.entity_id, table.due, table.fired).where(
-        table.org == reader.org_id, table.entity_id.in_({entity for _, entity in keys})
-    )
-    found: defaultdict[MomentKey, dict[datetime, datetime | None]] = defaultdict(dict)
-    for row in reader.connection.execute(query):
-        found[row.config_id, row.entity_id][row.due] = row.fired
-    return found
 
 
 def _at(reader: Reader, key: MomentKey) -> Iterator[ColumnElement[bool]]:

@@ -123,10 +123,13 @@ def _backfill(row: Row[Any]) -> Backfill:
         snapshot=row.snapshot,
         applied=row.applied,
         summary=wire.loads(row.summary),
-        history=tuple(map(_done, wire.loads(row.history))),
+        history=tuple(
+            Done(
+                Action(entry["action"]),
+                datetime.fromisoformat(entry["at"]),
+                entry["author"],
+                entry.get("detail"),
+            )
+            for entry in wire.loads(row.history)
+        ),
     )
-
-
-def _done(entry: dict[str, Any]) -> Done:
-    at = datetime.fromisoformat(entry["at"])
-    return Done(Action(entry["action"]), at, entry["author"], entry.get("detail"))

@@ -163,7 +163,12 @@ def claim_runs(connection: Connection, sizes: Mapping[str, int], now: datetime) 
     found: list[ClaimedRun] = []
     for some in _chunks(ids):
         attempts = _begin_attempts(connection, some, now)
-        rows = _read_rows(connection, list(attempts))
+        rows = {
+            row.id: row
+            for row in connection.execute(
+                select(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(list(attempts)))
+            )
+        }
         _start(connection, list(attempts), now)
         _skip(connection, set(some) - attempts.keys(), now)
         again = [id_ for id_, attempt in attempts.items() if attempt > 1]
@@ -241,11 +246,6 @@ def _skip(connection: Connection, ids: Collection[str], now: datetime) -> None:
     due = select(case((unfinished, later), else_=null())).where(JOB.c.id == INTEGRATION_RUN.c.id)
     query = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(ids))
     connection.execute(query.values(due=due.scalar_subquery()))
-
-
-def _read_rows(connection: Connection, ids: list[str]) -> dict[str, Row[Any]]:
-    query = select(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(ids))
-    return {row.id: row for row in connection.execute(query)}
 
 
 def _count_tries(connection: Connection, ids: list[str]) -> dict[str, int]:

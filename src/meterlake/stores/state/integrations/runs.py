@@ -170,7 +170,26 @@ class NewRuns:
         for key in self._known(list(fresh)):
             del fresh[key]
         made = [(self.new_id(), each) for each in fresh.values()]
-        insert_rows(self.connection, JOB, [self._job_row(id_) for id_, _ in made])
+        insert_rows(
+            self.connection,
+            JOB,
+            [
+                {
+                    "id": id_,
+                    "org": self.org_id,
+                    "kind": JobKind.INTEGRATION_RUN.value,
+                    "status": JobStatus.PENDING.value,
+                    "author": self.author,
+                    "parameters": "{}",
+                    "attempt": 0,
+                    "not_before": self.now,
+                    "created": self.now,
+                    "version": 1,
+                    "cancel_asked": False,
+                }
+                for id_, _ in made
+            ],
+        )
         rows = [self._run_row(id_, each) for id_, each in made]
         insert_rows(self.connection, INTEGRATION_RUN, rows)
         return [id_ for id_, _ in made]
@@ -181,21 +200,6 @@ class NewRuns:
             some = column.in_(keys[start : start + _CHUNK])
             query = select(column).where(INTEGRATION_RUN.c.org == self.org_id, some)
             yield from self.connection.execute(query).scalars()
-
-    def _job_row(self, id: str) -> dict[str, Any]:
-        return {
-            "id": id,
-            "org": self.org_id,
-            "kind": JobKind.INTEGRATION_RUN.value,
-            "status": JobStatus.PENDING.value,
-            "author": self.author,
-            "parameters": "{}",
-            "attempt": 0,
-            "not_before": self.now,
-            "created": self.now,
-            "version": 1,
-            "cancel_asked": False,
-        }
 
     def _run_row(self, id: str, content: RunContent) -> dict[str, Any]:
         facts = {name: getattr(content, name) for name in RunContent.__slots__}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, or_, select, union
+from sqlalchemy import ColumnElement, or_, select, union
 
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.values.entity import Record
@@ -23,13 +23,20 @@ def accounts_apart(reader: Reader, plan_ids: Sequence[str]) -> list[Record[Any]]
     Returns:
         Accounts and account plans, also account plans that have an epoch themselves.
     """
+    # The accounts that entities of a kind refer to: the parents, if these are accounts.
+    parent = ENTITY_REFERENCE.c
+    targets = select(parent.target_id).where(
+        parent.org == reader.org_id,
+        parent.kind == Account.__name__,
+        parent.target_kind == Account.__name__,
+    )
     apart = union(
         select(ENTITY.c.id).where(
             ENTITY.c.org == reader.org_id,
             ENTITY.c.kind == Account.__name__,
             _has("billEpoch") | _has("parentAccountId"),
         ),
-        _targets(reader, Account),
+        targets,
         select(member_text(ENTITY.c.body, "accountId")).where(
             ENTITY.c.org == reader.org_id,
             ENTITY.c.kind == AccountPlan.__name__,
@@ -54,16 +61,6 @@ def accounts_apart(reader: Reader, plan_ids: Sequence[str]) -> list[Record[Any]]
 
 def _has(member: str) -> ColumnElement[bool]:
     return member_text(ENTITY.c.body, member).is_not(None)
-
-
-def _targets(reader: Reader, kind: type[Any]) -> Select[Any]:
-    """The accounts that entities of a kind refer to: the parents, if these are accounts."""
-    reference = ENTITY_REFERENCE.c
-    return select(reference.target_id).where(
-        reference.org == reader.org_id,
-        reference.kind == kind.__name__,
-        reference.target_kind == Account.__name__,
-    )
 
 
 def read_families(reader: Reader, account_ids: Iterable[str]) -> dict[str, frozenset[str]]:

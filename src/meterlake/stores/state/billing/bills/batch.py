@@ -294,12 +294,26 @@ class _Chunk:
         rows = self.transaction.connection.execute(query)
         stored = {BillKey.of_row(row): row for row in rows}
         self.others = {_charges_of(key, _is_mixed(key)): row.id for key, row in stored.items()}
-        lines = self._stored_lines([row.id for row in stored.values()])
+        ids = [row.id for row in stored.values()]
+        lines = defaultdict(list)
+        lines_query = (
+            select(BILL_LINE.c.bill_id, BILL_LINE.c.key, BILL_LINE.c.body)
+            .where(BILL_LINE.c.bill_id.in_(ids))
+            .order_by(BILL_LINE.c.bill_id, BILL_LINE.c.sequence)
+        )
+        for line in self.transaction.connection.execute(lines_query) if ids else ():
+            lines[line.bill_id].append((line.key, line.body))
         self.standing = consumption_of(self.transaction, (row.id for row in stored.values()))
         bills = self._texts(stored)
         outcomes = [self._decide(bill, stored.get(bill.key), lines) for bill in bills]
         self._write()
-        self._note_events()
+        for created in self.new:
+            note_row_event(self.transaction, created, None)
+        for values in (*self.updated, *self.approved):
+            before = self.before[values["bill_id"]]._asdict()
+            note_row_event(self.transaction, before | values, before)
+        # A run bills many accounts: their events do not wait for its end in memory.
+        self.transaction.journal.write()
         return outcomes
 
     def _texts(self, stored: dict[BillKey, Row[Any]]) -> Iterator[BillColumns]:
@@ -309,17 +323,6 @@ class _Chunk:
             row = stored.get(content.key)
             added = () if row is None else memos.get(row.id, ())
             yield BillColumns(with_memos(content, added), self.run.closed_until)
-
-    def _stored_lines(self, ids: list[str]) -> dict[str, list[tuple[str, str]]]:
-        lines = defaultdict(list)
-        query = (
-            select(BILL_LINE.c.bill_id, BILL_LINE.c.key, BILL_LINE.c.body)
-            .where(BILL_LINE.c.bill_id.in_(ids))
-            .order_by(BILL_LINE.c.bill_id, BILL_LINE.c.sequence)
-        )
-        for row in self.transaction.connection.execute(query) if ids else ():
-            lines[row.bill_id].append((row.key, row.body))
-        return lines
 
     def _decide(
         self, bill: BillColumns, row: Row[Any] | None, lines: dict[str, list[tuple[str, str]]]
@@ -479,12 +482,3 @@ class _Chunk:
         if self.unchanged:
             those = BILL.c.id.in_(self.unchanged)
             connection.execute(update(BILL).where(those).values(self.calculation))
-
-    def _note_events(self) -> None:
-        for row in self.new:
-            note_row_event(self.transaction, row, None)
-        for values in (*self.updated, *self.approved):
-            before = self.before[values["bill_id"]]._asdict()
-            note_row_event(self.transaction, before | values, before)
-        # A run bills many accounts: their events do not wait for its end in memory.
-        self.transaction.journal.write()

@@ -77,7 +77,19 @@ def read_calculated_bills(
             BILL.c.bill_date.between(*bill_dates),
         )
         for row in reader.connection.execute(query):
-            found[row.account_id].append(_calculated_bill(row))
+            version, _, digest = (row.inputs or "").partition("/")
+            is_current = version == str(row.version) and not row.locked and row.outdated_by is None
+            calculated_bill = CalculatedBill(
+                state=tuple(getattr(row, name) for name in _STATE),
+                id=row.id,
+                key=BillKey.of_row(row),
+                status=BillStatus(row.status),
+                currency=row.currency,
+                total=Decimal(row.total),
+                inputs=digest if is_current else None,
+                lines=row.lines,
+            )
+            found[row.account_id].append(calculated_bill)
     return found
 
 
@@ -97,18 +109,3 @@ def keep_bills(transaction: Transaction, ids: Collection[str], job_id: str | Non
     for some in chunks_of(ids):
         statement = update(BILL).where(BILL.c.id.in_(some)).values(values)
         transaction.connection.execute(statement)
-
-
-def _calculated_bill(row: Any) -> CalculatedBill:
-    version, _, digest = (row.inputs or "").partition("/")
-    is_current = version == str(row.version) and not row.locked and row.outdated_by is None
-    return CalculatedBill(
-        state=tuple(getattr(row, name) for name in _STATE),
-        id=row.id,
-        key=BillKey.of_row(row),
-        status=BillStatus(row.status),
-        currency=row.currency,
-        total=Decimal(row.total),
-        inputs=digest if is_current else None,
-        lines=row.lines,
-    )

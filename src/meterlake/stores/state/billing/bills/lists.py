@@ -212,16 +212,18 @@ def list_lines(
     listed = rows[: page.size]
     more = len(rows) > page.size
     token = _line_token(listed[-1]) if more else None
-    return [_stored_line(row) for row in listed], token
+    return [
+        StoredLine(
+            join_lines(row, ()),
+            line_of(LineRow(row.line_key, row.line_body, row.line_pins)),
+            row.line_sequence,
+        )
+        for row in listed
+    ], token
 
 
 def _line_token(row: Row[Any]) -> str:
     return pages.key_token(row.created, f"{row.id} {row.line_sequence}")
-
-
-def _stored_line(row: Row[Any]) -> StoredLine:
-    line = LineRow(row.line_key, row.line_body, row.line_pins)
-    return StoredLine(join_lines(row, ()), line_of(line), row.line_sequence)
 
 
 class LineRow(NamedTuple):

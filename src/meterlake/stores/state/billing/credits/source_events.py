@@ -8,9 +8,9 @@ They are noted in the transaction of the postings, all at once: a job draws from
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import func, select
 
@@ -106,7 +106,17 @@ def _note(
     amounts: tuple[Decimal, Decimal | None],
 ) -> None:
     """Note what a balance holds, and what it held."""
-    new, old = _documents(transaction, balance, account_code, amounts)
+    entity = balance.entity
+    shared = {
+        "orgId": transaction.org_id,
+        "accountId": entity.account_id,
+        "accountCode": account_code,
+        "balanceId": balance.id,
+        "code": entity.code,
+        "name": entity.name,
+        "currency": entity.currency,
+    }
+    new, old = (None if each is None else {**shared, "amount": each} for each in amounts)
     transaction.journal.add(
         Event(
             name=change(_AMOUNT_EVENTS, new, old),
@@ -116,22 +126,3 @@ def _note(
             account_id=balance.entity.account_id,
         )
     )
-
-
-def _documents(
-    reader: Reader,
-    balance: Record[Balance],
-    account_code: str | None,
-    amounts: tuple[Decimal, Decimal | None],
-) -> Iterator[dict[str, Any] | None]:
-    entity = balance.entity
-    shared = {
-        "orgId": reader.org_id,
-        "accountId": entity.account_id,
-        "accountCode": account_code,
-        "balanceId": balance.id,
-        "code": entity.code,
-        "name": entity.name,
-        "currency": entity.currency,
-    }
-    return (None if each is None else {**shared, "amount": each} for each in amounts)

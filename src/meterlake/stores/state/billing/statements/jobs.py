@@ -153,23 +153,19 @@ def _due(reader: Reader, bills: Iterable[ApprovedBill]) -> Iterator[StatementOrd
         (each.entity.auto_generate_statement_mode for each in reader.all(OrganizationConfig)),
         StatementAutoGenerateMode.NONE,
     )
-    own = _own_modes(reader, {each.account_id for each in bills})
+    # The modes of accounts that say one, by id.
+    account_ids = {each.account_id for each in bills}
+    own = {}
+    given = member_text(ENTITY.c.body, literal("autoGenerateStatementMode")).is_not(None)
+    for some in chunks_of(account_ids):
+        for account in reader.matching(Account, ENTITY.c.id.in_(some), given):
+            if account.entity.auto_generate_statement_mode is not None:
+                own[account.id] = account.entity.auto_generate_statement_mode
     for each in bills:
         chosen = own.get(each.account_id, mode)
         if chosen is not StatementAutoGenerateMode.NONE:
             csv = chosen is StatementAutoGenerateMode.JSON_AND_CSV
             yield StatementOrder(each.id, csv)
-
-
-def _own_modes(reader: Reader, account_ids: Iterable[str]) -> dict[str, StatementAutoGenerateMode]:
-    """The modes of accounts that say one, by id."""
-    found = {}
-    given = member_text(ENTITY.c.body, literal("autoGenerateStatementMode")).is_not(None)
-    for some in chunks_of(account_ids):
-        for each in reader.matching(Account, ENTITY.c.id.in_(some), given):
-            if each.entity.auto_generate_statement_mode is not None:
-                found[each.id] = each.entity.auto_generate_statement_mode
-    return found
 
 
 def _is_made(order: StatementOrder, files: Files) -> bool:
