@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meterlake.api import documentation, uploads
 from meterlake.api.routes import OPERATIONS
-from meterlake.api.server import downloads, landing, oauth
+from meterlake.api.server import downloads, oauth, pages
 from meterlake.api.server.answers import WireResponse, failure, message
 from meterlake.api.server.dispatch import Dispatcher, Router, Services
 from meterlake.api.server.fair_threads import FairThreads
@@ -95,7 +95,7 @@ def create_app(settings: Settings, more: Sequence[BaseRoute] = ()) -> Applicatio
             Route("/metrics", metrics, methods=["GET"], name="GetMetrics"),
             *oauth.ROUTES,
             *documentation.ROUTES,
-            *landing.ROUTES,
+            *pages.ROUTES,
             *downloads.ROUTES,
             *uploads.ROUTES,
             *more,

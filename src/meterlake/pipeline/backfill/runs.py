@@ -17,7 +17,7 @@ from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.assemble import UsageAssembler
 from meterlake.stores.lake.backfill.rows import RowSelection, rows_within
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.quantity_reads import runs_that_reach, runs_with_quantities
+from meterlake.stores.lake.quantity_runs import runs_that_reach, runs_with_quantities
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _A_MONTH: Final = timedelta(days=31)

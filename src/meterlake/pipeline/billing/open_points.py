@@ -13,7 +13,7 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.values.money import exact
 from meterlake.pipeline.billing.jobs.approval import HeldAccounts
 from meterlake.stores import Organization
-from meterlake.stores.state.billing.bills.auto_approval import WaitingBill, bills_to_approve
+from meterlake.stores.state.billing.bills.approval import WaitingBill, bills_to_approve
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
 from meterlake.stores.state.billing.late_usage.lists import count_undecided

@@ -25,7 +25,7 @@ from meterlake.model.values.entity import Record
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month, format_instant
 from meterlake.stores import Organization
-from meterlake.stores.state.billing.bills.dates import (
+from meterlake.stores.state.billing.bills.totals import (
     billed_account_ids,
     billed_between,
     billed_product_names,

@@ -15,9 +15,8 @@ from meterlake.model.measurements.rejection import Reason
 from meterlake.stores import Organization
 from meterlake.stores.lake import receipts as sources
 from meterlake.stores.lake import rejected
-from meterlake.stores.lake.dismissals import decisions
 from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, RowRef
-from meterlake.stores.lake.withdrawals import retractions
+from meterlake.stores.lake.withdrawals import decisions, retractions
 
 # Rows that are read, or given in again, at once.
 BATCH_ROWS: Final = 10_000

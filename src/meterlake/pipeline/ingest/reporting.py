@@ -27,7 +27,7 @@ from meterlake.stores import Organization
 from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import disk
 from meterlake.stores.files.locks import hold_lock
-from meterlake.stores.lake.failed_sources import (
+from meterlake.stores.lake.receipts import (
     FailedSource,
     RejectedRowDetail,
     find_failed_sources,

@@ -27,8 +27,8 @@ from meterlake.stores import Organization
 from meterlake.stores.files.durable import disk, make_folder, move, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake import receipts, rejected
-from meterlake.stores.lake.dismissals import Decision, decide_meant, decide_named
 from meterlake.stores.lake.rejected import NOT_IN, RejectedFilter, RejectedRow, RowRef, Status
+from meterlake.stores.lake.withdrawals import Decision, decide_meant, decide_named
 
 Item = TypeVar("Item")
 

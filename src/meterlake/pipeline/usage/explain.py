@@ -21,7 +21,7 @@ from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import segments
 from meterlake.stages.usage.aggregate.time_weighted import lasting
 from meterlake.stores import Organization
-from meterlake.stores.lake import quantity_reads
+from meterlake.stores.lake import quantity_runs
 from meterlake.stores.lake.measurements.rows import (
     HOLDS_IN_TIME,
     IN_TIME,
@@ -182,12 +182,12 @@ class _Explaining:
 
     def _rows(self, account_id: str, aggregation_id: str) -> list[dict[str, Any]]:
         period = self.wanted.period
-        return quantity_reads.find_quantities(self.connection, account_id, aggregation_id, period)
+        return quantity_runs.find_quantities(self.connection, account_id, aggregation_id, period)
 
     def _explain_row(
         self, row: dict[str, Any], record: Record[Aggregation] | Record[CompoundAggregation]
     ) -> Explained:
-        kept = quantity_reads.snapshot_is_kept(self.connection, row["snapshot"])
+        kept = quantity_runs.snapshot_is_kept(self.connection, row["snapshot"])
         name = record.entity.code or record.entity.name
         if isinstance(record.entity, CompoundAggregation):
             parts = tuple(self._parts(row, record.entity))
@@ -221,7 +221,7 @@ class _Explaining:
         source = (
             aggregate.table(meter.id, snapshot)
             if kept
-            else quantity_reads.as_it_was(table, snapshot)
+            else quantity_runs.as_it_was(table, snapshot)
         )
         source, parameters = _source_with_pools(source, row)
         aggregation = self._as_it_was(row["aggregation_id"], row["aggregation_version"])

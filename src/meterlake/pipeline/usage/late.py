@@ -29,8 +29,12 @@ from meterlake.stores import Organization
 from meterlake.stores.lake import late as found_late
 from meterlake.stores.lake.late import Closed
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.billed_periods import OldestBill, billed_periods, oldest_bills
 from meterlake.stores.state.billing.late_usage.findings import settled_until
+from meterlake.stores.state.billing.late_usage.late_bills import (
+    OldestBill,
+    billed_periods,
+    oldest_bills,
+)
 from meterlake.stores.state.core.auto_accounts import account_ids
 
 QUANTITIES: Final = "quantities"

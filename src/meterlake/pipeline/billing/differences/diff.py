@@ -43,7 +43,7 @@ from meterlake.stores.lake.measurements.changes import (
     find_measurement_changes,
     read_former,
 )
-from meterlake.stores.lake.quantity_reads import snapshot_is_kept
+from meterlake.stores.lake.quantity_runs import snapshot_is_kept
 from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 

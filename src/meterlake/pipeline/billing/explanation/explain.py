@@ -30,7 +30,7 @@ from meterlake.stages.bill.explain.context import CompoundFields, ExplainedBill
 from meterlake.stages.bill.verification import BillTexts, LineTexts, compare_bills
 from meterlake.stages.usage.compound import AccountFields, OwnFields, read_compound
 from meterlake.stores import Organization
-from meterlake.stores.lake.quantity_reads import snapshot_is_kept
+from meterlake.stores.lake.quantity_runs import snapshot_is_kept
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import BillColumns
 from meterlake.stores.state.billing.bills.bills import with_memos

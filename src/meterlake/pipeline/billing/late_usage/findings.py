@@ -37,10 +37,10 @@ from meterlake.stores.lake.backfill.steps import DoneStep, steps_since
 from meterlake.stores.lake.late import Closed, late, late_by_source, source_names
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.usage_accounts import read_families
-from meterlake.stores.state.billing.billed_periods import OldestBill
 from meterlake.stores.state.billing.late_usage.findings import LateFinding, looked_until
 from meterlake.stores.state.billing.late_usage.late_bills import (
     LateBill,
+    OldestBill,
     oldest_calculated,
     read_late_bills,
 )

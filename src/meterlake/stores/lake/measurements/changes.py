@@ -25,7 +25,7 @@ from meterlake.model.values.sql import identifier, quote
 from meterlake.model.work.backfill import RETRACTION, STEP, Action
 from meterlake.stores.lake.backfill.rows import keys as key_file
 from meterlake.stores.lake.connection import translate_errors
-from meterlake.stores.lake.quantity_reads import as_it_was, snapshot_is_kept
+from meterlake.stores.lake.quantity_runs import as_it_was, snapshot_is_kept
 from meterlake.stores.lake.tables import columns_at, newest_snapshot, table_names
 
 # What labels begin with; behind it stands the identity of a source, or the id of a backfill.

@@ -1,20 +1,28 @@
 """Many bills approved at once: those that wait for it, or that nothing speaks against by itself."""
 
 from dataclasses import replace
-from typing import Any, Final
+from datetime import date
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import bindparam, literal, select, update
 
 from meterlake.model.bills.requests import BillStatus
+from meterlake.model.resources.events import BILL as BILL_RESOURCE
+from meterlake.model.resources.events import UPDATED
 from meterlake.stores.state.billing.bills.bills import approval
 from meterlake.stores.state.billing.bills.events import note_row_event
 from meterlake.stores.state.billing.bills.lists import BillFilters, select_bills
 from meterlake.stores.state.billing.statements.jobs import ApprovedBill, order_statements
+from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.many_rows import chunks_of
+from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.transaction import Transaction
+from meterlake.stores.state.events.event_tables import EVENT
 
 # Bills of one transaction: other writers of State wait for as long as it takes.
 BATCH: Final = 400
+_CHANGED: Final = f"{BILL_RESOURCE}.{UPDATED}"
 
 
 def approve_pending(transaction: Transaction, filters: BillFilters) -> int:
@@ -47,3 +55,58 @@ def approve_pending(transaction: Transaction, filters: BillFilters) -> int:
         note_row_event(transaction, {**row, **each}, row)
     order_statements(transaction, [ApprovedBill(row["id"], row["account_id"]) for row in rows])
     return len(rows)
+
+
+class WaitingBill(NamedTuple):
+    """A bill that waits for approval.
+
+    Attributes:
+        job_id: The job that calculated it last.
+    """
+
+    id: str
+    account_id: str
+    bill_date: date
+    frequency: str
+    job_id: str | None
+
+
+def waiting_bills(reader: Reader, latest: date) -> list[WaitingBill]:
+    """The bills up to a bill date that are PENDING, open to changes, and were never approved.
+
+    One that was approved and has changed since waits for a person; so does one whose approval a
+    person took back.
+    """
+    columns = [BILL.c[name] for name in WaitingBill._fields]
+    query = select(*columns, BILL.c.version).where(
+        BILL.c.org == reader.org_id,
+        BILL.c.status == BillStatus.PENDING.value,
+        BILL.c.locked.is_(False),
+        BILL.c.bill_date <= latest,
+    )
+    rows = reader.connection.execute(query.order_by(BILL.c.bill_date, BILL.c.id)).all()
+    approved = _once_approved(reader, [row.id for row in rows if row.version > 1])
+    return [WaitingBill(*row[:-1]) for row in rows if row.id not in approved]
+
+
+def bills_to_approve(reader: Reader, filters: BillFilters, most: int) -> list[WaitingBill]:
+    """The bills that filters mean, as far as they are no more than so many; else none."""
+    bills = select_bills(reader, filters).subquery()
+    columns = [bills.c[name] for name in WaitingBill._fields]
+    rows = reader.connection.execute(select(*columns).limit(most + 1)).all()
+    return [WaitingBill(*row) for row in rows] if len(rows) <= most else []
+
+
+def _once_approved(reader: Reader, ids: list[str]) -> set[str]:
+    """Those of some bills that were APPROVED before a change."""
+    before = member_text(member_text(EVENT.c.body, literal("oldDto")), literal("status"))
+    found: set[str] = set()
+    for chunk in chunks_of(ids):
+        query = select(EVENT.c.resource_id).where(
+            EVENT.c.org == reader.org_id,
+            EVENT.c.resource_id.in_(chunk),
+            EVENT.c.name == _CHANGED,
+            before == BillStatus.APPROVED.value,
+        )
+        found.update(reader.connection.execute(query.distinct()).scalars())
+    return found

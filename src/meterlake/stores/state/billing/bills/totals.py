@@ -1,4 +1,4 @@
-"""The totals of bills, beside those of the bills before them."""
+"""The totals of bills, beside those of the bills before them, and the bills of some dates."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -7,17 +7,20 @@ from decimal import Decimal
 from statistics import median
 from typing import Final, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import and_, literal, or_, select
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.values.money import ZERO, exact
+from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill, join_lines, line_of
+from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BILL
+from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
 # More accounts than these are not named in a query.
 _NAMED_MAX: Final = 500
 _COLUMNS: Final = ("id", "bill_date", "total", "account_id", "currency", "frequency", "interval")
+_PAGE: Final = 500
 
 
 class BillTotals(NamedTuple):
@@ -132,3 +135,41 @@ def _kinds(reader: Reader, first: date, before: date) -> list[tuple[str, int]]:
     )
     rows = reader.connection.execute(query.distinct()).all()
     return sorted((row.frequency, row.interval) for row in rows)
+
+
+def billed_between(reader: Reader, start: date, end: date) -> Iterator[StoredBill]:
+    """The bills whose date lies in `[start, end)`, the newest first; read as they are needed."""
+    dates = (
+        select(BILL)
+        .where(BILL.c.org == reader.org_id, BILL.c.bill_date >= start, BILL.c.bill_date < end)
+        .order_by(BILL.c.bill_date.desc(), BILL.c.id)
+        .limit(_PAGE)
+    )
+    query = dates
+    while rows := reader.connection.execute(query).all():
+        lines: dict[str, list[LineContent]] = {row.id: [] for row in rows}
+        found = select(BILL_LINE).where(BILL_LINE.c.bill_id.in_(list(lines)))
+        for line in reader.connection.execute(found.order_by(BILL_LINE.c.sequence)):
+            lines[line.bill_id].append(line_of(line))
+        yield from (join_lines(row, lines[row.id]) for row in rows)
+        day, id_ = rows[-1].bill_date, rows[-1].id
+        same_day = and_(BILL.c.bill_date == day, BILL.c.id > id_)
+        query = dates.where(or_(BILL.c.bill_date < day, same_day))
+
+
+def billed_account_ids(reader: Reader) -> set[str]:
+    """The accounts that have a bill."""
+    query = select(BILL.c.account_id).where(BILL.c.org == reader.org_id).distinct()
+    return set(reader.connection.execute(query).scalars())
+
+
+def billed_product_names(reader: Reader) -> list[tuple[str, str | None]]:
+    """Name and code of the products that lines of bills are for, as they were called, in order."""
+    name, code = (
+        member_text(BILL_LINE.c.body, literal(member)) for member in ("productName", "productCode")
+    )
+    query = (
+        select(name, code).join(BILL).where(BILL.c.org == reader.org_id, name.is_not(None))
+    ).distinct()
+    found = [(row[0], row[1]) for row in reader.connection.execute(query)]
+    return sorted(found, key=lambda each: (each[0], each[1] or ""))

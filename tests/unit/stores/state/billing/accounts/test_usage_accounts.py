@@ -10,8 +10,8 @@ from meterlake.model.catalog.catalog import Product
 from meterlake.model.catalog.pricing import Plan, PlanTemplate
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.stores.state.billing.accounts.usage_accounts import accounts_apart
-from meterlake.stores.state.billing.billed_periods import billed_periods, oldest_bills
 from meterlake.stores.state.billing.bills.batch import put_all
+from meterlake.stores.state.billing.late_usage.late_bills import billed_periods, oldest_bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,9 +7,9 @@ import pytest
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound
 from meterlake.stores.state import State
-from meterlake.stores.state.billing.billed_periods import oldest_bills
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.bills import PutOutcome
+from meterlake.stores.state.billing.late_usage.late_bills import oldest_bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from tests.migrations import changing, insert, upgrade
 
