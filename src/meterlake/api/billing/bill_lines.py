@@ -53,54 +53,35 @@ def _ref(call: Call, kind: type[MemoLineItem]) -> MemoRef:
     return MemoRef(kind, bill_id, member(call, name) if "id" in call.path else "")
 
 
-def _creating(kind: type[MemoLineItem]) -> Handler:
-    async def create(call: Call) -> Any:
-        ref, document = _ref(call, kind), await call.document()
-        return await call.run(memos.create_memo, call.organization, call.author, ref, document)
+def _memo_operations(kind: type[MemoLineItem]) -> tuple[Operation, ...]:
+    """The five verbs of a kind of lines that people put on a bill."""
+    name, path = kind.__name__, f"{BILLS}/{{billId}}/{kind.__name__.lower()}s"
 
-    return create
-
-
-def _updating(kind: type[MemoLineItem]) -> Handler:
-    async def update(call: Call) -> Any:
-        ref, document = _ref(call, kind), await call.document()
-        return await call.run(memos.update_memo, call.organization, call.author, ref, document)
-
-    return update
-
-
-def _deleting(kind: type[MemoLineItem]) -> Handler:
-    async def delete(call: Call) -> Any:
-        ref = _ref(call, kind)
-        return await call.run(memos.delete_memo, call.organization, call.author, ref)
-
-    return delete
-
-
-def _retrieving(kind: type[MemoLineItem]) -> Handler:
-    async def retrieve(call: Call) -> Any:
-        return await call.run(memos.get_memo, call.organization, _ref(call, kind))
-
-    return retrieve
-
-
-def _listing(kind: type[MemoLineItem]) -> Handler:
     async def list_(call: Call) -> Any:
         ref, here = _ref(call, kind), page(call, PAGE_MAX)
         return await call.run(memos.list_memos, call.organization, ref, here)
 
-    return list_
+    async def create(call: Call) -> Any:
+        ref, document = _ref(call, kind), await call.document()
+        return await call.run(memos.create_memo, call.organization, call.author, ref, document)
 
+    async def retrieve(call: Call) -> Any:
+        return await call.run(memos.get_memo, call.organization, _ref(call, kind))
 
-def _memo_operations(kind: type[MemoLineItem]) -> tuple[Operation, ...]:
-    """The five verbs of a kind of lines that people put on a bill."""
-    name, path = kind.__name__, f"{BILLS}/{{billId}}/{kind.__name__.lower()}s"
+    async def update(call: Call) -> Any:
+        ref, document = _ref(call, kind), await call.document()
+        return await call.run(memos.update_memo, call.organization, call.author, ref, document)
+
+    async def delete(call: Call) -> Any:
+        ref = _ref(call, kind)
+        return await call.run(memos.delete_memo, call.organization, call.author, ref)
+
     return (
-        _row(f"List{name}s", "GET", path, _listing(kind)),
-        _row(f"Post{name}", "POST", path, _creating(kind), "config:create"),
-        _row(f"Get{name}", "GET", f"{path}/{{id}}", _retrieving(kind)),
-        _row(f"Put{name}", "PUT", f"{path}/{{id}}", _updating(kind), "config:update"),
-        _row(f"Delete{name}", "DELETE", f"{path}/{{id}}", _deleting(kind), "config:delete"),
+        _row(f"List{name}s", "GET", path, list_),
+        _row(f"Post{name}", "POST", path, create, "config:create"),
+        _row(f"Get{name}", "GET", f"{path}/{{id}}", retrieve),
+        _row(f"Put{name}", "PUT", f"{path}/{{id}}", update, "config:update"),
+        _row(f"Delete{name}", "DELETE", f"{path}/{{id}}", delete, "config:delete"),
     )
 
 

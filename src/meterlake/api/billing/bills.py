@@ -53,9 +53,10 @@ _JOBS: Final = f"{ORGANIZATION}/billjobs"
 
 async def _list(call: Call) -> Any:
     query = call.query
+    account_ids, job_id = query.text("accountId") or "", query.text("billJobId")
     filters = BillFilters(
         ids=tuple(each.lower() for each in query.texts("ids")),
-        account_ids=_account_ids(query.text("accountId")),
+        account_ids=tuple(each.lower() for each in account_ids.split(",") if each),
         locked=query.flag("locked", default=True),
         status=query.one_of("status", _STATUSES, None),
         frequency=query.one_of("billingFrequency", _FREQUENCIES, None),
@@ -64,7 +65,7 @@ async def _list(call: Call) -> Any:
         date_before=query.day("billDateEnd"),
         invoiced_from=query.day("externalInvoiceDateStart"),
         invoiced_before=query.day("externalInvoiceDateEnd"),
-        job_id=_id(query.text("billJobId")),
+        job_id=job_id and job_id.lower(),
     )
     return await call.run(
         bills.list_bills,
@@ -74,14 +75,6 @@ async def _list(call: Call) -> Any:
         lines=not query.flag("excludeLineItems"),
         total=query.flag("includeBillTotal"),
     )
-
-
-def _id(text: str | None) -> str | None:
-    return None if text is None else text.lower()
-
-
-def _account_ids(text: str | None) -> tuple[str, ...]:
-    return () if text is None else tuple(each.lower() for each in text.split(",") if each)
 
 
 async def _list_of_account(call: Call) -> Any:

@@ -51,17 +51,14 @@ async def _permit_bills(call: Call, ids: Sequence[object]) -> None:
 async def list_jobs(call: Call) -> Any:
     """One page of jobs."""
     query, this = call.query, page(call, PAGE_MAX)
+    bill_id = query.text("billId")
     wanted = StatementJobFilter(
         active=query.flag("active") if "active" in query else None,
         status=query.text("status"),
-        bill_id=_lower(query.text("billId")),
+        bill_id=bill_id and bill_id.lower(),
     )
     found, token = await call.run(jobs.list_jobs, call.organization, wanted, this)
     return envelope(await _documents(call, found), token)
-
-
-def _lower(text: str | None) -> str | None:
-    return None if text is None else text.lower()
 
 
 async def get_job(call: Call) -> Any:

@@ -38,7 +38,7 @@ def draw_tree(root: ExplainedNumber, text: NumberText, width: int | None = None)
         text: Writes its numbers.
         width: How many columns there are; those of the terminal if None.
     """
-    rows = list(_rows(root, text))
+    rows = [_row("", root, text), *_below(root, text, "")]
     columns = max(_WIDTH_MIN, width or terminal_width() or _PIPED_WIDTH)
     value = max(len(each.value) for each in rows)
     unit = min(max(len(each.unit) for each in rows), _UNIT_MAX)
@@ -68,11 +68,6 @@ def _cut(text: str, width: int, signs: Signs) -> str:
     if len(text) <= width:
         return text
     return text[: width - len(signs.cut)] + signs.cut
-
-
-def _rows(root: ExplainedNumber, text: NumberText) -> Iterator[TreeRow]:
-    yield _row("", root, text)
-    yield from _below(root, text, "")
 
 
 def _below(number: ExplainedNumber, text: NumberText, trunk: str) -> Iterator[TreeRow]:

@@ -157,7 +157,8 @@ class _Child:
         types = [str(each[1]) for each in result.description or ()]
         # Python's objects of other types need further libraries.
         rows = result.fetchmany(2) if types[0].startswith("DECIMAL") or "INT" in types[0] else []
-        return {"types": types, "rows": [_text(row[0]) for row in rows]}
+        texts = [str(row[0]) if isinstance(row[0], int | Decimal) else None for row in rows]
+        return {"types": types, "rows": texts}
 
     def _at_place(self, before: str, sql: str) -> duckdb.DuckDBPyConnection:
         try:
@@ -166,10 +167,6 @@ class _Child:
             # For the place in the query itself.
             error.moved = len(before)  # type: ignore[attr-defined]
             raise
-
-
-def _text(value: object) -> str | None:
-    return str(value) if isinstance(value, int | Decimal) else None
 
 
 def _receive(source: BinaryIO) -> "pa.Table":
