@@ -16,17 +16,13 @@ def response_fields(members: Iterable[BillMember], where: ShownIn) -> dict[str, 
 
     A line that its bill shows has those that every line has; elsewhere, each may be absent.
     """
-    return {
-        to_snake(each.name): _field(each, required=each.required and where is ShownIn.BILL)
-        for each in members
-        if where in each.shown
-    }
-
-
-def _field(member: BillMember, *, required: bool) -> tuple[Any, Any]:
-    if required:
-        return member.type, Field(alias=member.name)
-    return member.type | None, Field(default=None, alias=member.name)
+    found: dict[str, Any] = {}
+    for each in members:
+        if where in each.shown and each.required and where is ShownIn.BILL:
+            found[to_snake(each.name)] = each.type, Field(alias=each.name)
+        elif where in each.shown:
+            found[to_snake(each.name)] = each.type | None, Field(default=None, alias=each.name)
+    return found
 
 
 BillLineItem = create_model(

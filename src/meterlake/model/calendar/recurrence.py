@@ -48,8 +48,13 @@ class Recurrence:
         """
         days = _DAYS_OF.get(self.frequency)
         if days is not None:
-            return _days_later(self.anchor, number * self.interval * days)
-        return _months_later(self.anchor, number * self.interval * _MONTHS_OF[self.frequency])
+            ordinal = self.anchor.toordinal() + number * self.interval * days
+            return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
+        months = number * self.interval * _MONTHS_OF[self.frequency]
+        year, month = divmod(self.anchor.year * _MONTHS + self.anchor.month - 1 + months, _MONTHS)
+        if not date.min.year <= year <= date.max.year:
+            return date.min if year < date.min.year else date.max
+        return date(year, month + 1, min(self.anchor.day, monthrange(year, month + 1)[1]))
 
     def number_after(self, day: date) -> int:
         """The number of the first day that comes after a day."""
@@ -59,18 +64,6 @@ class Recurrence:
         between = (day.year - self.anchor.year) * _MONTHS + day.month - self.anchor.month
         number = between // (_MONTHS_OF[self.frequency] * self.interval)
         return number if self.day(number) > day else number + 1
-
-
-def _days_later(day: date, days: int) -> date:
-    ordinal = day.toordinal() + days
-    return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
-
-
-def _months_later(day: date, months: int) -> date:
-    year, month = divmod(day.year * _MONTHS + day.month - 1 + months, _MONTHS)
-    if not date.min.year <= year <= date.max.year:
-        return date.min if year < date.min.year else date.max
-    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
 def periods(whole: Period, recurrence: Recurrence, tz: tzinfo, skip: int = 0) -> Iterator[Period]:

@@ -143,15 +143,12 @@ def embedded_address(address: Address) -> Address:
     value = int(address)
     low = IPv4Address(value & 0xFFFF_FFFF)
     gateway = any(address in each for each in _NAT64)
-    if gateway or (value >> 32) & 0xFFFF_FFFF in _ISATAP or _is_compatible(address):
+    # Of the lowest ones `::` and `::1` mean something of their own.
+    is_compatible = address in _COMPATIBLE and value > 1
+    if gateway or (value >> 32) & 0xFFFF_FFFF in _ISATAP or is_compatible:
         return low
     teredo = address.teredo[1] if address.teredo else None
     return address.ipv4_mapped or address.sixtofour or teredo or address
-
-
-def _is_compatible(address: IPv6Address) -> bool:
-    # Of the lowest ones `::` and `::1` mean something of their own.
-    return address in _COMPATIBLE and int(address) > 1
 
 
 def _tier_of_address(address: Address) -> Tier:
@@ -160,14 +157,10 @@ def _tier_of_address(address: Address) -> Tier:
         return Tier.FORBIDDEN
     if any(meant in each for each in _PRIVATE if each.version == meant.version):
         return Tier.PRIVATE
-    is_public = meant.is_global and not meant.is_multicast and _is_assigned(meant)
+    is_reserved = any(meant in each for each in _RESERVED if each.version == meant.version)
+    is_assigned = not is_reserved and (isinstance(meant, IPv4Address) or meant in _INTERNET)
+    is_public = meant.is_global and not meant.is_multicast and is_assigned
     return Tier.PUBLIC if is_public else Tier.FORBIDDEN
-
-
-def _is_assigned(address: Address) -> bool:
-    if any(address in each for each in _RESERVED if each.version == address.version):
-        return False
-    return isinstance(address, IPv4Address) or address in _INTERNET
 
 
 @dataclass(frozen=True, slots=True)

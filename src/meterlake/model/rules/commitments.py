@@ -142,10 +142,6 @@ def charge_fits_its_entity(new: Proposed[Charge]) -> None:
                 "a charge of entityType AD_HOC is for no entity; leave it out",
             )
         return
-    _balance_is_of_the_account(new)
-
-
-def _balance_is_of_the_account(new: Proposed[Charge]) -> None:
     balance_id, rule = new.entity.entity_id, "give the id of a balance of the account"
     if balance_id is None:
         raise Invalid("entityId", None, f"{rule} for entityType BALANCE")

@@ -85,7 +85,18 @@ class CompoundScope:
         aggregation's, unless the calculation reads only one aggregation.
         """
         found: dict[str, Value] = {}
-        for kind, entity in self._carriers():
+        parts = self.parts()
+        carriers: dict[str, Entity | None] = {
+            "organization": None,
+            "meter": None,
+            # Of several aggregations none is meant more than the others.
+            "aggregation": parts[0].entity if len(parts) == 1 else None,
+            "compound_aggregation": self.compound,
+        }
+        if self.compound.product_id is not None:
+            product = self.configuration.get(Product, self.compound.product_id)
+            carriers["product"] = product.entity
+        for kind, entity in carriers.items():
             for name, default in getattr(self.defaults, kind).items():
                 value = default
                 if entity is not None:
@@ -109,16 +120,6 @@ class CompoundScope:
             record = next(self.configuration.all(CustomFields), None)
             self._defaults = record.entity if record else CustomFields()
         return self._defaults
-
-    def _carriers(self) -> Iterator[tuple[str, Entity | None]]:
-        parts = self.parts()
-        yield "organization", None
-        yield "meter", None
-        # Of several aggregations none is meant more than the others.
-        yield "aggregation", parts[0].entity if len(parts) == 1 else None
-        yield "compound_aggregation", self.compound
-        if self.compound.product_id is not None:
-            yield "product", self.configuration.get(Product, self.compound.product_id).entity
 
     def _codes(self, tree: Node) -> Iterator[str]:
         """The codes of aggregations that a calculation names and may read."""

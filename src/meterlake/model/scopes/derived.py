@@ -1,6 +1,6 @@
 """Derived fields of a meter: what their calculations may name, and what these names are worth."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from meterlake.model.calculation import (
@@ -82,9 +82,13 @@ class DerivedScope:
 
     def constants(self) -> dict[str, Value]:
         """The custom fields that are the same for all measurements, by name."""
+        product = self.product()
+        carriers: dict[str, Entity | None] = {"organization": None, "meter": self.meter}
+        if product is not None:
+            carriers["product"] = product.entity
         return {
             f"{CUSTOM_FIELDS}.{kind}.{name}": custom_value(name, entity, self.defaults)
-            for kind, entity in self._carriers()
+            for kind, entity in carriers.items()
             for name in getattr(self.defaults, kind)
         }
 
@@ -110,13 +114,6 @@ class DerivedScope:
         """The product of the meter."""
         product_id = self.meter.product_id
         return None if product_id is None else self.configuration.get(Product, product_id)
-
-    def _carriers(self) -> Iterator[tuple[str, Entity | None]]:
-        product = self.product()
-        yield "organization", None
-        yield "meter", self.meter
-        if product is not None:
-            yield "product", product.entity
 
     def _tables(self, tree: Node) -> dict[str, LookupSchema]:
         named = list(looked_up(tree))

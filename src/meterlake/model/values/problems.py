@@ -91,7 +91,9 @@ def problems(error: ValidationError) -> Iterator[Invalid]:
             member, rule = detail["ctx"]["member"], detail["ctx"]["rule"]
             yield Invalid(path(*detail["loc"], member), detail["input"][member], rule)
             continue
-        if _short_of_bad_entries(detail):
+        # A list is also called too short where its bad entries alone were not counted.
+        is_short = detail["type"] == "too_short" and detail["loc"]
+        if is_short and len(detail["input"]) >= detail["ctx"]["min_length"]:
             continue
         value = _HIDDEN if detail["type"] == "secret" else detail["input"]
         yield Invalid(place, value, describe_rule(detail))
@@ -118,15 +120,6 @@ def path(*steps: str | int) -> str:
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
-
-
-def _short_of_bad_entries(detail: Any) -> bool:
-    """Whether a list is called too short only because its bad entries were not counted."""
-    return bool(
-        detail["type"] == "too_short"
-        and detail["loc"]
-        and len(detail["input"]) >= detail["ctx"]["min_length"]
-    )
 
 
 def locate_error(place: str, error: MeterlakeError) -> MeterlakeError:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -195,6 +195,8 @@ class BillMaker:
         overrides = self.terms.selection.overrides
         returns = [each for memo in due.memos for each in memo.returns]
         days = account.days_before_bill_due or self.organization.days_before_bill_due
+        is_day_before = self.organization.external_invoice_date == InvoiceDate.LAST_DAY_OF_ARREARS
+        invoice_date = bill_date - timedelta(days=1) if is_day_before else bill_date
         return Bill(
             account_id=account_terms.account.id,
             account_code=account.code,
@@ -203,7 +205,7 @@ class BillMaker:
             end_date=bill_date,
             bill_date=bill_date,
             due_date=overrides.due_date or bill_date + timedelta(days=days),
-            external_invoice_date=overrides.external_invoice_date or self._invoice_date(bill_date),
+            external_invoice_date=overrides.external_invoice_date or invoice_date,
             timezone=self.organization.timezone,
             currency=currency,
             pins=Pins(
@@ -225,11 +227,6 @@ class BillMaker:
             bill_frequency_interval=due.key.interval,
             grouping_key=due.key.grouping_key,
         )
-
-    def _invoice_date(self, bill_date: date) -> date:
-        if self.organization.external_invoice_date == InvoiceDate.LAST_DAY_OF_ARREARS:
-            return bill_date - timedelta(days=1)
-        return bill_date
 
     def _versions(
         self, account_terms: AccountTerms, due: DueBill, lines: Sequence[Line], currency: str

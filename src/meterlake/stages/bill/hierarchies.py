@@ -157,25 +157,21 @@ class Hierarchies:
 
         found = [member(owner, (_ALWAYS,))]
         for child in children:
-            times = tuple(self._times_without_plan(child.id, product_id))
+            held = [
+                part
+                for record in self.plans_of(child.id)
+                if product_id
+                in (
+                    self.configuration.get(PlanTemplate, plan.plan_template_id).entity.product_id
+                    for plan in plans_of(record.entity, self.configuration)
+                )
+                if (part := _ALWAYS.intersection(record.entity.start_date, record.entity.end_date))
+            ]
+            gaps = uncovered_periods(_ALWAYS, held)
+            times = tuple(part for part in gaps if part.start < part.end)
             if times:
                 found.append(member(child, times))
         return AccountPool(f"{owner.id} with its children ({code})", tuple(found))
-
-    def _times_without_plan(self, account_id: str, product_id: str) -> Iterator[Period]:
-        held = [
-            part
-            for record in self.plans_of(account_id)
-            if product_id
-            in (
-                self.configuration.get(PlanTemplate, plan.plan_template_id).entity.product_id
-                for plan in plans_of(record.entity, self.configuration)
-            )
-            if (part := _ALWAYS.intersection(record.entity.start_date, record.entity.end_date))
-        ]
-        for part in uncovered_periods(_ALWAYS, held):
-            if part.start < part.end:
-                yield part
 
 
 def bills_child(account_plan: AccountPlan) -> bool:

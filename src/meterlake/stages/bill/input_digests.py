@@ -22,7 +22,6 @@ from meterlake.model.bills.ledger import Movement, PostingKind
 from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values import wire
-from meterlake.model.values.entity import Record
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.version import calculation_digest
 from meterlake.stages.bill.charges.line_draft import BillInputs
@@ -56,10 +55,15 @@ class InputDigests:
         self._family_of = {id_: _find_top(id_, parents) if parents[id_] else id_ for id_ in parents}
         self._owners = {id_: each.account_id for id_, each in terms.usage_owners.items()}
         parts: dict[str, list[bytes]] = defaultdict(list)
-        for kind in terms.configuration.kinds():
+        kinds: Iterable[type[Any]] = terms.configuration.kinds()
+        for kind in kinds:
             for record in terms.configuration.all(kind):
-                kept = _ENCODE((record.id, record.version, record.modified))
-                parts[self._family_of_record(record)].append(kept)
+                family = _COMMON
+                if kind in _OF_FAMILIES:
+                    family = self._family(
+                        record.id if kind is Account else record.entity.account_id
+                    )
+                parts[family].append(_ENCODE((record.id, record.version, record.modified)))
         for quantity in inputs.quantities.values():
             parts[self._family(quantity.account_id)].append(_ENCODE(quantity))
         for missing, reason in inputs.missing.items():
@@ -102,12 +106,6 @@ class InputDigests:
             sorted((key, list(found)) for key, found in ledger.credits.items()),
         )
         return sha256(_ENCODE(own)).hexdigest()
-
-    def _family_of_record(self, record: Record[Any]) -> str:
-        kind = type(record.entity)
-        if kind not in _OF_FAMILIES:
-            return _COMMON
-        return self._family(record.id if kind is Account else record.entity.account_id)
 
     def _family(self, usage_id: str) -> str:
         """The family of an account, of a pool or of a part of one; what is unknown is common."""

@@ -82,6 +82,7 @@ def build_document(facts: DocumentFacts) -> BillDocument:
 
 def _header(facts: DocumentFacts, tz: tzinfo) -> DocumentHeader:
     bill = facts.content.bill
+    order_number = bill.get("purchaseOrderNumber")
     return DocumentHeader(
         id=bill["id"],
         number=bill.get("sequentialInvoiceNumber"),
@@ -96,7 +97,7 @@ def _header(facts: DocumentFacts, tz: tzinfo) -> DocumentHeader:
         timezone=bill["timezone"],
         frequency=bill["billingFrequency"],
         interval=str(bill["billFrequencyInterval"]),
-        purchaseOrderNumber=_optional_text(bill.get("purchaseOrderNumber")),
+        purchaseOrderNumber=clean_text(order_number) if order_number else None,
         currency=bill["currency"],
         decimals=facts.decimals.get(bill["currency"], DECIMALS),
     )
@@ -108,10 +109,6 @@ def _day(value: Any) -> str:
 
 def _optional_day(value: Any) -> str | None:
     return None if value is None else _day(value)
-
-
-def _optional_text(value: str | None) -> str | None:
-    return clean_text(value) if value else None
 
 
 def _accounts(facts: DocumentFacts, texts: LineWriter) -> Iterator[DocumentAccount]:

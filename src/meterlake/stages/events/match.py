@@ -100,25 +100,19 @@ class ActiveNotifications:
         found = Matched()
         values = EventValues(data)
         with exact():
-            for each in self._by_event.get(name, ()):
-                _decide(each, values, written, found)
+            for candidates in self._by_event.get(name, ()):
+                message, fires = candidates.mistake, False
+                if message is None:
+                    try:
+                        fires = candidates.condition is None or holds(candidates.condition, values)
+                    except CalculationError as error:
+                        message = str(error)
+                if fires:
+                    found.fired += candidates.up_to(written)
+                if message is not None:
+                    failed = candidates.up_to(written)
+                    found.failed += [NotificationFailure(each, message) for each in failed]
         return found
-
-
-def _decide(
-    candidates: _Candidates, values: EventValues, written: datetime, found: Matched
-) -> None:
-    message, fires = candidates.mistake, False
-    if message is None:
-        try:
-            fires = candidates.condition is None or holds(candidates.condition, values)
-        except CalculationError as error:
-            message = str(error)
-    if fires:
-        found.fired += candidates.up_to(written)
-    if message is not None:
-        failed = candidates.up_to(written)
-        found.failed += [NotificationFailure(each, message) for each in failed]
 
 
 @lru_cache(maxsize=_KEPT_MAX)

@@ -50,21 +50,16 @@ def beancount_lines(postings: Iterable[Posting], title: str) -> Iterator[str]:
         credit = _money(posting.amount.copy_negate(), posting.currency)
         yield f"  {_account_name(posting.from_account)}  {debit}"
         yield f"  {_account_name(posting.to_account)}  {credit}"
-        _add(sums, posting)
+        accounts = (posting.from_account, posting.to_account)
+        taken, given = ((account, posting.currency) for account in accounts)
+        with exact():
+            sums[taken] = sums.get(taken, ZERO) + posting.amount
+            sums[given] = sums.get(given, ZERO) - posting.amount
     for account in sorted({account for account, _ in sums}):
         yield f"{_OPENED} open {_account_name(account)}"
     for (account, currency), amount in sorted(sums.items()):
         after = last + timedelta(days=1)
         yield f"{after} balance {_account_name(account)} {_money(amount, currency)}"
-
-
-def _add(sums: dict[tuple[LedgerAccount, str], Decimal], posting: Posting) -> None:
-    debit, credit = (
-        (account, posting.currency) for account in (posting.from_account, posting.to_account)
-    )
-    with exact():
-        sums[debit] = sums.get(debit, ZERO) + posting.amount
-        sums[credit] = sums.get(credit, ZERO) - posting.amount
 
 
 def _money(amount: Decimal, currency: str) -> str:

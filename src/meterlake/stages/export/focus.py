@@ -175,6 +175,8 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
             "SubAccountName": name,
             "SubAccountType": "Child account",
         }
+    # What corrects its own bill is no correction for FOCUS.
+    is_correction = line.get("referencedBillId") not in {None, bill["id"]}
     row: Document = {
         "BilledCost": line["convertedSubtotal"],
         "BillingAccountId": bill["accountId"],
@@ -184,7 +186,7 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
         "BillingPeriodStart": bill["startDateTimeUTC"],
         "BillingPeriodEnd": bill["endDateTimeUTC"],
         "ChargeCategory": charge.category,
-        "ChargeClass": "Correction" if _is_correction(bill, line) else None,
+        "ChargeClass": "Correction" if is_correction else None,
         "ChargeDescription": line["description"],
         "ChargeFrequency": charge.frequency,
         "ChargePeriodStart": line["servicePeriodStartDate"],
@@ -203,11 +205,6 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
         **{each.focus: line.get(each.name) for each in _OWN},
     }
     return {column.name: row.get(column.name) for column in FOCUS_COLUMNS}
-
-
-def _is_correction(bill: Document, line: Document) -> bool:
-    """Whether a line corrects an earlier bill; what corrects its own bill is none for FOCUS."""
-    return line.get("referencedBillId") not in {None, bill["id"]}
 
 
 def _prices(line: Document, charge: FocusCharge) -> Document:

@@ -126,14 +126,6 @@ class Measurements:
         )
         return " AND ".join(conditions)
 
-    def _own_fields(self) -> str:
-        """The SQL of the fields that `m` has; NULL where they are those of the meter."""
-        present = (
-            f"CASE WHEN {_PRESENT.format(identifier(name))} THEN {quote(name)} END"
-            for name in self.fields
-        )
-        return f"CASE WHEN NOT ({self._usual()}) THEN concat_ws(' ', {', '.join(present)}) END"
-
     def rows(self, format: Format) -> Query:
         """The measurements ordered by uid.
 
@@ -170,7 +162,13 @@ class Measurements:
             for name, stored in self._stored.items()
         )
         if self.current is not None:
-            fields += f", {self._own_fields()} AS {identifier(FIELDS_KEY)}"
+            # The fields that `m` has; NULL where they are those of the meter.
+            present = ", ".join(
+                f"CASE WHEN {_PRESENT.format(identifier(name))} THEN {quote(name)} END"
+                for name in self.fields
+            )
+            own = f"CASE WHEN NOT ({self._usual()}) THEN concat_ws(' ', {present}) END"
+            fields += f", {own} AS {identifier(FIELDS_KEY)}"
         return (
             "SELECT coalesce(a.code, m.account_id) AS account,"
             f" m.uid, m.ts, m.ets{fields} FROM (FROM {self._table()}) m"

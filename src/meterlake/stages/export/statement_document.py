@@ -223,13 +223,10 @@ def statement_rows(content: StatementContent) -> Iterator[list[str]]:
     shared = {**bill, "billId": bill["id"], "billCurrency": bill["currency"]}
     shared = {name: shared.get(name) for name, _ in _BILL_COLUMNS}
     for line, shown in zip(content.lines, document["lines"], strict=True):
+        own = {name: shown.get(name) for name, _ in _LINE_COLUMNS} | {"lineItemId": shown["id"]}
         for kind, values in _rows_of(shown, line.usage):
-            yield _cells({**shared, **_line_values(shown), **values, "rowType": kind})
-
-
-def _line_values(line: Document) -> Document:
-    found = {name: line.get(name) for name, _ in _LINE_COLUMNS}
-    return found | {"lineItemId": line["id"]}
+            row = {**shared, **own, **values, "rowType": kind}
+            yield [safe_cell(row.get(name), kind_of_cell) for name, kind_of_cell in _COLUMNS]
 
 
 def _rows_of(line: Document, usage: Sequence[AggregatedUsage]) -> Iterator[tuple[str, Values]]:
@@ -255,7 +252,3 @@ def _rows_of(line: Document, usage: Sequence[AggregatedUsage]) -> Iterator[tuple
                     "measures": measures_of(row) or None,
                 },
             )
-
-
-def _cells(values: Values) -> list[str]:
-    return [safe_cell(values.get(name), kind) for name, kind in _COLUMNS]

@@ -66,13 +66,9 @@ def amount_columns(columns: Sequence[str], tables: Collection[str]) -> dict[str,
         names = _NAME.findall(column.casefold())
         known = next((each for each in names if each in read), None)
         if known or any(each.rpartition("_")[2] in words for each in names):
-            found[column] = _currency_column(known or column, currencies)
+            # What names its currency; of an answer with one currency, that one.
+            places = _CURRENCIES.get(known or column, _OF_ROW)
+            free = [each for each in currencies if (each,) not in _OF_OTHERS.values()]
+            single = free[0] if len(free) == 1 else None
+            found[column] = next((each for each in places if each in currencies), single)
     return found
-
-
-def _currency_column(amount: str, currencies: Sequence[str]) -> str | None:
-    """What names the currency of an amount; of an answer with one currency, that one."""
-    known = _CURRENCIES.get(amount, _OF_ROW)
-    free = [each for each in currencies if (each,) not in _OF_OTHERS.values()]
-    single = free[0] if len(free) == 1 else None
-    return next((each for each in known if each in currencies), single)

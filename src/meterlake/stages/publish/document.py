@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -115,7 +115,11 @@ def dbt_sources(
         file: The published file.
         columns: Name, column (None for the table itself) and meaning, by name, the table first.
     """
-    tables = [_dbt_table(name, list(rows)) for name, rows in groupby(columns, lambda row: row[0])]
+    tables = []
+    for name, group in groupby(columns, lambda row: row[0]):
+        rows = list(group)
+        shown = [{"name": column, "description": doc} for _, column, doc in rows if column]
+        tables.append({"name": name, "description": rows[0][2], "columns": shown})
     source = {
         "name": organization,
         "description": f"What meterlake published of {organization}: {file.name}.",
@@ -125,8 +129,3 @@ def dbt_sources(
     }
     document = {"version": 2, "sources": [source]}
     return str(yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True))
-
-
-def _dbt_table(name: str, rows: list[tuple[str, str | None, str]]) -> dict[str, Any]:
-    columns = [{"name": column, "description": doc} for _, column, doc in rows if column]
-    return {"name": name, "description": rows[0][2], "columns": columns}

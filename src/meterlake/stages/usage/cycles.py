@@ -217,7 +217,8 @@ class Cycles:
         return self._periods[account_id, product_id]
 
     def _beginning(self, account_id: str, product_id: str | None) -> list[Period]:
-        own = self._touching(BillingCycle(self._cycle(self._epoch(account_id))), self.period)
+        epoch = self._epochs.get(account_id) or epoch_of(self.run.frequency, self.organization)
+        own = self._touching(BillingCycle(self._cycle(epoch)), self.period)
         configuration = Period(own[0].start, max(self.period.end, own[-1].end))
         # The periods of an account's plans that touch a time.
         subscriptions = self._subscriptions(account_id)
@@ -313,10 +314,6 @@ class Cycles:
         if parent_id is not None and entity.child_billing_mode is not ChildBillingMode.CHILD:
             billed_id = parent_id
         return entity.bill_epoch or self._epochs.get(billed_id)
-
-    def _epoch(self, account_id: str) -> date:
-        own = self._epochs.get(account_id)
-        return own or epoch_of(self.run.frequency, self.organization)
 
     def _cycle(self, epoch: date, interval: int = 1) -> Recurrence:
         return recurring(self.run.frequency, epoch, interval)

@@ -99,7 +99,13 @@ def split_time(period: Period, frequency: AggregationFrequency, tz: tzinfo) -> l
     if frequency is AggregationFrequency.WHOLE_PERIOD:
         return [period]
     parts: list[Period] = []
-    start, day = period.start, _first_day(local_date(period.start, tz), frequency)
+    start, day = period.start, local_date(period.start, tz)
+    # The first day of the unit that it is in.
+    if frequency is AggregationFrequency.WEEK:
+        day -= timedelta(days=day.weekday())
+    elif frequency is not AggregationFrequency.DAY:
+        months = _MONTHS[frequency]
+        day = date(day.year, (day.month - 1) // months * months + 1, 1)
     while start < period.end:
         # The first day of the next unit.
         if frequency in {AggregationFrequency.DAY, AggregationFrequency.WEEK}:
@@ -114,16 +120,6 @@ def split_time(period: Period, frequency: AggregationFrequency, tz: tzinfo) -> l
     return parts
 
 
-def _first_day(day: date, frequency: AggregationFrequency) -> date:
-    """The first day of the unit that a day is in."""
-    if frequency is AggregationFrequency.DAY:
-        return day
-    if frequency is AggregationFrequency.WEEK:
-        return day - timedelta(days=day.weekday())
-    months = _MONTHS[frequency]
-    return date(day.year, (day.month - 1) // months * months + 1, 1)
-
-
 def rows_query(question: RowsQuestion, *, wide: bool = False) -> Query:
     """The query whose rows `read_rows` reads.
 
@@ -131,10 +127,15 @@ def rows_query(question: RowsQuestion, *, wide: bool = False) -> Query:
         question: What is asked.
         wide: Sum whatever there is, at several times the cost; see `needs_wide_rows`.
     """
+    summed = {
+        f"m.{identifier(each.column)}"
+        for each in question.values
+        if each.column is not None and each.reduce in REDUCERS and REDUCERS[each.reduce].wide
+    }
     selected = [
         "w.number AS number",
         "count(*) AS measurements",
-        f"{_large(question.values)} AS large",
+        f"{any_large(sorted(summed))} AS large",
         *(f"{_group_sql(each)} AS g{n}" for n, each in enumerate(question.groups, start=1)),
         *(f"{_value_sql(each, n, wide=wide)} AS v{n}" for n, each in enumerate(question.values)),
     ]
@@ -196,15 +197,6 @@ def _value_sql(value: FieldValue, number: int, *, wide: bool) -> str:
         return "NULL"
     sql = (reducer.wide if wide else None) or reducer.sql
     return sql.replace("{v}", f"m.{identifier(value.column)}").replace("{p}", f"$share{number}")
-
-
-def _large(values: Sequence[FieldValue]) -> str:
-    summed = {
-        f"m.{identifier(each.column)}"
-        for each in values
-        if each.column is not None and each.reduce in REDUCERS and REDUCERS[each.reduce].wide
-    }
-    return any_large(sorted(summed))
 
 
 def needs_wide_rows(rows: Sequence[Sequence[Any]]) -> bool:

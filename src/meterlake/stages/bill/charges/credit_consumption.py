@@ -30,7 +30,6 @@ from meterlake.stages.bill.credits.credit_sources import (
     source_members,
 )
 from meterlake.stages.bill.credits.draw_downs import (
-    CreditSource,
     DrawDowns,
     DrawTerms,
     PartKey,
@@ -96,6 +95,15 @@ def _consumed(
 ) -> LineDraft:
     source, texts = paid.source, owned.texts(paid.source)
     draws = [each for each in drawn.draws if each.source == source.key]
+    # The keys of the lines that a source pays for, and how much of each in the billing
+    # currency.
+    keys = {each.line.sequence_number: each.line.key for each in draft.lines}
+    sums: dict[int, Decimal] = defaultdict(lambda: ZERO)
+    with exact():
+        for each in drawn.draws:
+            if each.source == source.key:
+                sums[each.part.line] += each.amount
+    by_line = tuple((keys[number], plain(amount)) for number, amount in sorted(sums.items()))
     return LineDraft(
         type=_TYPES[source.kind],
         description=texts.draw_down,
@@ -106,25 +114,12 @@ def _consumed(
         members=source_members(source),
         pins={
             "posted": paid.posted,
-            "draws": _by_line(draft, source, drawn),
+            "draws": by_line,
             "source": str(ledger_account(source)),
             "source_currency": owned.records[source.id].entity.currency,
         },
         basis=paid,
     )
-
-
-def _by_line(
-    draft: BillDraft, source: CreditSource, drawn: DrawDowns
-) -> tuple[tuple[str, str], ...]:
-    """The keys of the lines that a source pays for, and how much of each in the billing currency."""
-    keys = {each.line.sequence_number: each.line.key for each in draft.lines}
-    sums: dict[int, Decimal] = defaultdict(lambda: ZERO)
-    with exact():
-        for each in drawn.draws:
-            if each.source == source.key:
-                sums[each.part.line] += each.amount
-    return tuple((keys[number], plain(amount)) for number, amount in sorted(sums.items()))
 
 
 def _payable(draft: BillDraft) -> Iterator[PayableLine]:

@@ -192,13 +192,24 @@ def _assess_group(
     draft: BillDraft, plan_period: PlanPeriod, covered: Coverage
 ) -> Iterator[LineDraft]:
     """The minimum of a plan group, against all that its plans come to."""
-    services = list(plan_period.time.services(in_advance=False))
+    group = plan_period.group
+    if group is None or not group.minimum_spend:
+        return
+    minimum = Minimum(
+        amount=group.minimum_spend,
+        currency=group.currency,
+        description=group.minimum_spend_description,
+        in_advance=group.minimum_spend_in_advance,
+        accounting_product=group.minimum_spend_product,
+        owner=plan_period,
+        members={"planGroupId": group.group.id},
+    )
     lines: list[LineDraft] = []
-    for minimum in _of_group(plan_period):
-        for begun in filter(None, plan_period.time.begun):
-            lines += _begin(draft, begun, minimum)
-        if services:
-            lines += _Assessed.of(draft, services, minimum).lines(covered)
+    for begun in filter(None, plan_period.time.begun):
+        lines += _begin(draft, begun, minimum)
+    services = list(plan_period.time.services(in_advance=False))
+    if services:
+        lines += _Assessed.of(draft, services, minimum).lines(covered)
     yield from sort_lines(lines)
 
 
@@ -211,20 +222,6 @@ def _begin(
     assessed = _Assessed.of(draft, services, minimum)
     if minimum.owner.time.begins_with_bill(assessed.period.start):
         yield from assessed.charge()
-
-
-def _of_group(plan_period: PlanPeriod) -> Iterator[Minimum]:
-    group = plan_period.group
-    if group is not None and group.minimum_spend:
-        yield Minimum(
-            amount=group.minimum_spend,
-            currency=group.currency,
-            description=group.minimum_spend_description,
-            in_advance=group.minimum_spend_in_advance,
-            accounting_product=group.minimum_spend_product,
-            owner=plan_period,
-            members={"planGroupId": group.group.id},
-        )
 
 
 def _of_plan(terms: PlanTerms, owner: PlanPeriod) -> Iterator[Minimum]:

@@ -108,7 +108,13 @@ def shares_of(
 def _divide(
     charge: PricedUsage, members: Sequence[PoolMember], amount: Amount, inputs: BillInputs
 ) -> Iterator[UsageShare]:
-    own = [_own_quantity(charge, each, inputs) for each in members]
+    # What each account used; None if it used nothing, whatever the defaults are.
+    own = [
+        find_measured(charge, inputs, each.usage_id, charge.period)
+        if has_usage(charge, inputs, each.usage_id, charge.period)
+        else None
+        for each in members
+    ]
     if not any(own):
         return
     quantities = [each.value if each else ZERO for each in own]
@@ -129,13 +135,6 @@ def _divide(
 def plan_currency(charge: PricedUsage) -> str:
     """The currency of the plan."""
     return charge.plan_period.terms.currency
-
-
-def _own_quantity(charge: PricedUsage, member: PoolMember, inputs: BillInputs) -> Quantity | None:
-    """What one account used; None if it used nothing, whatever the defaults are."""
-    if not has_usage(charge, inputs, member.usage_id, charge.period):
-        return None
-    return find_measured(charge, inputs, member.usage_id, charge.period)
 
 
 def _break_down(

@@ -228,7 +228,15 @@ def draw_down(
     uncovered = {part.key: part.amount for part in parts}
     with exact():
         paying, drawn = _draw_all(ordered, parts, uncovered, terms)
-        _overdraw(paying, parts, uncovered, drawn)
+        # Let the first source that may be overdrawn pay for what every source left.
+        of_source = {
+            source.key: each for source, each in zip(paying, drawn, strict=True) if source.overdraft
+        }
+        for part in parts:
+            payer = next((key for key in part.payers if key in of_source), None)
+            if payer is not None and uncovered[part.key]:
+                of_source[payer].overdraft[part.key] = uncovered[part.key]
+                uncovered[part.key] = ZERO
         settled = [_settle(source, each) for source, each in zip(paying, drawn, strict=True)]
     return DrawDowns(
         tuple(each for each, _ in settled),
@@ -381,23 +389,6 @@ def _draw(
             uncovered[key] -= amount
             capacity -= amount
     return drawn
-
-
-def _overdraw(
-    sources: Sequence[CreditSource],
-    parts: Sequence[LinePart],
-    uncovered: dict[PartKey, Decimal],
-    drawn: Sequence[_Drawn],
-) -> None:
-    """Let the first source that may be overdrawn pay for what every source left."""
-    of_source = {
-        source.key: each for source, each in zip(sources, drawn, strict=True) if source.overdraft
-    }
-    for part in parts:
-        payer = next((key for key in part.payers if key in of_source), None)
-        if payer is not None and uncovered[part.key]:
-            of_source[payer].overdraft[part.key] = uncovered[part.key]
-            uncovered[part.key] = ZERO
 
 
 def _post(source: CreditSource, drawn: _Drawn, terms: DrawTerms) -> None:

@@ -115,7 +115,13 @@ class DrawExplainer:
         usual = self.usual.get((paid.source.key, part.key), ZERO)
         found = [self._explain_usual(paid, part)] if usual else []
         if draw.amount != usual:
-            found.append(self._overdraft(part))
+            before = [
+                self._refer_usual(each)
+                for each in self.drawn.draws
+                if each.part == part.key and self.usual.get(each[:2])
+            ]
+            name, currency = "overdraft: left by all sources", self.bill.currency
+            found.append(subtract(name, self._part(part), before, currency))
         line = self.bill.lines_by_number()[part.key.line].line
         name = f"of line {line.sequence_number} {line.type} {line.description}"
         facts = {"line": line.key, "period": period_facts(part.period), "posted": draw.posted}
@@ -141,16 +147,6 @@ class DrawExplainer:
         left = subtract("left of the source", self._capacity_of(paid), spent, currency)
         key = _usual_key(source.key, part.key)
         return derive("paid", DerivationRule.MINIMUM, (rest, left), currency, key)
-
-    def _overdraft(self, part: LinePart) -> ExplainedNumber:
-        usual = [
-            self._refer_usual(each)
-            for each in self.drawn.draws
-            if each.part == part.key and self.usual.get(each[:2])
-        ]
-        return subtract(
-            "overdraft: left by all sources", self._part(part), usual, self.bill.currency
-        )
 
     def _refer_usual(self, draw: Draw) -> ExplainedNumber:
         amount = self.usual[draw.source, draw.part]

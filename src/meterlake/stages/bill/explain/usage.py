@@ -87,15 +87,8 @@ def explain_part(bill: ExplainedBill, part: PoolPart) -> ExplainedNumber:
     if not part.is_rounded_together:
         product = multiply("by weight", whole, weights[0], unit=whole.unit)
         return derive("exact share", DerivationRule.QUOTIENT, (product, weights[1]), whole.unit)
-    value = _rounded_part(bill, part)
+    value = next(each.amount for each in bill.lines().values() if each.draft.basis is part)
     return split_part("share of the pool", whole, weights, value, bill.places)
-
-
-def _rounded_part(bill: ExplainedBill, part: PoolPart) -> Decimal:
-    for each in bill.lines().values():
-        if each.draft.basis is part:
-            return each.amount
-    raise AssertionError(part.share.account.id)
 
 
 def _whole_of_pool(bill: ExplainedBill, part: PoolPart) -> ExplainedNumber:

@@ -281,16 +281,19 @@ class TermsFinder:
             first, whole = alone.first, alone.period
             return DueBill(key, first, whole, ad_hoc=charges, fees=fees, memos=memos)
         first, whole = min((each.due.first, each.due.period) for each in found)
-        plan_periods = self._sort(each for one in found for each in self._plan_periods(one))
+        plan_periods = self._sort(
+            each
+            for one in found
+            for each in (
+                self._on_bill(one.account_plan, one.due)
+                if one.sharer_id is None
+                else self._shared(one.sharer_id, one.account_plan, one.due)
+            )
+        )
         own = tuple(each for each in plan_periods if each.sharer_id is None)
         shared = tuple(each for each in plan_periods if each.sharer_id is not None)
         priced = _charges(plan_periods)
         return DueBill(key, first, whole, own, priced, charges, fees, shared, memos)
-
-    def _plan_periods(self, on_bill: _OnBill) -> Iterator[PlanPeriod]:
-        if on_bill.sharer_id is None:
-            return self._on_bill(on_bill.account_plan, on_bill.due)
-        return self._shared(on_bill.sharer_id, on_bill.account_plan, on_bill.due)
 
     def _on_bill(self, record: Record[AccountPlan], due: BillingPeriod) -> Iterator[PlanPeriod]:
         """The plan of an account plan, or those of its plan group."""

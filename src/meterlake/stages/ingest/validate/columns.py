@@ -232,7 +232,10 @@ def content_hashes(frame: pl.DataFrame, meter: MeterFields) -> pl.Series:
     fields = sorted(meter.fields, key=lambda each: each.column)
     texts = [each.column for each in fields if not each.category.numeric]
     hashes = frame.select(plh.col("account_id", *texts).nchash.xxh3_64()).fill_null(0)
-    columns = [_head(meter, len(frame)), _instants(frame["ts"]), _instants(frame["ets"])]
+    names = "\x1f".join([meter.id, *sorted(each.column for each in meter.fields)])
+    first = hashlib.sha256(names.encode()).digest()[:8]
+    head = np.full(len(frame), int.from_bytes(first, "little"), np.uint64)
+    columns = [head, _instants(frame["ts"]), _instants(frame["ets"])]
     columns.append(hashes["account_id"].to_numpy())
     for each in fields:
         numeric, name = each.category.numeric, each.column
@@ -252,12 +255,6 @@ def content_hashes(frame: pl.DataFrame, meter: MeterFields) -> pl.Series:
 def uid_hashes(uids: pl.Series) -> pl.Series:
     """Hash uids: XXH3 of their UTF-8, UInt64."""
     return uids.to_frame("uid").select(plh.col("uid").nchash.xxh3_64()).to_series()
-
-
-def _head(meter: MeterFields, rows: int) -> NDArray[np.uint64]:
-    names = "\x1f".join([meter.id, *sorted(each.column for each in meter.fields)])
-    first = hashlib.sha256(names.encode()).digest()[:8]
-    return np.full(rows, int.from_bytes(first, "little"), np.uint64)
 
 
 def _instants(values: pl.Series) -> NDArray[np.uint64]:
