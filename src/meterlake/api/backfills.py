@@ -57,28 +57,25 @@ def _start(organization: Organization, author: str, request: BackfillRequest) ->
         )
     with _write_files(request) as (files, mapping):
         try:
-            spec = resolve_backfill(organization, _options(request, files))
+            assert request.mode is not None
+            options = BackfillSelection(
+                mode=request.mode.value,
+                reason=request.reason,
+                month=request.month,
+                since=request.since,
+                until=request.until,
+                meters=request.meters,
+                accounts=request.accounts,
+                source=request.source,
+                uids=request.uids,
+                files=files,
+            )
+            spec = resolve_backfill(organization, options)
         except NotFound as error:
             kind, name, _ = error.args
             raise Invalid(kind, name, f"it must be the name of a {kind} that there is") from None
         order = backfills.Order(spec, author, request.id, files, mapping)
         return _backfill_document(organization.stores, background.submit_start(organization, order))
-
-
-def _options(request: BackfillRequest, files: list[Path]) -> BackfillSelection:
-    assert request.mode is not None
-    return BackfillSelection(
-        mode=request.mode.value,
-        reason=request.reason,
-        month=request.month,
-        since=request.since,
-        until=request.until,
-        meters=request.meters,
-        accounts=request.accounts,
-        source=request.source,
-        uids=request.uids,
-        files=files,
-    )
 
 
 @contextmanager

@@ -234,7 +234,14 @@ def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> No
     done = closing.outcomes()
     # A month that an earlier version closed has no other steps any more.
     steps = [step for step in ClosingStep if step in done or not closing.is_closed]
-    rows = [_row(step, done.get(step)) for step in steps]
+    rows = [
+        {
+            "step": str(step),
+            "status": "waits" if done.get(step) is None else "done",
+            "outcome": done.get(step),
+        }
+        for step in steps
+    ]
     if options.json:
         for row in rows:
             options.output.line(row)
@@ -297,10 +304,6 @@ def _show_left(closing: "Closing", options: Options) -> None:
         options.output.rows(rows, columns, title)
         options.output.note("To change those that are approved, before they are shown again:")
         options.output.command(f"bill --month {closing.month} --change-approved")
-
-
-def _row(step: str, outcome: Any) -> dict[str, Any]:
-    return {"step": str(step), "status": "waits" if outcome is None else "done", "outcome": outcome}
 
 
 def _words(outcome: Any) -> str:

@@ -78,10 +78,16 @@ def diff(  # noqa: PLR0913 - a command has as many options as it has
         found = diff_bill(organization, id_, choice)
         causes = (part.causes[-1] for part in found.parts)
         authors = {each.author for each in causes if each.author is not None}
+        # The command that compares the same contents.
+        words = ["meterlake bill diff", found.bill_id]
+        words += [] if choice.first is None else [f"--from {choice.first}"]
+        if choice.last is not None:
+            words.append("--against now" if choice.last == "now" else f"--to {choice.last}")
+        again = " ".join(words)
         text = _DiffText(
             found,
             AmountText.read(organization),
-            _again(found.bill_id, choice),
+            again,
             names_of_authors(organization, authors),
         )
     text.show(options.output, lines=lines)
@@ -122,15 +128,6 @@ def versions(bill: BillName, month: BillMonth = None, /, *, options: Options = N
     options.output.rows(found, columns)
     if len(found) > 1:
         options.output.note(f"Why do they differ? `meterlake bill diff {id_}`")
-
-
-def _again(bill_id: str, choice: "DiffChoice") -> str:
-    """The command that compares the same contents."""
-    words = ["meterlake bill diff", bill_id]
-    words += [] if choice.first is None else [f"--from {choice.first}"]
-    if choice.last is not None:
-        words.append("--against now" if choice.last == "now" else f"--to {choice.last}")
-    return " ".join(words)
 
 
 def _choice(first: int | None, last: int | None, against: str | None) -> "DiffChoice":

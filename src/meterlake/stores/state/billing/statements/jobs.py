@@ -88,16 +88,12 @@ def job_document(job: Job, files: Files) -> dict[str, Any]:
     }
     if job.status is JobStatus.COMPLETE:
         for format_ in order.formats:
-            status = _status(job, files.get(format_))
+            file = files.get(format_)
+            status = StatementStatus.INVALIDATED
+            if file is not None and file.job_id == job.id:
+                status = file.status
             found[f"{format_}StatementStatus"] = status.value
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _status(job: Job, file: Any) -> StatementStatus:
-    if file is None or file.job_id != job.id:
-        return StatementStatus.INVALIDATED
-    found: StatementStatus = file.status
-    return found
 
 
 def note_job_event(transaction: Transaction, job: Job, before: Job | None) -> None:
