@@ -170,7 +170,7 @@ def test_masking_twice_masks_no_more(text):
 
 ENTRIES = {
     "flows": "import flows",
-    "a process of the API": "from meterlake.api.app import app; app()",
+    "a process of the API": "from meterlake.console.app import app; app()",
 }
 
 
