@@ -35,9 +35,9 @@ class Organization:
     """One of the two: what it gives in, and when each thing was done."""
 
     def __init__(self, stores, made, content):
-        organization = stores.organization(self.org_id)
         self.stores = stores
         self.org_id = made.org_id
+        organization = self.organization
         self.folder = drop_folder(stores, made.org_code)
         self.bucket = stores.home / "buckets" / made.org_code
         self.content = content

@@ -72,7 +72,7 @@ def test_the_worker_sends_no_bill_of_a_denied_account(home, receiver):
     integrate(home, "HTTP", url=receiver.url("/200"), restrictedAccountIds=denied)
     make_bills(home, with_runs=False)
     loop = Loop(home.stores, None, lambda: False)
-    evaluate_events(loop, home.org_id, lambda: False)
+    evaluate_events(loop, home.organization, lambda: False)
     looks = iter([False] * 40)
     send_runs(home.stores, lambda: bool(receiver.received) or next(looks, True), 0.05)
 

@@ -39,9 +39,9 @@ class Table:
     """A draft of a lookup table, and files for it."""
 
     def __init__(self, stores, clock):
-        organization = stores.organization(self.org)
         self.stores, self.clock = stores, clock
         self.org = new_organization(stores.state)
+        organization = self.organization
         document = {"name": "Rates", "code": "rates"}
         made = entities.create(
             organization, "a", ResourceRef(BY_NAME["lookupTables"], {}), document
