@@ -121,7 +121,7 @@ def over_http(
 ) -> Iterator[Callable[[], int]]:
     """A server, and one connection to it."""
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "--factory", "meterlake.api.app:app"]
+    command = [sys.executable, "-m", "uvicorn", "--factory", "meterlake.console.app:app"]
     variables = {
         **os.environ,
         "METERLAKE_HOME": str(settings.home),
