@@ -28,6 +28,8 @@ from meterlake.stages.bill.periods.due import BillIdentity
 from meterlake.stages.bill.pricing.currencies import CannotBill
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms, DueBill, PlanPeriod
 
+_NO_SOURCES: Sequence[CreditSource] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -182,7 +184,7 @@ class BillMaker:
             or account_terms.account.entity.currency
             or self.organization.currency
         )
-        sources, left = account_terms.sources, list[CreditSource]()
+        sources, left = account_terms.sources, _NO_SOURCES
         if sources is not None:
             moment = BillMoment(due.key.rank, self.terms.zone)
             left = sources.on_bill(ledger.movements, moment, self.inputs.currencies, currency)

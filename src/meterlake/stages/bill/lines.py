@@ -105,7 +105,7 @@ def finish_step(draft: BillDraft, drafts: Sequence[LineDraft]) -> list[FinishedL
         draft: The bill, with the lines of the steps before.
         drafts: All that the step drafted: each line of it saw the same lines before.
     """
-    found = list[FinishedLine]()
+    found: list[FinishedLine] = []
     number = max((each.line.sequence_number for each in draft.lines), default=0)
     for drafted in drafts:
         finished = _finish(draft, drafted, number + 1)
