@@ -91,10 +91,20 @@ def fill_file(
     """
     present = published_schema.lake_columns(connection)
     shape = _digest(_shape(content, present))
-    before = _before(connection, again=again)
+    if again:
+        connection.execute(REMEMBER_ACCOUNTS)
+        before = dict(connection.execute(f"FROM {_CONTENTS}").fetchall())
+    else:
+        connection.execute(f"CREATE TEMP TABLE {KNOWN} (id VARCHAR, code VARCHAR)")
+        before = {}
     created = before.get(_SHAPE) != shape
     if created:
-        _clear(connection, again=again)
+        # Make a file empty but for the months of meters.
+        if again:
+            for kind, schema, name in connection.execute(statements.LEFT_OVER).fetchall():
+                connection.execute(f"DROP {kind} {schema}.{identifier(name)}")
+        else:
+            published_schema.run(connection, _BEGIN)
         published_schema.run(connection, statements.state_statements())
         before = {}
     now = _fill_state(connection, content.state, before)
@@ -105,29 +115,16 @@ def fill_file(
     now |= _fill_of_lake(connection, content, now, before, created=created)
     now |= _create_meters(connection, content.meters, made, before)
     if created:
-        _create_views(connection, content, present)
+        views = statements.views_of(content.meters, content.timezone)
+        made_views = [statements.view_statement(each.name, each.query) for each in views]
+        comments = statements.comments(content.meters, content.timezone, "TABLE")
+        published_schema.run(connection, [*made_views, *comments])
+        published_schema.fill_dictionary(connection)
+        published_schema.run(connection, _live(content, present))
     now |= {_SHAPE: shape, DICTIONARY.name: shape[:32]}
     connection.execute(f"DELETE FROM {_CONTENTS}")
     connection.executemany(f"INSERT INTO {_CONTENTS} VALUES (?, ?)", list(now.items()))
     return made
-
-
-def _before(connection: duckdb.DuckDBPyConnection, *, again: bool) -> dict[str, str]:
-    """What the last file was made from; its accounts are the table `KNOWN` from now on."""
-    if not again:
-        connection.execute(f"CREATE TEMP TABLE {KNOWN} (id VARCHAR, code VARCHAR)")
-        return {}
-    connection.execute(REMEMBER_ACCOUNTS)
-    return dict(connection.execute(f"FROM {_CONTENTS}").fetchall())
-
-
-def _clear(connection: duckdb.DuckDBPyConnection, *, again: bool) -> None:
-    """Make a file empty but for the months of meters."""
-    if not again:
-        published_schema.run(connection, _BEGIN)
-        return
-    for kind, schema, name in connection.execute(statements.LEFT_OVER).fetchall():
-        connection.execute(f"DROP {kind} {schema}.{identifier(name)}")
 
 
 def _fill_state(
@@ -195,19 +192,6 @@ def _create_meters(
                 ],
             )
     return now
-
-
-def _create_views(
-    connection: duckdb.DuckDBPyConnection,
-    content: PublishedContent,
-    present: Mapping[str, Collection[str]],
-) -> None:
-    views = statements.views_of(content.meters, content.timezone)
-    made = [statements.view_statement(each.name, each.query) for each in views]
-    comments = statements.comments(content.meters, content.timezone, "TABLE")
-    published_schema.run(connection, [*made, *comments])
-    published_schema.fill_dictionary(connection)
-    published_schema.run(connection, _live(content, present))
 
 
 def _live(content: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:

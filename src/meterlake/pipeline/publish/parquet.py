@@ -48,25 +48,33 @@ def publish_parquet(
     assert row is not None
     versions = link.parent / VERSIONS
     target = versions / row[0]
-    last = _last(link)
+    last = link.resolve() if link.is_symlink() and link.is_dir() else None
     make_folder(target)
     _write_months(connection, target, last, meters, made)
     tables = [each.name for each in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY)]
     for name in (*tables, *(each.name for each in LAKE_TABLES)):
-        place = _place(connection, name)
+        found = connection.execute(DIGEST, [name]).fetchone()
+        assert found is not None, name
+        place = Path(name, f"{found[0]}.parquet")
         _write(connection, f"FROM {identifier(name)}", target, last, place)
     for folder in [*(path for path in target.rglob("*") if path.is_dir()), target, versions]:
         sync(folder)
     mark_step("publish.parquet_written")
-    _lead(link, target)
-    _clear(versions, {target, last})
-
-
-def _place(connection: duckdb.DuckDBPyConnection, name: str) -> Path:
-    """The file of a table, named by what the table was made from."""
-    row = connection.execute(DIGEST, [name]).fetchone()
-    assert row is not None, name
-    return Path(name, f"{row[0]}.parquet")
+    # Change the link in one step; it is relative, so that the home can be moved.
+    new = link.with_name(f".{link.name}.new")
+    with disk():
+        new.unlink(missing_ok=True)
+        new.symlink_to(target.relative_to(link.parent), target_is_directory=True)
+        new.replace(link)
+    sync(link.parent)
+    # Remove old publications, and those that nobody finished.
+    kept = {target, last}
+    others = sorted(
+        (version for version in versions.iterdir() if version not in kept),
+        key=lambda version: version.stat().st_mtime_ns,
+    )
+    for version in others[: -(_KEPT - 1)]:
+        shutil.rmtree(version, ignore_errors=True)
 
 
 def _write_months(
@@ -102,27 +110,3 @@ def _write(
             return
     connection.execute(f"COPY ({query}) TO {quote(path)} ({_SETTINGS})")
     sync(path)
-
-
-def _last(link: Path) -> Path | None:
-    return link.resolve() if link.is_symlink() and link.is_dir() else None
-
-
-def _lead(link: Path, target: Path) -> None:
-    """Change the link in one step; it is relative, so that the home can be moved."""
-    new = link.with_name(f".{link.name}.new")
-    with disk():
-        new.unlink(missing_ok=True)
-        new.symlink_to(target.relative_to(link.parent), target_is_directory=True)
-        new.replace(link)
-    sync(link.parent)
-
-
-def _clear(versions: Path, kept: set[Path | None]) -> None:
-    """Remove old publications, and those that nobody finished."""
-    others = sorted(
-        (path for path in versions.iterdir() if path not in kept),
-        key=lambda path: path.stat().st_mtime_ns,
-    )
-    for path in others[: -(_KEPT - 1)]:
-        shutil.rmtree(path, ignore_errors=True)

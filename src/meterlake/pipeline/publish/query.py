@@ -104,9 +104,17 @@ def query_batches(
     with _open_for(organization, statement) as connection:
         # What whoever writes the rows meets is no error of the query.
         with _explain_errors(statement):
-            reader = connection.execute(_cast_columns(connection, statement)).to_arrow_reader(
-                _BATCH
+            [parsed] = connection.extract_statements(statement)
+            inner = parsed.query.strip().rstrip(";")
+            columns = connection.execute(f"DESCRIBE {inner}").fetchall()
+            names = _unique([column[0] for column in columns])
+            places = [f"c{number}" for number in range(len(names))]
+            casts = ", ".join(
+                f"{_CASTS.get(column[1], '{}').format(place)} AS {identifier(name)}"
+                for place, name, column in zip(places, names, columns, strict=True)
             )
+            cast = f"SELECT {casts} FROM (\n{inner}\n) AS t({', '.join(places)})"
+            reader = connection.execute(cast).to_arrow_reader(_BATCH)
         yield reader.schema, _batches(reader, statement)
 
 
@@ -120,27 +128,19 @@ def _batches(reader: "pa.RecordBatchReader", statement: str) -> Iterator["pa.Rec
         yield batch
 
 
-def _cast_columns(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
-    """A statement with names and types of columns that Parquet can have."""
-    [parsed] = connection.extract_statements(statement)
-    inner = parsed.query.strip().rstrip(";")
-    columns = connection.execute(f"DESCRIBE {inner}").fetchall()
-    names = _unique([column[0] for column in columns])
-    places = [f"c{number}" for number in range(len(names))]
-    casts = ", ".join(
-        f"{_CASTS.get(column[1], '{}').format(place)} AS {identifier(name)}"
-        for place, name, column in zip(places, names, columns, strict=True)
-    )
-    return f"SELECT {casts} FROM (\n{inner}\n) AS t({', '.join(places)})"
-
-
 @contextmanager
 def _open_for(organization: Organization, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one statement that was checked."""
     lake = organization.lake
     with closing(_locked_down(lake)) as connection, lake.catalog.reading():
         lake.complete(connection)
-        if _reads(connection, statement):
+        # Whether a statement may read any table or view, or call a macro that does.
+        if any(word in statement.casefold() for word in _OF_ALL):
+            reads_tables = True
+        else:
+            tree = _tree(connection, _EXPLAIN.sub("", statement, count=1))
+            reads_tables = bool(tree["error"]) or any(any(_names(tree, *each)) for each in _READ)
+        if reads_tables:
             allowed = _allowed_tables(connection, statement)
             # In one transaction DuckLake looks into the catalog once, not for each statement.
             connection.begin()
@@ -154,14 +154,6 @@ def _open_for(organization: Organization, statement: str) -> Iterator[duckdb.Duc
         yield connection
 
 
-def _reads(connection: duckdb.DuckDBPyConnection, statement: str) -> bool:
-    """Whether a statement may read any table or view, or call a macro that does."""
-    if any(word in statement.casefold() for word in _OF_ALL):
-        return True
-    tree = _tree(connection, _EXPLAIN.sub("", statement, count=1))
-    return bool(tree["error"]) or any(any(_names(tree, *each)) for each in _READ)
-
-
 def _allowed_tables(connection: duckdb.DuckDBPyConnection, statement: str) -> Callable[[str], bool]:
     """Which tables a statement may read, by their names.
 
@@ -169,19 +161,16 @@ def _allowed_tables(connection: duckdb.DuckDBPyConnection, statement: str) -> Ca
     name it in a column.
     """
     text = statement.casefold()
-    everything = any(word in text for word in _OF_ALL)
+    everything = reads_accounts = any(word in text for word in _OF_ALL)
+    if not everything:
+        tree = _tree(connection, _EXPLAIN.sub("", statement, count=1))
+        # What is no reading statement reads the accounts.
+        reads_accounts = tree["error"] or ACCOUNT in _names(tree, "BASE_TABLE", _TABLE)
     allowed = {
-        ACCOUNT: everything or ACCOUNT in _tables(connection, statement),
+        ACCOUNT: reads_accounts,
         COMMENT: any(word in text for word in (*_WITH_COMMENTS, COMMENT)),
     }
     return lambda name: allowed.get(name, everything or name in text)
-
-
-def _tables(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
-    """The tables that a statement reads by name; of what is no reading statement, the accounts'."""
-    inner = _EXPLAIN.sub("", statement, count=1)
-    tree = _tree(connection, inner)
-    return {ACCOUNT} if tree["error"] else set(_names(tree, "BASE_TABLE", _TABLE))
 
 
 def _tree(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
@@ -231,18 +220,15 @@ def _check(connection: duckdb.DuckDBPyConnection, statement: str, *, is_shared: 
         raise BadQuery(
             "sql", statement, f"{_CATALOG}… is not available here; name tables of the lake"
         )
-    for function in sorted(_table_functions(connection, inner)):
+    tree = _tree(connection, inner)
+    if tree["error"]:
+        raise BadQuery("sql", inner, "only SELECT and its like are run here; write one")
+    functions = set(_names(tree, "TABLE_FUNCTION", _FUNCTION))
+    for function in sorted(functions):
         # They open files by themselves, past the rules for DuckDB's own files, or run other SQL.
         made_up = function == "query_table" and is_shared
         if made_up or function in _HIDDEN or function.startswith(_UNRULY):
             raise BadQuery("sql", statement, f"{function} is not available here; leave it out")
-
-
-def _table_functions(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
-    tree = _tree(connection, statement)
-    if tree["error"]:
-        raise BadQuery("sql", statement, "only SELECT and its like are run here; write one")
-    return set(_names(tree, "TABLE_FUNCTION", _FUNCTION))
 
 
 def _names(tree: Any, kind: str, place: Sequence[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import importlib.resources
 import importlib.util
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
@@ -22,7 +22,6 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Unavailable
 from meterlake.model.usage.quantity import quantity_unit
 from meterlake.model.values import wire
-from meterlake.model.values.entity import Record
 from meterlake.model.values.money import exact
 from meterlake.model.values.period import Month, zone
 from meterlake.model.values.sql import identifier
@@ -49,7 +48,6 @@ from meterlake.stores import Organization
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.lake.tables import newest_snapshot
-from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills.totals import read_month_totals
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
@@ -118,10 +116,21 @@ def _gather(
         configuration = StoredConfiguration(reader)
         config = configuration.single(OrganizationConfig).entity
         timezone = config.timezone
-        billed = list(_billed(reader, Currencies.of(configuration, config), month))
+        currencies = Currencies.of(configuration, config)
+        billed = [
+            BilledMonth(*each, currencies.rounding(each.currency)[0])
+            for each in read_month_totals(reader, None if month is None else str(month))[:ROWS_MAX]
+        ]
         meters = list(measured_meters(reader.all(Meter)))
-        kinds = _kinds(reader.all(Aggregation))
-        quantity_units = _quantity_units(reader, meters)
+        kinds: _Kinds = defaultdict(set)
+        for each in reader.all(Aggregation):
+            kinds[each.entity.meter_id, each.entity.target_field].add(each.entity.aggregation)
+        # What the quantities of each simple aggregation are numbers of, by its id.
+        entities = {each.meter.id: each.meter.entity for each in meters}
+        quantity_units = {
+            each.id: quantity_unit(each.entity, entities.get(each.entity.meter_id))
+            for each in reader.all(Aggregation)
+        }
     known = [(each, _one(connection, queries.freshness(each.name))) for each in meters]
     span = _span(month, zone(timezone), [row for _, row in known])
     # The meters with most measurements; the others only say how fresh they are.
@@ -129,6 +138,14 @@ def _gather(
     usage = [_usage(connection, each, span, kinds) for each, row in largest if row[0]]
     starts = [row[1] for _, row in known if row[1]]
     ends = [row[2] for _, row in known if row[2]]
+    if meters:
+        query = queries.count_accounts([each.name for each in meters])
+        accounts = int(_one(connection, query, span.bounds)[0])
+    else:
+        accounts = 0
+    start, end = (span.start, span.end) if month else _EVER
+    rows = connection.execute(queries.DAYS, {"start": start, "end": end}).fetchall()
+    days = [Day(*row) for row in reversed(rows)]
     return Report(
         organization=organization.name,
         code=organization.code,
@@ -139,13 +156,13 @@ def _gather(
         snapshot=newest_snapshot(connection),
         made=organization.now().astimezone(UTC),
         step=span.step,
-        accounts=_accounts(connection, meters, span),
+        accounts=accounts,
         usage=[each for each in usage if each.steps],
         meters=[
             Freshness(each.name, row[0], _aware(row[2]), _aware(row[3])) for each, row in known
         ],
         rejected=_rejected(connection, month, zone(timezone)),
-        days=_days(connection, span if month else None),
+        days=days,
         totals=list(_totals(connection, month, quantity_units)),
         billed=billed,
     )
@@ -162,12 +179,6 @@ def _rejected(
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:ROWS_MAX]
 
 
-def _billed(reader: Reader, currencies: Currencies, month: Month | None) -> Iterator[BilledMonth]:
-    for each in read_month_totals(reader, None if month is None else str(month))[:ROWS_MAX]:
-        decimals, _ = currencies.rounding(each.currency)
-        yield BilledMonth(*each, decimals)
-
-
 def _span(month: Month | None, tz: tzinfo, known: Sequence[Sequence[Any]]) -> Span:
     if month is not None:
         period = month.period(tz)
@@ -177,13 +188,6 @@ def _span(month: Month | None, tz: tzinfo, known: Sequence[Sequence[Any]]) -> Sp
     ends = [row[2] for row in known if row[2]]
     step: Step = step_of(min(starts), max(ends)) if starts else "day"
     return Span(*_EVER, step, tz)
-
-
-def _kinds(aggregations: Iterable[Record[Aggregation]]) -> _Kinds:
-    found: _Kinds = defaultdict(set)
-    for each in aggregations:
-        found[each.entity.meter_id, each.entity.target_field].add(each.entity.aggregation)
-    return found
 
 
 def _usage(
@@ -248,30 +252,6 @@ def _whole(whole: Any, part: Any) -> Decimal | int | None:
         return int(whole)
     with exact():
         return Decimal(whole) + Decimal(part)
-
-
-def _accounts(
-    connection: duckdb.DuckDBPyConnection, meters: Sequence[PublishedMeter], span: Span
-) -> int:
-    if not meters:
-        return 0
-    query = queries.count_accounts([each.name for each in meters])
-    return int(_one(connection, query, span.bounds)[0])
-
-
-def _days(connection: duckdb.DuckDBPyConnection, span: Span | None) -> list[Day]:
-    start, end = (span.start, span.end) if span else _EVER
-    rows = connection.execute(queries.DAYS, {"start": start, "end": end}).fetchall()
-    return [Day(*row) for row in reversed(rows)]
-
-
-def _quantity_units(reader: Reader, meters: Sequence[PublishedMeter]) -> dict[str, str | None]:
-    """What the quantities of each simple aggregation are numbers of, by its id."""
-    known = {each.meter.id: each.meter.entity for each in meters}
-    return {
-        each.id: quantity_unit(each.entity, known.get(each.entity.meter_id))
-        for each in reader.all(Aggregation)
-    }
 
 
 def _totals(

@@ -6,14 +6,13 @@ begins as a copy of the old one, in which only the months that have changed are 
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import duckdb
-import pyarrow as pa
 
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.organization import OrganizationConfig
@@ -30,12 +29,11 @@ from meterlake.stages.publish import statements
 from meterlake.stages.publish.document import dbt_sources, live_script
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.months import Made
-from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
+from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES
 from meterlake.stores import Organization
 from meterlake.stores.files.durable import disk, make_folder, move, sync, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.connection import translate_errors
-from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state import new_id
 
@@ -112,14 +110,34 @@ def publish(organization: Organization, *, parquet: bool = False, whole: bool = 
         built = _build(organization, building, target, whole=whole)
         sync(building / FILE_NAME)
         with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
-            rows = _rows(connection, built)
-            sources = dbt_sources(organization.code, target.file, _columns(connection))
+            counts = {each.name: 0 for each in built.meters}
+            names = {each.meter.id: each.name for each in built.meters}
+            for month in built.made:
+                counts[names[month.meter_id]] += month.rows
+            for (name,) in connection.execute(statements.TABLE_NAMES).fetchall():
+                row = connection.execute(statements.count_rows(name)).fetchone()
+                assert row is not None
+                if row != (0,) or name in _ALWAYS:
+                    counts[name] = int(row[0])
+            rows = dict(sorted(counts.items()))
+            sources = dbt_sources(
+                organization.code, target.file, connection.execute(statements.MEANINGS).fetchall()
+            )
             if parquet:
                 publish_parquet(connection, folder / PARQUET_NAME, built.meters, built.made)
         mark_step("publish.built")
-        _replace(building / FILE_NAME, target.file)
-        _remember(target)
-        _write_beside(target, sources, live_script(target.file, attach_line(organization)))
+        make_folder(target.file.parent)
+        # What somebody wrote to the old file and left in its log must not meet the new one.
+        Path(f"{target.file}.wal").unlink(missing_ok=True)
+        move(building / FILE_NAME, target.file)
+        with write_durably(target.last) as path:
+            path.write_text(wire.dumps_sorted(_identity(target.file)), "utf-8")
+        for beside_name, text in (
+            (SOURCES_NAME, sources),
+            (LIVE_NAME, live_script(target.file, attach_line(organization))),
+        ):
+            with write_durably(target.folder / beside_name, needed=False) as beside:
+                beside.write_text(text, "utf-8")
     new = sum(each.publication == built.publication for each in built.made)
     return Published(
         target.file,
@@ -152,34 +170,10 @@ def _building(folder: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _replace(new: Path, target: Path) -> None:
-    make_folder(target.parent)
-    # What somebody wrote to the old file and left in its log must not meet the new one.
-    Path(f"{target}.wal").unlink(missing_ok=True)
-    move(new, target)
-
-
-def _write_beside(target: _Target, sources: str, live: str) -> None:
-    """Write what helps to read the file; it is made anew with every publication."""
-    for name, content in ((SOURCES_NAME, sources), (LIVE_NAME, live)):
-        with write_durably(target.folder / name, needed=False) as path:
-            path.write_text(content, "utf-8")
-
-
-def _columns(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[str, str | None, str]]:
-    """Name, column (None for the table or view itself) and meaning of everything in the file."""
-    return connection.execute(statements.MEANINGS).fetchall()
-
-
 def _identity(path: Path) -> dict[str, int]:
     """What changes with every write to a file."""
     found = path.stat()
     return {"inode": found.st_ino, "size": found.st_size, "modified": found.st_mtime_ns}
-
-
-def _remember(target: _Target) -> None:
-    with write_durably(target.last) as path:
-        path.write_text(wire.dumps_sorted(_identity(target.file)), "utf-8")
 
 
 def _copy_last(target: _Target, path: Path) -> bool:
@@ -209,15 +203,23 @@ def _build(organization: Organization, building: Path, target: _Target, *, whole
 def _fill(organization: Organization, path: Path, findings: Findings, *, again: bool) -> _Built:
     lake = organization.lake
     with (
-        closing(_open_file(lake, path)) as connection,
+        closing(lake.connect()) as connection,
         translate_errors(),
         lake.catalog.reading(),
     ):
+        connection.execute(f"ATTACH {quote(path)} AS published")
+        connection.execute("USE published")
         lake.complete(connection)
         connection.execute("BEGIN")  # everything is of one snapshot
         # State is read after it: the lake never has an account that State does not have yet.
         snapshot = newest_snapshot(connection)
-        meters, timezone, state = _state(organization, findings)
+        with organization.reading() as reader:
+            configuration = reader.configuration()
+            timezone = configuration.single(OrganizationConfig).entity.timezone
+            meters = tuple(measured_meters(configuration.all(Meter)))
+            names = {each.meter.id: each.name for each in meters}
+            documents = documents_of(reader, configuration, names, organization.now(), findings)
+            state = {table: published_schema.rows_of(table, rows) for table, rows in documents}
         publication = new_id()
         about = about_document(organization, timezone, snapshot)
         about |= {"publication": publication}
@@ -229,42 +231,3 @@ def _fill(organization: Organization, path: Path, findings: Findings, *, again: 
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT published")
     return _Built(snapshot, publication, meters, tuple(made))
-
-
-def _open_file(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
-    connection = lake.connect()
-    with translate_errors():
-        connection.execute(f"ATTACH {quote(path)} AS published")
-        connection.execute("USE published")
-    return connection
-
-
-def _state(
-    organization: Organization, findings: Findings
-) -> tuple[tuple[PublishedMeter, ...], str, dict[Table, pa.Table]]:
-    """The meters, the organization's time zone, and the rows of all tables of State."""
-    with organization.reading() as reader:
-        configuration = reader.configuration()
-        timezone = configuration.single(OrganizationConfig).entity.timezone
-        meters = tuple(measured_meters(configuration.all(Meter)))
-        names = {each.meter.id: each.name for each in meters}
-        documents = documents_of(reader, configuration, names, organization.now(), findings)
-        return (
-            meters,
-            timezone,
-            {table: published_schema.rows_of(table, rows) for table, rows in documents},
-        )
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, built: _Built) -> dict[str, int]:
-    """The rows of every meter and of all tables but empty ones of configuration."""
-    counts = {each.name: 0 for each in built.meters}
-    names = {each.meter.id: each.name for each in built.meters}
-    for month in built.made:
-        counts[names[month.meter_id]] += month.rows
-    for (name,) in connection.execute(statements.TABLE_NAMES).fetchall():
-        row = connection.execute(statements.count_rows(name)).fetchone()
-        assert row is not None
-        if row != (0,) or name in _ALWAYS:
-            counts[name] = int(row[0])
-    return dict(sorted(counts.items()))

@@ -80,11 +80,8 @@ def _fill(
         ):
             published_schema.fill_few(connection, table, documents)
         if not needs(ACCOUNT):
-            _fill_accounts(connection, account_names.codes(reader))
+            codes = account_names.codes(reader)
+            published_schema.insert(connection, ACCOUNT, ("id", "code"), codes)
     about = about_document(organization, timezone, newest_snapshot(connection))
     published_schema.fill_few(connection, ABOUT_TABLE, [about])
     return meters, zone(timezone)
-
-
-def _fill_accounts(connection: duckdb.DuckDBPyConnection, codes: list[tuple[str, str]]) -> None:
-    published_schema.insert(connection, ACCOUNT, ("id", "code"), codes)
