@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meterlake.model.errors import Invalid
@@ -102,7 +101,13 @@ def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) ->
 def _jsonl(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) -> Rows:
     known = {column.name for column in file.columns}
     for number, line in enumerate(gzip.GzipFile(fileobj=stream), 1):
-        document = _document(line, number)
+        try:
+            document = wire.loads(line)
+        except Invalid as error:
+            _, value, rule = error.args
+            raise Invalid(f"row {number}", value, rule) from None
+        if not isinstance(document, dict):
+            raise Invalid(f"row {number}", document, "it must be a JSON object")
         if file.typed:  # Those that older manifests name may not be all.
             _expect_members(document, known)
         # Answers of the Data Explorer have dots in the names of their members.
@@ -112,22 +117,17 @@ def _jsonl(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) 
         yield {each.name: _number(row[each.name], each, number) for each in needed}
 
 
-def _document(line: bytes, number: int) -> Mapping[str, Any]:
-    try:
-        document = wire.loads(line)
-    except Invalid as error:
-        _, value, rule = error.args
-        raise Invalid(f"row {number}", value, rule) from None
-    if not isinstance(document, dict):
-        raise Invalid(f"row {number}", document, "it must be a JSON object")
-    return document
-
-
 def _parquet(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) -> Rows:
     with _seekable(stream) as whole, pq.ParquetFile(whole) as table:
         _expect(table.schema_arrow.names, file.columns)
         if file.typed:
-            _expect_types(table.schema_arrow, file.columns)
+            for found, expected in zip(table.schema_arrow, schema_of(file.columns), strict=True):
+                if found.type != expected.type:
+                    raise Invalid(
+                        "columns",
+                        f"{found.name} {found.type}",
+                        f"it must be of type {expected.type}",
+                    )
         rows = 0
         for batch in table.iter_batches(_ROWS, columns=[each.name for each in needed]):
             values = [batch.column(each.name).to_pylist() for each in needed]
@@ -149,14 +149,6 @@ def _expect(names: Sequence[str], columns: Sequence[ExportColumn]) -> None:
     expected = [column.name for column in columns]
     if list(names) != expected:
         raise Invalid("columns", ", ".join(names), f"they must be {', '.join(expected)}")
-
-
-def _expect_types(schema: pa.Schema, columns: Sequence[ExportColumn]) -> None:
-    for found, expected in zip(schema, schema_of(columns), strict=True):
-        if found.type != expected.type:
-            raise Invalid(
-                "columns", f"{found.name} {found.type}", f"it must be of type {expected.type}"
-            )
 
 
 def _expect_members(document: Mapping[str, Any], known: Collection[str], within: str = "") -> None:

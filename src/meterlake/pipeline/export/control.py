@@ -228,7 +228,15 @@ def save_download(organization: Organization, job_id: str, folder: Path) -> Path
         Unavailable: The disk or the object store failed.
     """
     found, _ = download(organization, job_id)
-    path = _folder(folder) / found.name
+    try:
+        with disk():
+            folder.mkdir(parents=True, exist_ok=True)
+    except Unavailable as error:
+        if isinstance(error.__cause__, _NO_FOLDER):
+            rule = f"it must be a folder, or a path at which one can be made: {error.__cause__.strerror}"
+            raise Invalid("--to", str(folder), rule) from None
+        raise
+    path = folder / found.name
     with (
         organization.stores.objects.open(found.key) as source,
         write_durably(path) as temporary,
@@ -251,18 +259,6 @@ def _update(
     entity = entities.parse(ref.resource, document, ref.members)
     after = entities.update_in(transaction, stores, before, before.version, entity)
     return entities.entity_document(after, transaction)
-
-
-def _folder(path: Path) -> Path:
-    try:
-        with disk():
-            path.mkdir(parents=True, exist_ok=True)
-    except Unavailable as error:
-        if isinstance(error.__cause__, _NO_FOLDER):
-            rule = f"it must be a folder, or a path at which one can be made: {error.__cause__.strerror}"
-            raise Invalid("--to", str(path), rule) from None
-        raise
-    return path
 
 
 def _schedule(stores: Stores, reader: Reader, schedule: Record[ExportSchedule]) -> Document:

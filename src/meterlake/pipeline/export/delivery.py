@@ -209,8 +209,21 @@ def keep_for_download(stores: Stores, job: Job, manifest: dict[str, Any], folder
         return key
     name = f"{job.id}.zip"
     path = folder / name
-    with write_durably(path) as temporary:
-        _zip(temporary, manifest, folder)
+    with (
+        write_durably(path) as temporary,
+        # The members are compressed already.
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for file in manifest["files"]:
+            member_name = Path(file["key"]).name
+            member = zipfile.ZipInfo(member_name, _EPOCH)
+            with (
+                (folder / member_name).open("rb") as source,
+                archive.open(member, "w", force_zip64=True) as target,
+            ):
+                while block := source.read(_BLOCK):
+                    target.write(block)
+        archive.writestr(zipfile.ZipInfo("manifest.json", _EPOCH), encode_manifest(manifest))
     stores.objects.put_file(f"{kept_prefix(job)}{name}", path)
     path.unlink()
     return f"{kept_prefix(job)}{name}"
@@ -224,18 +237,3 @@ def kept_manifest(job: Job) -> str:
 def kept_prefix(job: Job) -> str:
     """What the keys of what is kept of a job begin with, in the home's object store."""
     return f"exports/{job.org_id}/{job.id}/"
-
-
-def _zip(path: Path, manifest: dict[str, Any], folder: Path) -> None:
-    # The members are compressed already.
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for file in manifest["files"]:
-            name = Path(file["key"]).name
-            member = zipfile.ZipInfo(name, _EPOCH)
-            with (
-                (folder / name).open("rb") as source,
-                archive.open(member, "w", force_zip64=True) as target,
-            ):
-                while block := source.read(_BLOCK):
-                    target.write(block)
-        archive.writestr(zipfile.ZipInfo("manifest.json", _EPOCH), encode_manifest(manifest))

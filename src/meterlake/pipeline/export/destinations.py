@@ -84,7 +84,15 @@ def check_destination(organization: Organization, id: str) -> dict[str, Any]:
         objects = open_destination(found, organization.id, organization.settings)
     except MeterlakeError as error:
         return told | {"writable": False, "steps": [_step("write", str(error))]}
-    steps = _try_steps(objects, f"orgId={organization.id}/{_NAME}")
+    # The steps up to a writing that fails, or all of them.
+    key = f"orgId={organization.id}/{_NAME}"
+    steps = [_try("write", lambda: objects.put_bytes(key, _CONTENT))]
+    if steps[0]["succeeded"]:
+        steps += [
+            _try("read", lambda: _expect(objects, key)),
+            _try("remove", lambda: objects.delete(key)),
+            _try("removeParts", lambda: objects.abort_uploads([key])),
+        ]
     url = objects.url(_NAME).removesuffix(f"/{_NAME}")
     return told | {"url": url, "writable": steps[0]["succeeded"], "steps": steps}
 
@@ -145,18 +153,6 @@ def _destination(
             names = {"prefix": then.prefix, "partition_order": then.partition_order}
             return found.model_copy(update=names)
     return found
-
-
-def _try_steps(objects: ObjectStore, key: str) -> list[dict[str, Any]]:
-    """The steps up to a writing that fails, or all of them."""
-    steps = [_try("write", lambda: objects.put_bytes(key, _CONTENT))]
-    if steps[0]["succeeded"]:
-        steps += [
-            _try("read", lambda: _expect(objects, key)),
-            _try("remove", lambda: objects.delete(key)),
-            _try("removeParts", lambda: objects.abort_uploads([key])),
-        ]
-    return steps
 
 
 def _expect(objects: ObjectStore, key: str) -> None:

@@ -198,17 +198,14 @@ def forget_downloads(organization: Organization) -> int:
     for info in list(organization.stores.objects.list(f"exports/{organization.id}/")):
         job_id = info.key.split("/")[2]
         if job_id not in kept:
-            kept[job_id] = _is_downloadable(organization, job_id)
+            # Whether its files may still be asked for; of one that runs they may.
+            try:
+                job = organization.state.jobs.find(organization.id, job_id, KIND)
+            except NotFound:
+                kept[job_id] = False
+            else:
+                kept[job_id] = job.finished is None or organization.now() < job.finished + KEPT
         if not kept[job_id]:
             organization.stores.objects.delete(info.key)
             removed += 1
     return removed
-
-
-def _is_downloadable(organization: Organization, job_id: str) -> bool:
-    """Whether the files of a job may still be asked for; of one that runs they may."""
-    try:
-        job = organization.state.jobs.find(organization.id, job_id, KIND)
-    except NotFound:
-        return False
-    return job.finished is None or organization.now() < job.finished + KEPT

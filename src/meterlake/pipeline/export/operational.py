@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
@@ -110,17 +109,11 @@ def _bands(staging: ExportStaging, reader: Reader, export: Export) -> _Documents
         if isinstance(each, Record):
             yield from band_documents(each)
         if since is not None:
-            yield from _gone_bands(reader, each, since)
-
-
-def _gone_bands(
-    reader: Reader, each: Record[Pricing] | Deletion, since: datetime
-) -> Iterator[Document]:
-    try:
-        before = reader.as_of(Pricing, each.id, since)
-    except NotFound:
-        return  # The pricing is younger.
-    yield from band_deletions(before, each)
+            try:
+                before = reader.as_of(Pricing, each.id, since)
+            except NotFound:
+                continue  # The pricing is younger.
+            yield from band_deletions(before, each)
 
 
 def _bills(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
@@ -143,17 +136,13 @@ def _focus(staging: ExportStaging, reader: Reader, export: Export) -> _Documents
     since = staging.request.changes_since
     renamed = None if since is None else names_changed(reader, since, staging.at)
     for bill in _stored_bills(staging, reader, renamed):
-        account = _name_of(reader, staging.at, bill)
+        account_id = bill.content.key.account_id
+        try:
+            account = reader.as_of(Account, account_id, staging.at).entity.name
+        except NotFound:  # The account is younger, where clocks differ between machines.
+            account = str(bill.content.body.get("accountCode", account_id))
         for line in line_documents(bill):
             yield focus_document(bill.to_wire(), line, Names(provider, account, configuration))
-
-
-def _name_of(reader: Reader, at: datetime, bill: StoredBill) -> str:
-    account_id = bill.content.key.account_id
-    try:
-        return reader.as_of(Account, account_id, at).entity.name
-    except NotFound:  # The account is younger, where clocks differ between machines.
-        return str(bill.content.body.get("accountCode", account_id))
 
 
 def _stored_bills(

@@ -86,7 +86,13 @@ def spread_files(
     """
     job = staging.attempt.job
     tasks = [
-        FanOutTask(_name_of(staging, each), stage_partition, (job.id, job.attempt, each))
+        FanOutTask(
+            " and ".join(each.types)
+            + (f" of meter {each.meter_id}" if each.meter_id else "")
+            + f" in export {job.id}",
+            stage_partition,
+            (job.id, job.attempt, each),
+        )
         for each in _partitions(staging, exports)
     ]
     found = run_tasks(staging.stores, runner, tasks, partial(_note_end, staging))
@@ -106,11 +112,6 @@ def _partitions(staging: ExportStaging, exports: Sequence[Export]) -> Iterator[E
             group = next((each for each in _TOGETHER if name in each), frozenset({name}))
             done |= group
             yield ExportPartition(tuple(each for each in names if each in group))
-
-
-def _name_of(staging: ExportStaging, partition: ExportPartition) -> str:
-    of_meter = f" of meter {partition.meter_id}" if partition.meter_id else ""
-    return f"{' and '.join(partition.types)}{of_meter} in export {staging.attempt.job.id}"
 
 
 def _note_end(staging: ExportStaging, end: TaskEnd) -> None:

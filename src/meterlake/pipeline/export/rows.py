@@ -81,19 +81,18 @@ class Sums:
         """Add rows."""
         with exact():
             for name in self.names:
-                found = _sum(columns.column(name))
-                if found is not None:
-                    self.totals[name] = (self.totals[name] or ZERO) + found
-
-
-def _sum(values: pa.Array) -> Decimal | None:
-    if values.null_count == len(values):
-        return None
-    if pa.types.is_decimal(values.type):
-        extremes = pc.min_max(values).as_py().values()
-        if len(values) * max(each.copy_abs() for each in extremes) < _LIMIT:
-            return Decimal(pc.sum(values).as_py())
-    return sum((Decimal(each) for each in values.to_pylist() if each is not None), ZERO)
+                values = columns.column(name)
+                if values.null_count == len(values):
+                    continue
+                found = None
+                if pa.types.is_decimal(values.type):
+                    extremes = pc.min_max(values).as_py().values()
+                    if len(values) * max(each.copy_abs() for each in extremes) < _LIMIT:
+                        found = Decimal(pc.sum(values).as_py())
+                if found is None:
+                    filled = (each for each in values.to_pylist() if each is not None)
+                    found = sum(map(Decimal, filled), ZERO)
+                self.totals[name] = (self.totals[name] or ZERO) + found
 
 
 @dataclass(slots=True)

@@ -227,17 +227,12 @@ def _place_request(organization: Organization, request: ExportRequest) -> Export
         NotFound: There is no such destination.
     """
     exports_of(request.source, request.types)
-    request = _somewhere(organization, request)
-    targets_of(organization, request)
-    return request
-
-
-def _somewhere(organization: Organization, request: ExportRequest) -> ExportRequest:
     if request.to is None and not request.destination_ids and not request.keep:
         code = organization.code
-        return replace(request, to=str((organization.stores.home / "exports" / code).absolute()))
-    if request.to is not None and "://" not in request.to:
-        return replace(request, to=str(Path(request.to).absolute()))
+        request = replace(request, to=str((organization.stores.home / "exports" / code).absolute()))
+    elif request.to is not None and "://" not in request.to:
+        request = replace(request, to=str(Path(request.to).absolute()))
+    targets_of(organization, request)
     return request
 
 
@@ -286,7 +281,21 @@ def _run(
 ) -> Exported:
     job = stores.state.jobs.get(job_id)
     if job.kind == KIND and job.status is JobStatus.COMPLETE:
-        return _complete(stores, job)
+        # A complete export, from where its manifest still is.
+        shutil.rmtree(_folder(stores, job), ignore_errors=True)
+        request = ExportRequest.from_wire(job.parameters)
+        places = tuple(Delivered.from_wire(each) for each in job.result.get("places", ()))
+        download = job.result.get("download")
+        manifest: dict[str, Any] = {**job.result, "files": []}
+        targets = targets_of(stores.organization(job.org_id), request, job.created)
+        for target, place in zip(targets, places, strict=False):
+            manifest = wire.loads(
+                target.objects.get(place.manifest_url.removeprefix(f"{place.url}/"))
+            )
+            return Exported(job.id, manifest, places, download)
+        with suppress(NotFound):  # What is kept for downloads goes after a day.
+            manifest = wire.loads(stores.objects.get(kept_manifest(job)))
+        return Exported(job.id, manifest, places, download)
     return run(stores, EXPORT_JOBS, job_id)
 
 
@@ -324,7 +333,14 @@ def _export(run: JobRun[Exported]) -> Exported:
     if targets:
         manifest = for_order(manifest, targets[0].order)
     exported = Exported(job.id, manifest, places, download)
-    job.result = _result(exported)
+    job.result = {
+        "manifest": exported.manifest_url,
+        "rows": exported.rows,
+        "bytes": exported.manifest["bytes"],
+        "files": len(exported.manifest["files"]),
+        "places": [place.to_wire() for place in exported.places],
+        "download": exported.download,
+    }
     return exported
 
 
@@ -342,21 +358,19 @@ def _tidy_after(run: JobRun[Exported], folder: Path) -> Iterator[None]:
             raise  # Another attempt goes on with all that is there.
         staged = _is_staged(folder)
         if staged:
-            _clear(run.stores, run.attempt, folder)
+            # Throw away the parts of objects wherever the job may have put some.
+            request = ExportRequest.from_wire(run.attempt.job.parameters)
+            manifest = wire.loads((folder / _MANIFEST).read_bytes())
+            for opened in openers_of(
+                run.stores.organization(run.attempt.job.org_id), request, run.attempt.job.created
+            ):
+                with suppress(MeterlakeError):  # A destination may be gone.
+                    target = opened()
+                    if may_be_delivered(run.attempt, target):
+                        clear_parts(run.attempt, target, manifest)
         if not staged or isinstance(error, Altered) or not isinstance(error, MeterlakeError):
             shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def _clear(stores: Stores, attempt: Attempt, folder: Path) -> None:
-    """Throw away the parts of objects wherever the job may have put some."""
-    request = ExportRequest.from_wire(attempt.job.parameters)
-    manifest = wire.loads((folder / _MANIFEST).read_bytes())
-    for opened in openers_of(stores.organization(attempt.job.org_id), request, attempt.job.created):
-        with suppress(MeterlakeError):  # A destination may be gone.
-            target = opened()
-            if may_be_delivered(attempt, target):
-                clear_parts(attempt, target, manifest)
 
 
 def _is_staged(folder: Path) -> bool:
@@ -390,17 +404,6 @@ def _deliver_everywhere(
     if failed:
         raise failed[0]
     return targets, tuple(places)
-
-
-def _result(exported: Exported) -> dict[str, Any]:
-    return {
-        "manifest": exported.manifest_url,
-        "rows": exported.rows,
-        "bytes": exported.manifest["bytes"],
-        "files": len(exported.manifest["files"]),
-        "places": [place.to_wire() for place in exported.places],
-        "download": exported.download,
-    }
 
 
 def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
@@ -445,22 +448,6 @@ def _expect_snapshot(stores: Stores, job: Job) -> None:
             f"the export {job.id} reads the snapshot {job.snapshot} of the lake, which has expired:"
             " ask for it anew"
         )
-
-
-def _complete(stores: Stores, job: Job) -> Exported:
-    """A complete export, from where its manifest still is."""
-    shutil.rmtree(_folder(stores, job), ignore_errors=True)
-    request = ExportRequest.from_wire(job.parameters)
-    places = tuple(Delivered.from_wire(each) for each in job.result.get("places", ()))
-    download = job.result.get("download")
-    manifest: dict[str, Any] = {**job.result, "files": []}
-    targets = targets_of(stores.organization(job.org_id), request, job.created)
-    for target, place in zip(targets, places, strict=False):
-        manifest = wire.loads(target.objects.get(place.manifest_url.removeprefix(f"{place.url}/")))
-        return Exported(job.id, manifest, places, download)
-    with suppress(NotFound):  # What is kept for downloads goes after a day.
-        manifest = wire.loads(stores.objects.get(kept_manifest(job)))
-    return Exported(job.id, manifest, places, download)
 
 
 def _folder(stores: Stores, job: Job) -> Path:

@@ -207,6 +207,14 @@ def manifest_of(
 ) -> dict[str, Any]:
     """The manifest of files that are staged, in the words of the wire."""
     period = staging.period
+    # What the rows do not say themselves: of configuration, every row carries its version.
+    versions: dict[str, Any] = {"meterlake": code_version()}
+    if request.source is Source.USAGE:
+        with staging.stores.state.reading(staging.place.org_id) as reader:
+            for kind in (Meter, Aggregation):
+                known = known_at(reader, kind, staging.at)
+                found = {each.id: each.version for each in known if each.modified <= staging.at}
+                versions[kind.__name__] = dict(sorted(found.items()))
     return {
         "jobId": job.id,
         "orgId": job.org_id,
@@ -219,20 +227,8 @@ def manifest_of(
         "configurationTime": staging.at,
         "changesSince": request.changes_since,
         "spreadsheet": request.spreadsheet and request.format is Format.CSV,
-        "versions": _versions(staging, request.source),
+        "versions": versions,
         "rows": sum(file.rows for file in files),
         "bytes": sum(file.size_bytes for file in files),
         "files": [file.to_wire() for file in files],
     }
-
-
-def _versions(staging: ExportStaging, source: Source) -> dict[str, Any]:
-    """What the rows do not say themselves: of configuration, every row carries its version."""
-    versions: dict[str, Any] = {"meterlake": code_version()}
-    if source is Source.USAGE:
-        with staging.stores.state.reading(staging.place.org_id) as reader:
-            for kind in (Meter, Aggregation):
-                known = known_at(reader, kind, staging.at)
-                found = {each.id: each.version for each in known if each.modified <= staging.at}
-                versions[kind.__name__] = dict(sorted(found.items()))
-    return versions

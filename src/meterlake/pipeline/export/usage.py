@@ -96,10 +96,18 @@ def _measurement_sheets(
     connection: duckdb.DuckDBPyConnection, staging: ExportStaging, only: str | None
 ) -> Iterator[Sheet]:
     """The measurements of every meter."""
-    _know_codes(connection, staging.codes[Account])
+    codes = staging.codes[Account]
+    connection.execute(
+        "CREATE TEMP TABLE account_code AS"
+        " SELECT unnest(?::VARCHAR[]) AS id, unnest(?::VARCHAR[]) AS code",
+        [list(codes), list(codes.values())],
+    )
     usage, scope = staging.request.usage, _scope(staging)
     questions = {each.meter_id: each for each in questions_of(usage, staging.meters)}
-    meters, history = _known_meters(staging), _versions(staging)
+    with staging.stores.state.reading(staging.place.org_id) as reader:
+        # Also those that are gone, whose measurements are still there.
+        meters = {each.id: each.entity for each in known_at(reader, Meter, staging.at)}
+    history = _versions(staging)
     stored = _stored_columns(connection, staging.snapshot)
     for meter_id in sorted({*stored, *questions}):
         if not _among(meter_id, usage.meter_ids) or only not in {None, meter_id}:
@@ -110,6 +118,12 @@ def _measurement_sheets(
         columns = stored.get(meter_id) or [field.column for field in question.fields]
         derived = _derived_columns(meter, history.get(meter_id, ()))
         fields = stored_fields(columns)
+        # Which measurements are meant; a field that was never filled has none of the wanted
+        # values.
+        if any(field.column not in columns for field, _ in question.filters):
+            condition = _NOTHING
+        else:
+            condition = conditions(question, scope)
         measurements = Measurements(
             table=f"lake.{identifier(question.table)}",
             snapshot=staging.snapshot,
@@ -117,7 +131,7 @@ def _measurement_sheets(
             fields=tuple(name for name in fields if name not in derived),
             derived=tuple(name for name in derived if name in fields),
             current=_current(meter),
-            where=_where(question, columns, scope),
+            where=condition,
             spreadsheet=staging.request.spreadsheet,
         )
         there = meter_id in stored
@@ -153,13 +167,6 @@ def _scope(staging: ExportStaging) -> ExplorerScope:
     return ExplorerScope(staging.period, ALL_ROWS, accounts, snapshot=staging.snapshot)
 
 
-def _where(question: Question, columns: Collection[str], scope: ExplorerScope) -> Query:
-    """Which measurements are meant; a field that was never filled has none of the wanted values."""
-    if any(field.column not in columns for field, _ in question.filters):
-        return _NOTHING
-    return conditions(question, scope)
-
-
 def rows_of(
     connection: duckdb.DuckDBPyConnection, measurements: Measurements, format: Format
 ) -> Iterator[RowBlock]:
@@ -181,7 +188,11 @@ def write_sheet(sheet: Sheet, format: Format, output: RowOutput) -> list[Piece]:
     """Write rows as one file or several."""
     if format is Format.PARQUET:
         return write_parquet(sheet.blocks, schema_of(sheet.columns), output)
-    header = _header(sheet.columns) if format is Format.CSV else b""
+    header = (
+        "".join(csv_lines([[column.name for column in sheet.columns]])).encode()
+        if format is Format.CSV
+        else b""
+    )
     return write_text(sheet.blocks, header, output)
 
 
@@ -202,24 +213,6 @@ def _watch_blocks(staging: ExportStaging, blocks: Iterable[RowBlock]) -> Iterato
         staging.attempt.check()
         yield block
         staging.told.add(block.rows)
-
-
-def _header(columns: Sequence[ExportColumn]) -> bytes:
-    return "".join(csv_lines([[column.name for column in columns]])).encode()
-
-
-def _know_codes(connection: duckdb.DuckDBPyConnection, codes: Mapping[str, str]) -> None:
-    connection.execute(
-        "CREATE TEMP TABLE account_code AS"
-        " SELECT unnest(?::VARCHAR[]) AS id, unnest(?::VARCHAR[]) AS code",
-        [list(codes), list(codes.values())],
-    )
-
-
-def _known_meters(staging: ExportStaging) -> dict[str, Meter]:
-    """All meters by id, also those that are gone, whose measurements are still there."""
-    with staging.stores.state.reading(staging.place.org_id) as reader:
-        return {each.id: each.entity for each in known_at(reader, Meter, staging.at)}
 
 
 def _versions(staging: ExportStaging) -> dict[str, list[Mapping[str, Any]]]:

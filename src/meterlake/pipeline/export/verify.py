@@ -59,7 +59,17 @@ def verify(settings: Settings, url: str | Path) -> list[ManifestProblem]:
         Invalid: It is none, or its store refuses us.
         Unavailable: A disk or a network failed.
     """
-    objects, key = _place(settings, str(url))
+    # The store that the keys of a manifest begin in, and the key of the manifest itself.
+    location = str(url)
+    segments = (location if "://" in location else Path(location).absolute().as_posix()).split("/")
+    inside = [n for n, part in enumerate(segments) if part.startswith(_ORGANIZATION)]
+    start = inside[-1] if inside else len(segments) - 1
+    if "://" in location and start <= _BUCKET:
+        raise Invalid(
+            "manifest", location, "it must be the URL of one: a scheme, a bucket and a key"
+        )
+    objects = open_objects("/".join(segments[:start]) or "/", settings)
+    key = "/".join(segments[start:])
     manifest = _read_manifest(objects.get(key), str(url))
     files = [WrittenFile.of(entry) for entry in manifest.files]
     problems = list(_contradictions(manifest))
@@ -71,16 +81,6 @@ def verify(settings: Settings, url: str | Path) -> list[ManifestProblem]:
             for what in _wrong(objects, stored, file, manifest.format)
         )
     return problems
-
-
-def _place(settings: Settings, url: str) -> tuple[ObjectStore, str]:
-    """The store that the keys of a manifest begin in, and the key of the manifest itself."""
-    parts = (url if "://" in url else Path(url).absolute().as_posix()).split("/")
-    inside = [n for n, part in enumerate(parts) if part.startswith(_ORGANIZATION)]
-    start = inside[-1] if inside else len(parts) - 1
-    if "://" in url and start <= _BUCKET:
-        raise Invalid("manifest", url, "it must be the URL of one: a scheme, a bucket and a key")
-    return open_objects("/".join(parts[:start]) or "/", settings), "/".join(parts[start:])
 
 
 def _read_manifest(content: bytes, url: str) -> ReadManifest:
