@@ -5,8 +5,6 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
-import duckdb
-
 from meterlake.model.catalog.catalog import Aggregation, Reduce
 from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate
 from meterlake.model.configuration.organization import OrganizationConfig
@@ -68,13 +66,18 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
     carried on there are months up to the current one, and of other runs those that there are.
     """
     rows = changed_rows(changes)
-    time_weighted = changed_rows(_time_weighted_changes(world, changes))
+    meters = {
+        each.entity.meter_id
+        for each in world.configuration.all(Aggregation)
+        if each.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
+    }
+    time_weighted = changed_rows([each for each in changes if each.meter_id in meters])
     if rows is None:
         return
     with world.organization.reading() as reader:
         configuration = cycles_configuration(reader)
     with world.lake.reader() as connection:
-        days = _days_of(world, connection, rows)
+        days = [day for start in starts_of(connection, rows, "day") for day in _days(world, start)]
         if not days:
             return
         back = _back(configuration)
@@ -96,6 +99,13 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
                 yield AffectedRun(run, with_parents(configuration, found))
 
 
+def _back(configuration: Configuration) -> Mapping[BillingFrequency, int]:
+    """How many runs earlier a period can begin that reaches into a run, by frequency."""
+    if not any(configuration.all(Account)):
+        return {}
+    return {each: longest(configuration, each) + 1 for each in RECURRING}
+
+
 def with_parents(configuration: Configuration, account_ids: Sequence[str]) -> frozenset[str]:
     """Accounts with their parents: what a child uses may be pooled with theirs."""
     chosen = frozenset(account_ids)
@@ -107,16 +117,6 @@ def with_parents(configuration: Configuration, account_ids: Sequence[str]) -> fr
 
 def _timezone(configuration: Configuration) -> tzinfo:
     return zone(configuration.single(OrganizationConfig).entity.timezone)
-
-
-def _time_weighted_changes(world: World, changes: Sequence[MeterChange]) -> list[MeterChange]:
-    """The changes of meters with a time-weighted average."""
-    meters = {
-        each.entity.meter_id
-        for each in world.configuration.all(Aggregation)
-        if each.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
-    }
-    return [each for each in changes if each.meter_id in meters]
 
 
 def _local(start: datetime, timezone: tzinfo) -> Iterator[Month]:
@@ -139,17 +139,6 @@ def _days(world: World, start: datetime) -> Iterator[date]:
         while day <= last:
             yield day
             day += _A_DAY
-
-
-def _days_of(world: World, connection: duckdb.DuckDBPyConnection, rows: str) -> list[date]:
-    return [day for start in starts_of(connection, rows, "day") for day in _days(world, start)]
-
-
-def _back(configuration: Configuration) -> Mapping[BillingFrequency, int]:
-    """How many runs earlier a period can begin that reaches into a run, by frequency."""
-    if not any(configuration.all(Account)):
-        return {}
-    return {each: longest(configuration, each) + 1 for each in RECURRING}
 
 
 def _direct(

@@ -215,7 +215,14 @@ def apply(
         _refuse_unless(found, (BackfillStatus.STAGED,), "applied")
         job = BackfillJob(organization, found, author, progress)
         copies.require_staged(job)
-        made = _apply(job)
+        try:
+            made = VERBS[job.backfill.spec.mode].apply(job)
+        except Busy:
+            raise
+        except Conflict:
+            # Also if the lake has not changed, it has to be looked at again.
+            job.folder.clear(job.folder.configured)
+            raise
         done = found.done(Action.APPLY, organization.now(), author)
         return _store(organization, replace(done, status=BackfillStatus.APPLIED, applied=made))
 
@@ -323,17 +330,6 @@ def list_backfills(
     return Backfills(organization.state, organization.id).page(page, status)
 
 
-def _apply(job: BackfillJob) -> int:
-    try:
-        return VERBS[job.backfill.spec.mode].apply(job)
-    except Busy:
-        raise
-    except Conflict:
-        # Also if the lake has not changed, it has to be looked at again.
-        job.folder.clear(job.folder.configured)
-        raise
-
-
 def _store(organization: Organization, backfill: Backfill) -> Backfill:
     return Backfills(organization.state, organization.id).put(backfill)
 
@@ -386,11 +382,22 @@ def _stage(job: BackfillJob) -> Backfill:
         return found
     copies.fetch_sources(job)
     copies.fetch_staged(job)
-    configured = _configuration_digest(job)
+    versions = job.organization.configuration().versions()
+    configured = sha256(wire.dumps_sorted(versions).encode()).hexdigest()
     unchanged = found.status is BackfillStatus.STAGED and found.snapshot == job.lake.snapshot()
     if unchanged and job.folder.staged_with(configured):
         return found
-    job = replace(job, backfill=_begin_staging(job))
+    # Write down that a backfill is being staged, and from which snapshot: now that one stays.
+    if job.backfill.status is BackfillStatus.STAGING and job.backfill.snapshot != _NOT_YET:
+        begun = job.backfill  # Whoever began died: its snapshot is still the right one.
+    else:
+        # Under the lock no upkeep can let go of the snapshot before it is written down.
+        with job.lake.lock():
+            snapshot = job.lake.snapshot()
+            staging = BackfillStatus.STAGING
+            begun = replace(job.backfill, status=staging, snapshot=snapshot, summary={})
+            begun = _store(job.organization, begun)
+    job = replace(job, backfill=begun)
     make_folder(job.folder.path)
     with write_durably(job.folder.configured) as temporary:
         temporary.write_text(configured)
@@ -407,20 +414,3 @@ def _stage(job: BackfillJob) -> Backfill:
     mark_step("backfill.staged")
     done = job.backfill.done(Action.STAGE, job.now, job.author)
     return _store(job.organization, replace(done, status=BackfillStatus.STAGED, summary=summary))
-
-
-def _configuration_digest(job: BackfillJob) -> str:
-    """A digest of the configuration."""
-    versions = job.organization.configuration().versions()
-    return sha256(wire.dumps_sorted(versions).encode()).hexdigest()
-
-
-def _begin_staging(job: BackfillJob) -> Backfill:
-    """Write down that a backfill is being staged, and from which snapshot: now that one stays."""
-    if job.backfill.status is BackfillStatus.STAGING and job.backfill.snapshot != _NOT_YET:
-        return job.backfill  # Whoever began died: its snapshot is still the right one.
-    # Under the lock no upkeep can let go of the snapshot before it is written down.
-    with job.lake.lock():
-        snapshot = job.lake.snapshot()
-        begun = replace(job.backfill, status=BackfillStatus.STAGING, snapshot=snapshot, summary={})
-        return _store(job.organization, begun)

@@ -5,7 +5,6 @@ that is written last; the run reads the note. So all who work need the folder of
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from meterlake.model.errors import Busy, Unavailable
@@ -57,23 +56,19 @@ def read_notes(
         if isinstance(end.error, Busy):
             raise end.error
         if end.error is None:
-            notes[end.number] = found = _read_note(job.folder.rows, end)
+            found: dict[str, Any] | None = None
+            if end.value is not None:
+                try:
+                    found = wire.loads((job.folder.rows / end.value).read_bytes())
+                except FileNotFoundError:
+                    why = "its worker wrote into another one"
+                    raise Unavailable(
+                        f"{job.folder.rows} ({end.name})",
+                        why,
+                        "give all workers the folder of the lake, and run it again",
+                    ) from None
+            notes[end.number] = found
             job.progress(count(found) if found else 0, len(notes), len(tasks))
 
     run_tasks(job.organization.stores, runner, tasks, note)
     return [notes[number] for number in range(len(tasks))]
-
-
-def _read_note(folder: Path, end: TaskEnd) -> dict[str, Any] | None:
-    if end.value is None:
-        return None
-    try:
-        found: dict[str, Any] = wire.loads((folder / end.value).read_bytes())
-    except FileNotFoundError:
-        why = "its worker wrote into another one"
-        raise Unavailable(
-            f"{folder} ({end.name})",
-            why,
-            "give all workers the folder of the lake, and run it again",
-        ) from None
-    return found

@@ -1,9 +1,8 @@
 """Runs of which only some meters and accounts are calculated again: the rest is carried over."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 import polars as pl
 
@@ -70,25 +69,23 @@ def meters_read(configuration: Configuration) -> dict[str, frozenset[str]]:
 def parts_of(kept_rows: pl.DataFrame, chosen: Chosen) -> list[UsageRow]:
     """The simple quantities that are carried over, for compound ones of the chosen accounts."""
     return [
-        UsageRow(_quantity(row))
+        UsageRow(
+            Quantity(
+                account_id=row["account_id"],
+                meter_id=row["meter_id"] or "",
+                aggregation_id=row["aggregation_id"],
+                aggregation_version=row["aggregation_version"],
+                period=Period(aware(row["period_start"]), aware(row["period_end"])),
+                value=Decimal(row["quantity"]),
+                units=Decimal(row["units"]),
+                unit=row["unit"],
+                measurements=row["measurements"],
+                segment=segment_of(row["segment"]),
+            )
+        )
         for row in kept_rows.iter_rows(named=True)
         if row["kind"] != COMPOUND and (not chosen.accounts or row["account_id"] in chosen.accounts)
     ]
-
-
-def _quantity(row: Mapping[str, Any]) -> Quantity:
-    return Quantity(
-        account_id=row["account_id"],
-        meter_id=row["meter_id"] or "",
-        aggregation_id=row["aggregation_id"],
-        aggregation_version=row["aggregation_version"],
-        period=Period(aware(row["period_start"]), aware(row["period_end"])),
-        value=Decimal(row["quantity"]),
-        units=Decimal(row["units"]),
-        unit=row["unit"],
-        measurements=row["measurements"],
-        segment=segment_of(row["segment"]),
-    )
 
 
 def segment_of(text: str | None) -> Segment | None:
@@ -109,9 +106,9 @@ def together(
     rows, statements = frames(fresh)
     if statements_before is None:
         return rows, statements
-    names = _names(
-        kept_rows["statement_id"].drop_nulls().unique().sort().to_list(), len(statements)
-    )
+    # Statements that are carried over get names that are still free.
+    carried = kept_rows["statement_id"].drop_nulls().unique().sort().to_list()
+    names = {name: str(number) for number, name in enumerate(carried, len(statements) + 1)}
     old = statements_before.filter(pl.col("id").is_in(list(names)))
     new_rows = kept_rows.select(
         *(pl.col(name).cast(kind) for name, kind in SCHEMA.items()), pl.col("snapshot")
@@ -126,8 +123,3 @@ def together(
         pl.concat([rows, new_rows], how="diagonal"),
         pl.concat([statements, new_statements], how="diagonal"),
     )
-
-
-def _names(old: Sequence[str], taken: int) -> dict[str, str]:
-    """Names that are still free for statements that are carried over."""
-    return {name: str(taken + number) for number, name in enumerate(old, 1)}

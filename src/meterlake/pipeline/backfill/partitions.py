@@ -153,7 +153,9 @@ class _Work:
         found = self.derive(meter, frame)
         names = [each.column for each in meter.fields.derived]
         new = found.frame
-        old = _add_missing_columns(frame, names, new)
+        # A derived field that is new has held nothing.
+        absent = [name for name in names if name not in frame.columns]
+        old = frame.with_columns(pl.lit(None, new.schema[name]).alias(name) for name in absent)
         differs = pl.any_horizontal(
             pl.lit(value=False), *(new[name].ne_missing(old[name]) for name in names)
         )
@@ -161,7 +163,17 @@ class _Work:
         changed = changed.filter(frame.select(differs.alias("differs")).to_series())
         if len(changed):
             files.write("rows", changed)
-        errors = _errors(found, frame)
+        if found.errors:
+            rows = pl.DataFrame(
+                [(each.uid, each.meter, each.field, each.detail) for each in found.errors],
+                schema=dict.fromkeys(("uid", "meter", "field", "detail"), pl.String),
+                orient="row",
+            )
+            # Rows of several sources may have the same number; no two have the same uid.
+            places = frame.select("uid", "source", "row", "part")
+            errors = rows.join(places, on="uid").select(list(_ERROR_SCHEMA))
+        else:
+            errors = pl.DataFrame(schema=_ERROR_SCHEMA)
         if len(errors):
             files.write("errors", errors)
         return len(changed)
@@ -180,25 +192,6 @@ class _Work:
             codes = self.accounts.codes(frame["account_id"], ())
             whole = whole.with_columns(codes.alias(ACCOUNT_CODE))
         return derive(derivation, whole)
-
-
-def _add_missing_columns(frame: pl.DataFrame, names: list[str], like: pl.DataFrame) -> pl.DataFrame:
-    """Stored rows with a column for every derived field; one that is new has held nothing."""
-    absent = [name for name in names if name not in frame.columns]
-    return frame.with_columns(pl.lit(None, like.schema[name]).alias(name) for name in absent)
-
-
-def _errors(found: Derived, frame: pl.DataFrame) -> pl.DataFrame:
-    if not found.errors:
-        return pl.DataFrame(schema=_ERROR_SCHEMA)
-    rows = pl.DataFrame(
-        [(each.uid, each.meter, each.field, each.detail) for each in found.errors],
-        schema=dict.fromkeys(("uid", "meter", "field", "detail"), pl.String),
-        orient="row",
-    )
-    # Rows of several sources may have the same number; no two have the same uid.
-    places = frame.select("uid", "source", "row", "part")
-    return rows.join(places, on="uid").select(list(_ERROR_SCHEMA))
 
 
 def _paths(files: list[StagedFile], table: str) -> tuple[Path, ...]:
@@ -259,7 +252,12 @@ def calculate(found: Recalculation, spread: Spread | None = None) -> list[Recalc
         spread: Has others calculate the partitions; threads of this process do if None.
     """
     job = found.job
-    _clear_other(job, found.key)
+    # Remove what another configuration or snapshot left where partitions are kept.
+    mark = job.folder.rows / "calculated-from.json"
+    if not mark.exists() or mark.read_text() != found.key:
+        job.folder.clear(job.folder.rows)
+        with write_durably(mark) as temporary:
+            temporary.write_text(found.key)
     with job.lake.reader() as connection:
         work = found.work(connection)
         parts = [
@@ -276,14 +274,15 @@ def _calculate_all(
     with ThreadPoolExecutor(work.job.organization.settings.threads) as pool:
         waiting = [pool.submit(work.part, connection, *part) for part in parts]
         try:
-            return [
-                _report_month(work.job, each.result(), done, len(parts))
-                for done, each in enumerate(waiting, 1)
-            ]
+            found = []
+            for done, each in enumerate(waiting, 1):
+                found.append(each.result())
+                work.job.progress(found[-1].seen, done, len(parts))
         except BaseException:
             # One has failed: those that have not begun are of no use.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return found
 
 
 def calculate_part(found: Recalculation, part: Part) -> str:
@@ -296,22 +295,6 @@ def calculate_part(found: Recalculation, part: Part) -> str:
 
 def _name_part(meter_id: str, month: datetime, digest: str) -> str:
     return f"{meter_id}-{month.year:04}-{month.month:02}-{digest}"
-
-
-def _report_month(
-    job: BackfillJob, found: RecalculatedMonth, done: int, total: int
-) -> RecalculatedMonth:
-    job.progress(found.seen, done, total)
-    return found
-
-
-def _clear_other(job: BackfillJob, key: str) -> None:
-    """Remove what another configuration or snapshot left where partitions are kept."""
-    mark = job.folder.rows / "calculated-from.json"
-    if not mark.exists() or mark.read_text() != key:
-        job.folder.clear(job.folder.rows)
-        with write_durably(mark) as temporary:
-            temporary.write_text(key)
 
 
 def rows_of(found: list[RecalculatedMonth], meter_id: str) -> str:

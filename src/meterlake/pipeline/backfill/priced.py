@@ -1,7 +1,7 @@
 """The bills that a change of stored measurements touches, with what they would come to."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -22,15 +22,12 @@ from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to
 from meterlake.pipeline.usage.usage_configuration import read_with
 from meterlake.stages.bill import (
     BillIdentity,
-    BillingTerms,
     BillSelection,
-    Movements,
     Provenance,
     billing_terms,
     make_bills,
     months_billed_with,
 )
-from meterlake.stages.bill.terms.advance_lines import AdvanceMemo
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Organization
 from meterlake.stores.custom_sql import limits_of
@@ -125,7 +122,9 @@ def _make_bills(
     billed = {_identity(each) for each in stored}
     try:
         selection = BillSelection(month, account_ids={each.account_id for each in billed})
-        terms = billing_terms(world.configuration, selection, _memos(world, selection))
+        with world.organization.reading() as reader:
+            changes = read_advance_changes(reader, world.configuration, selection.account_ids)
+        terms = billing_terms(world.configuration, selection, changes.by_account())
         source = LakeState(world.lake, world.snapshot, instead)
         usage = usage_to_bill(
             source,
@@ -136,23 +135,14 @@ def _make_bills(
             may_be_stored=False,
         )
         provenance = Provenance(world.snapshot, code_version())
-        made = list(make_bills(terms, usage, provenance, billed, _movements(world, terms)))
+        sources = (each.sources for each in terms.account_terms_of.values())
+        with world.organization.reading() as reader:
+            ids = [id_ for each in sources if each for id_ in each.ids]
+            movements = read_movements(reader, ids)
+        made = list(make_bills(terms, usage, provenance, billed, movements))
     except Invalid:
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
     return {BillIdentity.of_bill(each): each for each in made if isinstance(each, Bill)}
-
-
-def _memos(world: World, selection: BillSelection) -> Mapping[str, Sequence[AdvanceMemo]]:
-    with world.organization.reading() as reader:
-        changes = read_advance_changes(reader, world.configuration, selection.account_ids)
-    return changes.by_account()
-
-
-def _movements(world: World, terms: BillingTerms) -> Movements:
-    """What came into and went out of the commitments and balances of the billed accounts."""
-    sources = (each.sources for each in terms.account_terms_of.values())
-    with world.organization.reading() as reader:
-        return read_movements(reader, [id_ for each in sources if each for id_ in each.ids])
 
 
 def _usage_configuration(world: World, month: Month) -> UsageConfiguration:

@@ -43,7 +43,6 @@ from meterlake.pipeline.backfill.priced import World, affected_bills
 from meterlake.pipeline.backfill.runs import Bounds, affected_runs, bounds, selections
 from meterlake.pipeline.usage.period_usage import assembler
 from meterlake.pipeline.usage.usage_configuration import read
-from meterlake.stages.usage.assemble import UsageAssembler
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.fan_out import FanOutTask, runner_of
@@ -122,7 +121,13 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     """Calculate the periods again; what differs from the newest runs waits to be stored."""
     organization = job.organization
     job.folder.begin()
-    _forget_older(job)
+    # Remove what was calculated from another snapshot.
+    mark, snapshot = job.folder.rows / "snapshot", str(job.backfill.snapshot)
+    if not mark.exists() or mark.read_text() != snapshot:
+        job.folder.clear(job.folder.rows)
+        make_folder(job.folder.rows)
+        with write_durably(mark) as temporary:
+            temporary.write_text(snapshot)
     with organization.reading() as reader:
         configuration = reader.configuration()
     window = job.backfill.spec.window
@@ -148,16 +153,6 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         "bills": billed[:KEPT_MAX],
         "billsTouched": len(billed),
     }
-
-
-def _forget_older(job: BackfillJob) -> None:
-    """Remove what was calculated from another snapshot."""
-    mark, snapshot = job.folder.rows / "snapshot", str(job.backfill.snapshot)
-    if not mark.exists() or mark.read_text() != snapshot:
-        job.folder.clear(job.folder.rows)
-        make_folder(job.folder.rows)
-        with write_durably(mark) as temporary:
-            temporary.write_text(snapshot)
 
 
 _Outcome = tuple[_Run, list[dict[str, Any]]]
@@ -239,15 +234,12 @@ class _Work:
         kept = self._stored_outcome(key, (versions, newest))
         if kept is not None:
             return kept
-        chosen = self._choose(found)
+        spec = self.job.backfill.spec
+        accounts = with_parents(found.entities, spec.accounts)
+        chosen = Chosen(frozenset(spec.meters), accounts, meters_read(found.entities))
         if newest is None and not chosen.everything:
             return None
         return self._calculate(found, chosen, stored, versions)
-
-    def _choose(self, found: UsageConfiguration) -> Chosen:
-        spec = self.job.backfill.spec
-        accounts = with_parents(found.entities, spec.accounts)
-        return Chosen(frozenset(spec.meters), accounts, meters_read(found.entities))
 
     def _calculate(
         self, found: UsageConfiguration, chosen: Chosen, stored: pl.DataFrame, versions: str
@@ -260,14 +252,30 @@ class _Work:
         if chosen.meters:
             reads = {id_: each for id_, each in reads.items() if id_ in chosen.meters}
         rest = chosen.rest(stored) if not chosen.everything else stored.clear()
-        self._use(usage, chosen, rest)
+        # Put the quantities together; compound ones of what is carried over, too.
+        meters = chosen.meters or {each.entity.meter_id for each in usage.entities.all(Aggregation)}
+        total = total_usage(self.world, usage, meters)
+        usage.add_simple(total.simple)
+        usage.add_custom(total.custom)
+        usage.add_defaults()
+        # Those of other meters are here as they are stored.
+        usage.rows = [row for row in usage.rows if chosen.has_row(row)]
+        usage.rows += parts_of(rest, chosen)
+        usage.add_compounds()
         fresh = [row for row in storable(usage.rows) if chosen.has_row(row)]
         with self.world.lake.reader() as connection:
             periods = quantities.statements_of(connection, newest) if newest and len(rest) else None
             rows, statements = together(fresh, rest, periods)
             made = quantities.RunQuantities(rows, self.world.snapshot, naive(job.now), statements)
             prepared = quantities.prepare(connection, key, made)
-            accounts = _measured_by(found, chosen)
+            # The accounts whose measurements are read, also the children of those that
+            # are chosen.
+            children = (
+                each.id
+                for each in found.entities.all(Account)
+                if each.entity.parent_account_id in chosen.accounts
+            )
+            accounts = tuple(sorted({*chosen.accounts, *children})) if chosen.accounts else ()
             # Should another one have come since it was read, applying is refused.
             run = _Run(key, reads, accounts, self.world.snapshot, versions, {}, newest, None)
             marks = run.fingerprint(connection, self.world.snapshot)
@@ -279,18 +287,6 @@ class _Work:
             temporary.write_bytes(wire.dumps({"run": done[0].to_wire(), "changed": changed}))
         mark_step("backfill.run_done")
         return done
-
-    def _use(self, usage: UsageAssembler, chosen: Chosen, rest: pl.DataFrame) -> None:
-        """Put the quantities together; compound ones of what is carried over, too."""
-        meters = chosen.meters or {each.entity.meter_id for each in usage.entities.all(Aggregation)}
-        found = total_usage(self.world, usage, meters)
-        usage.add_simple(found.simple)
-        usage.add_custom(found.custom)
-        usage.add_defaults()
-        # Those of other meters are here as they are stored.
-        usage.rows = [row for row in usage.rows if chosen.has_row(row)]
-        usage.rows += parts_of(rest, chosen)
-        usage.add_compounds()
 
     def _store(self, tables: Mapping[str, pl.DataFrame]) -> str:
         id_ = str(tables[quantities.TABLE]["run_id"][0])
@@ -316,16 +312,6 @@ class _Work:
             same = (run.configuration, run.newest, run.snapshot) == (*now, self.world.snapshot)
             return (run, found["changed"]) if same else None
         return None
-
-
-def _measured_by(found: UsageConfiguration, chosen: Chosen) -> tuple[str, ...]:
-    """The accounts whose measurements are read, also the children of those that are chosen."""
-    children = (
-        each.id
-        for each in found.entities.all(Account)
-        if each.entity.parent_account_id in chosen.accounts
-    )
-    return tuple(sorted({*chosen.accounts, *children})) if chosen.accounts else ()
 
 
 def _stored_quantities(chosen: Chosen, known: pl.DataFrame) -> Shown:

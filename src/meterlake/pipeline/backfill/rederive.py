@@ -53,7 +53,14 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     spread = None if runner is None else partial(_spread_parts, work, runner)
     found = partitions.calculate(work, spread)
     with job.lake.reader() as connection:
-        _stage_errors(connection, job, found)
+        stage_errors(
+            connection,
+            selection(job),
+            job.backfill.snapshot,
+            {each.meter_id for each in found},
+            [path for each in found for path in each.errors],
+            (job.folder.wrong, job.folder.errors),
+        )
         changed = ((each.meter_id, each.rows) for each in found)
         rows = copy(connection, changed_keys(changed), folder.gone)
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
@@ -138,19 +145,6 @@ def _versions(
     spec = job.backfill.spec.meters
     mine = {each.id: each.version for each in meters.values() if not spec or each.id in spec}
     return {**derivations.versions, **derivations.accounts, **mine}
-
-
-def _stage_errors(
-    connection: duckdb.DuckDBPyConnection, job: BackfillJob, found: list[RecalculatedMonth]
-) -> None:
-    stage_errors(
-        connection,
-        selection(job),
-        job.backfill.snapshot,
-        {each.meter_id for each in found},
-        [path for each in found for path in each.errors],
-        (job.folder.wrong, job.folder.errors),
-    )
 
 
 def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:

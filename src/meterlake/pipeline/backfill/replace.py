@@ -15,7 +15,6 @@ from typing import Any
 import duckdb
 
 from meterlake.model.errors import Busy, Conflict, Invalid
-from meterlake.model.measurements.mapping import Mapping
 from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.work.backfill import Action
@@ -73,7 +72,13 @@ def keep_sources(job: BackfillJob, files: list[Path], mapping: Path | None, *, e
     if mapping is not None:
         pairs.append((mapping, folder / "mapping"))
     if ended:
-        _check_alike(job, pairs)
+        for given, kept in pairs:
+            # Whoever repeats himself may have cleared the file away.
+            if kept.exists() and given.is_file() and not _alike(given, kept):
+                raise Conflict(
+                    f"backfill {job.backfill.id!r} is {job.backfill.status.value}, with another"
+                    f" content of {given.name!r}: take another id"
+                )
         return
     if (folder / Folder.WHOLE).exists() and all(_alike(*pair) for pair in pairs):
         return
@@ -106,33 +111,6 @@ def _alike(path: Path, kept: Path) -> bool:
         return (kept / path.name).is_file() and filecmp.cmp(path, kept / path.name, shallow=False)
 
 
-def _check_alike(job: BackfillJob, pairs: list[tuple[Path, Path]]) -> None:
-    for path, kept in pairs:
-        # Whoever repeats himself may have cleared the file away.
-        if kept.exists() and path.is_file() and not _alike(path, kept):
-            raise Conflict(
-                f"backfill {job.backfill.id!r} is {job.backfill.status.value}, with another"
-                f" content of {path.name!r}: take another id"
-            )
-
-
-def _sources(job: BackfillJob) -> list[tuple[Path, Mapping | None]]:
-    """The kept files, in their order, and how to read each.
-
-    Raises:
-        Conflict: They are not kept whole.
-    """
-    folder = job.folder.sources
-    if not (folder / Folder.WHOLE).exists():
-        raise Conflict(f"the files of backfill {job.backfill.id!r} are not here: give them again")
-    numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
-    paths = [path for number in numbers for path in (folder / str(number)).iterdir()]
-    given = [load_mapping(path) for path in folder.glob("mapping/*")]
-    organization = job.organization
-    known = given or folder_mappings(drop_folder(organization.stores, organization.code).mappings)
-    return [(path, given[0] if given else claiming(known, path.name)) for path in paths]
-
-
 @contextmanager
 def _prepare_files(job: BackfillJob) -> Iterator[list[Incoming]]:
     """The files, read and staged; what was staged is gone afterwards.
@@ -144,7 +122,20 @@ def _prepare_files(job: BackfillJob) -> Iterator[list[Incoming]]:
     found: list[Incoming] = []
     ids: list[str] = []
     try:
-        sources = _sources(job)
+        # The kept files, in their order, and how to read each.
+        folder = job.folder.sources
+        if not (folder / Folder.WHOLE).exists():
+            raise Conflict(
+                f"the files of backfill {job.backfill.id!r} are not here: give them again"
+            )
+        numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+        paths = [path for number in numbers for path in (folder / str(number)).iterdir()]
+        given = [load_mapping(path) for path in folder.glob("mapping/*")]
+        organization = job.organization
+        known = given or folder_mappings(
+            drop_folder(organization.stores, organization.code).mappings
+        )
+        sources = [(path, given[0] if given else claiming(known, path.name)) for path in paths]
         told = OfFiles([path for path, _ in sources], job.progress)
         for number, (path, mapping) in enumerate(sources):
             ids.append(f"{_prefix(job)}{number}")

@@ -87,7 +87,8 @@ def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> Meterla
     if spec.source is not None:
         found = retractions(connection, [spec.source]).values()
         marks = [mark for each in found for mark in each]
-        what = f"all measurements of source {_source(connection, spec.source)}"
+        name = first_name(connection, spec.source)
+        what = f"all measurements of source {name!r} ({spec.source[:12]})"
         return _again(what, marks) if marks else NotFound("measurement of source", spec.source)
     missing = sorted(set(spec.uids).difference(uids_of(connection, job.folder.gone)))
     withdrawn = retracted_uids(connection, missing)
@@ -97,10 +98,6 @@ def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> Meterla
     rest = len(withdrawn) - _SHOWN_MAX
     what = f"the measurements with uid {shown}" + (f" and {rest:,} more" if rest > 0 else "")
     return _again(what, [mark for marks in withdrawn.values() for mark in marks[-1:]])
-
-
-def _source(connection: duckdb.DuckDBPyConnection, identity: str) -> str:
-    return f"{first_name(connection, identity)!r} ({identity[:12]})"
 
 
 def _again(what: str, marks: Sequence[Mapping[str, Any]]) -> Conflict:

@@ -48,7 +48,10 @@ def affected_runs(
     # One that found nothing left nothing to know it by: months are looked at all the same.
     count = longest(configuration, BillingFrequency.MONTHLY) + 1
     earlier = set(months_between(organization, first - count * _A_MONTH, first)) - found
-    for run, reaches in _known_runs(job.lake, organization, window):
+    with job.lake.reader() as connection:
+        rows = runs_that_reach(connection, window)
+    for frequency, name, reaches in rows:
+        run = PeriodSpec.named(BillingFrequency(frequency), name).of(organization)
         period = run.period(timezone)
         if reaches or (period.start < window.end and window.start < period.end):
             found.add(run)
@@ -94,16 +97,6 @@ def known_runs(lake: Lake, organization: OrganizationConfig) -> list[NamedPeriod
         PeriodSpec.named(BillingFrequency(frequency), name).of(organization)
         for frequency, name in rows
     ]
-
-
-def _known_runs(
-    lake: Lake, organization: OrganizationConfig, window: Period
-) -> Iterator[tuple[NamedPeriod, bool]]:
-    """All runs that there are, and whether quantities of theirs are of periods in the window."""
-    with lake.reader() as connection:
-        rows = runs_that_reach(connection, window)
-    for frequency, name, reaches in rows:
-        yield PeriodSpec.named(BillingFrequency(frequency), name).of(organization), reaches
 
 
 def longest(configuration: Configuration, frequency: BillingFrequency) -> int:

@@ -76,8 +76,13 @@ def resolve_backfill(organization: Organization, words: BackfillSelection) -> Ba
     """
     with organization.reading() as reader:
         configuration = reader.configuration()
+    try:
+        mode = Mode(words.mode)
+    except ValueError:
+        known = ", ".join(each.value for each in Mode)
+        raise Invalid("mode", words.mode, f"it must be one of {known}") from None
     return BackfillSpec(
-        mode=_mode(words.mode),
+        mode=mode,
         reason=words.reason,
         window=_window(organization, configuration, words),
         meters=_ids(configuration, Meter, words.meters),
@@ -88,12 +93,18 @@ def resolve_backfill(organization: Organization, words: BackfillSelection) -> Ba
     )
 
 
-def _mode(name: str) -> Mode:
-    try:
-        return Mode(name)
-    except ValueError:
-        known = ", ".join(each.value for each in Mode)
-        raise Invalid("mode", name, f"it must be one of {known}") from None
+def _source(organization: Organization, text: str) -> str:
+    with organization.lake.reader() as connection:
+        rows = sources_named(connection, text)
+    if not rows:
+        raise NotFound("source", text)
+    if len(rows) > 1:
+        listed = ", ".join(each[:12] for each in rows[:_SHOWN_MAX])
+        raise Conflict(
+            f"{len(rows)} sources are called {text!r}: say which one by the beginning of its"
+            f" identity: {listed}"
+        )
+    return rows[0]
 
 
 def _ids(configuration: Configuration, kind: type[K], codes: Sequence[str]) -> tuple[str, ...]:
@@ -126,17 +137,3 @@ def _window(
     if start >= end:
         raise Invalid("until", words.until, f"it must be after {words.since}; it is exclusive")
     return Period(start, end)
-
-
-def _source(organization: Organization, text: str) -> str:
-    with organization.lake.reader() as connection:
-        rows = sources_named(connection, text)
-    if not rows:
-        raise NotFound("source", text)
-    if len(rows) > 1:
-        listed = ", ".join(each[:12] for each in rows[:_SHOWN_MAX])
-        raise Conflict(
-            f"{len(rows)} sources are called {text!r}: say which one by the beginning of its"
-            f" identity: {listed}"
-        )
-    return rows[0]

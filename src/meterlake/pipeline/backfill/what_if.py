@@ -7,7 +7,6 @@ from typing import NamedTuple
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.values.period import Month
-from meterlake.model.work.backfill import Backfill
 from meterlake.pipeline.backfill.difference import changed_sources
 from meterlake.pipeline.backfill.impact import affected_months, with_parents
 from meterlake.pipeline.backfill.lifecycle import open_staged
@@ -15,7 +14,6 @@ from meterlake.pipeline.backfill.priced import World
 from meterlake.pipeline.billing.what_if import WhatIf, WhatIfChoice, compare_history
 from meterlake.stages.bill import months_billed_with
 from meterlake.stores import Organization
-from meterlake.stores.lake.backfill.changes import MeterChange
 
 
 class BackfillChoice(NamedTuple):
@@ -53,7 +51,14 @@ def compare_backfill(organization: Organization, choice: BackfillChoice) -> Iter
             )
         configuration = organization.configuration()
         world = World(organization, configuration, backfill.snapshot)
-        touched = _touched_months(world, backfill, changes)
+        # The months of the bills that may come out otherwise, and the accounts in each.
+        months_of = {month: set(ids) for month, ids in affected_months(world, changes).items()}
+        accounts = {id_ for ids in months_of.values() for id_ in ids}
+        # What holds until the next value is measured differs in later months, too.
+        for name in backfill.summary.get("months", ()):
+            with suppress(Invalid):
+                months_of.setdefault(Month.parse(name), set()).update(accounts)
+        touched = months_billed_with(world.configuration, months_of)
         months = choice.months or (min(touched), max(touched))
         chosen = WhatIfChoice(
             *months,
@@ -65,19 +70,6 @@ def compare_backfill(organization: Organization, choice: BackfillChoice) -> Iter
         with compare_history(organization, chosen) as found:
             found.summary.backfill = backfill.id
             yield found
-
-
-def _touched_months(
-    world: World, backfill: Backfill, changes: Sequence[MeterChange]
-) -> Mapping[Month, Collection[str]]:
-    """The months of the bills that may come out otherwise, and the accounts in each."""
-    found = {month: set(ids) for month, ids in affected_months(world, changes).items()}
-    accounts = {id_ for ids in found.values() for id_ in ids}
-    # What holds until the next value is measured differs in later months, too.
-    for name in backfill.summary.get("months", ()):
-        with suppress(Invalid):
-            found.setdefault(Month.parse(name), set()).update(accounts)
-    return months_billed_with(world.configuration, found)
 
 
 def _known_accounts(world: World, touched: Mapping[Month, Collection[str]]) -> list[str]:
