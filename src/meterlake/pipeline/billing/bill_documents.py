@@ -79,11 +79,17 @@ def bill_response(
         lines: Whether it shows its lines.
         total: Whether it shows what it comes to.
     """
+    # Which statements it has, and whether one of them shows the bill as it was before.
+    found_statuses = {each.status for each in statements.values()}
+    of_statements = {
+        **{f"{each}StatementGenerated": each in statements for each in StatementFormat},
+        "statementStale": StatementStatus.STALE in found_statuses,
+    }
     shown = {
         **bill.to_wire(),
         "locked": bill.locked or bill.content.ends_until(closed_until),
         **bill.life_to_wire(),
-        **_statements(statements),
+        **of_statements,
     }
     hidden = {_OWN, *(() if total else (_TOTAL,))}
     found = {name: value for name, value in shown.items() if value is not None}
@@ -93,15 +99,6 @@ def bill_response(
             for number, line in enumerate(bill.content.lines, start=1)
         ]
     return {name: value for name, value in found.items() if name not in hidden}
-
-
-def _statements(files: Files) -> dict[str, bool]:
-    """Which statements it has, and whether one of them shows the bill as it was before."""
-    statuses = {each.status for each in files.values()}
-    return {
-        **{f"{each}StatementGenerated": each in files for each in StatementFormat},
-        "statementStale": StatementStatus.STALE in statuses,
-    }
 
 
 def _embedded_line(bill: StoredBill, line: LineContent, number: int) -> dict[str, Any]:

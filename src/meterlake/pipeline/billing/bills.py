@@ -170,14 +170,13 @@ def approve_bills(organization: Organization, author: str, ids: Sequence[str]) -
         Locked: One of them waits for approval, and the lock date closes it.
     """
     with organization.transaction(author) as transaction:
-        return sum(_approve(transaction, id_) for id_ in dict.fromkeys(ids))
-
-
-def _approve(transaction: Transaction, id: str) -> bool:
-    if bills.get(transaction, id).status is BillStatus.APPROVED:
-        return False  # Perhaps it is locked: nothing has to change.
-    bills.set_status(transaction, id, BillStatus.APPROVED)
-    return True
+        approved = 0
+        for id_ in dict.fromkeys(ids):
+            # One that is approved is perhaps locked: nothing has to change.
+            if bills.get(transaction, id_).status is not BillStatus.APPROVED:
+                bills.set_status(transaction, id_, BillStatus.APPROVED)
+                approved += 1
+        return approved
 
 
 def approve_filtered(organization: Organization, author: str, filters: BillFilters) -> int:

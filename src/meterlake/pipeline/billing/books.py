@@ -32,7 +32,6 @@ from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.credits.balances import amounts, one_by_one
 from meterlake.stores.state.billing.credits.ledger import (
     DrawingLine,
-    ReturningBill,
     all_postings,
     drawing_lines,
     read_movements,
@@ -79,16 +78,30 @@ def check_ledger(organization: Organization) -> LedgerCheck:
     ):
         for posting in postings:
             books.add(posting)
+        drawn = (_consumption_of(each) for each in lines if each.body["lineItemType"] in _DRAWING)
+        # What bills give back: it is drawn less.
+        returned = (
+            ConsumptionLine(
+                bill.bill_id,
+                LedgerAccount.parse(each["source"]).id,
+                Decimal(each["posted"]).copy_negate(),
+            )
+            for bill in returning
+            for each in bill.returns
+        )
         differences = [
             *books.differences,
             *compare_totals(books),
             *_compare_views(reader, books),
-            *compare_lines(
-                books, chain(map(_consumption_of, filter(_draws, lines)), _returns(returning))
-            ),
+            *compare_lines(books, chain(drawn, returned)),
             *_compare_leftovers(reader, organization.now()),
         ]
-    return LedgerCheck(books.postings, _by_type(books), tuple(differences))
+    found: dict[tuple[LedgerAccountType, str], Decimal] = defaultdict(lambda: ZERO)
+    with exact():
+        for (account, currency), amount in sorted(books.sums.items()):
+            found[account.type, currency] += amount
+    by_type = dict(found)
+    return LedgerCheck(books.postings, by_type, tuple(differences))
 
 
 def write_beancount(organization: Organization, file: Path) -> int:
@@ -120,7 +133,12 @@ def _compare_views(reader: Reader, books: Books) -> Iterator[LedgerDifference]:
     for ids in chunks_of(held):
         shown |= amounts(reader, ids, _EVER)
     yield from compare_views("the amount of a balance", held, shown)
-    yield from compare_views("the transactions of a balance", held, _transactions(reader))
+    found: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    with exact():
+        for balance_id, booked in one_by_one(reader, None, _EVER):
+            found[balance_id] += booked.amount
+    booked_amounts = dict(found)
+    yield from compare_views("the transactions of a balance", held, booked_amounts)
     with exact():
         drawn = _of_kind(reader, Commitment, sums)
         spent = {id_: -amount for id_, amount in drawn.items()}
@@ -154,19 +172,6 @@ def _of_kind(reader: Reader, kind: type[Entity], sums: Mapping[str, Decimal]) ->
     return {id_: amount for id_, amount in sums.items() if id_ in ids}
 
 
-def _transactions(reader: Reader) -> dict[str, Decimal]:
-    found: dict[str, Decimal] = defaultdict(lambda: ZERO)
-    with exact():
-        for balance_id, booked in one_by_one(reader, None, _EVER):
-            found[balance_id] += booked.amount
-    return dict(found)
-
-
-def _draws(line: DrawingLine) -> bool:
-    """Whether a line draws; others may only mention it in their description."""
-    return line.body["lineItemType"] in _DRAWING
-
-
 def _consumption_of(line: DrawingLine) -> ConsumptionLine:
     """What a line draws; in another currency than the bill's, what it was made from says it."""
     body = line.body
@@ -175,19 +180,3 @@ def _consumption_of(line: DrawingLine) -> ConsumptionLine:
     if posted is None:
         posted = Decimal(body["convertedSubtotal"]).copy_negate()
     return ConsumptionLine(line.bill_id, source_id, Decimal(posted))
-
-
-def _returns(bills: Iterable[ReturningBill]) -> Iterator[ConsumptionLine]:
-    """What bills give back: it is drawn less."""
-    for bill in bills:
-        for each in bill.returns:
-            posted = Decimal(each["posted"]).copy_negate()
-            yield ConsumptionLine(bill.bill_id, LedgerAccount.parse(each["source"]).id, posted)
-
-
-def _by_type(books: Books) -> dict[tuple[LedgerAccountType, str], Decimal]:
-    found: dict[tuple[LedgerAccountType, str], Decimal] = defaultdict(lambda: ZERO)
-    with exact():
-        for (account, currency), amount in sorted(books.sums.items()):
-            found[account.type, currency] += amount
-    return dict(found)

@@ -147,32 +147,31 @@ class TaskBuckets:
             DamagedRow: A row of an account cannot be read; all other buckets are done.
         """
         run.watch.begin(0, reading.count_accounts())
+        buckets = reading.accounts.buckets
+        size = len(buckets[0].account_ids)
+        assert reading.mark is not None
         tasks = [
-            FanOutTask(name, make_referenced_bucket, (reference,))
-            for name, reference in self._buckets(run, reading)
+            FanOutTask(
+                f"bucket {number + 1} of {len(buckets)} of {run.organization.code}",
+                make_referenced_bucket,
+                (BucketReference(self.job.id, self.job.attempt, number, size, reading.mark),),
+            )
+            for number in range(len(buckets))
         ]
         note = partial(_note_end, run, _Left(reading.count_accounts()))
         ends = run_tasks(run.organization.stores, self.runner, tasks, note)
         contended: set[str] = set()
         for end in filter(None, ends):
-            contended |= _add_bucket(result, end)
+            result.bills.extend(end.result.bills)
+            result.failures.extend(end.result.failures)
+            result.unpriced.extend(end.result.unpriced)
+            result.without.extend(end.result.without)
+            result.affected.extend(end.result.affected)
+            contended |= end.contended
         # What raises here finds the bills of all others in the result.
         for number in (number for number, end in enumerate(ends) if end is None):
             contended |= make_bucket(run, reading, number, result)
         return contended
-
-    def _buckets(self, run: BillRun, reading: BillReading) -> list[tuple[str, BucketReference]]:
-        code = run.organization.code
-        buckets = reading.accounts.buckets
-        size = len(buckets[0].account_ids)
-        assert reading.mark is not None
-        return [
-            (
-                f"bucket {number + 1} of {len(buckets)} of {code}",
-                BucketReference(self.job.id, self.job.attempt, number, size, reading.mark),
-            )
-            for number in range(len(buckets))
-        ]
 
 
 @dataclass(slots=True)
@@ -191,12 +190,3 @@ def _note_end(run: BillRun, left: _Left, end: TaskEnd) -> None:
         left.accounts = max(left.accounts - found.due, 0)
         run.watch.begin(found.due, left.accounts)
         run.watch.note_done(found.done)
-
-
-def _add_bucket(result: BillResult, end: BucketEnd) -> set[str]:
-    result.bills.extend(end.result.bills)
-    result.failures.extend(end.result.failures)
-    result.unpriced.extend(end.result.unpriced)
-    result.without.extend(end.result.without)
-    result.affected.extend(end.result.affected)
-    return end.contended

@@ -1,6 +1,6 @@
 """Accounts of which State has a damaged row: they are not billed, by name, and all others are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -10,7 +10,6 @@ from meterlake.model.bills.bill import Failure
 from meterlake.model.customers.accounts import Account
 from meterlake.stages.bill import BillSelection
 from meterlake.stores import Organization
-from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills.versions import keys_of
 from meterlake.stores.state.core.reader import DamagedRow
@@ -65,34 +64,27 @@ class DamagedAccounts:
             None if the row belongs to no account of the selection: then nothing can be billed.
         """
         with self.organization.reading() as reader:
-            family = read_relatives(reader, _owners(reader, error))
-            codes = dict(_account_codes(reader))
+            # The account that a row is, or those that it belongs to.
+            kind, row_id, *_ = error.args
+            if kind == Account.__name__:
+                owners = {row_id}
+            elif kind == "Bill":
+                owners = {each.account_id for each in keys_of(reader, [row_id]).values()}
+            else:
+                table = ENTITY_REFERENCE.c
+                query = select(table.target_id).where(
+                    *(table.org == reader.org_id, table.kind == kind, table.id == row_id),
+                    table.target_kind == Account.__name__,
+                )
+                owners = set(reader.connection.execute(query).scalars())
+            family = read_relatives(reader, owners)
+            accounts = select(ENTITY.c.id, ENTITY.c.code).where(
+                ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
+            )
+            codes = {row.id: row.code for row in reader.connection.execute(accounts)}
         known = codes.keys() if selection.account_ids is None else selection.account_ids
         left_out = (family & set(known)) - self.failures.keys()
         for id_ in sorted(left_out):
             self.failures[id_] = Failure(id_, codes.get(id_) or id_, str(error))
         rest = frozenset(known) - self.failures.keys()
         return replace(selection, account_ids=rest) if left_out else None
-
-
-def _owners(reader: Reader, error: DamagedRow) -> set[str]:
-    """The account that a row is, or those that it belongs to."""
-    kind, id_, *_ = error.args
-    if kind == Account.__name__:
-        return {id_}
-    if kind == "Bill":
-        return {each.account_id for each in keys_of(reader, [id_]).values()}
-    table = ENTITY_REFERENCE.c
-    query = select(table.target_id).where(
-        *(table.org == reader.org_id, table.kind == kind, table.id == id_),
-        table.target_kind == Account.__name__,
-    )
-    return set(reader.connection.execute(query).scalars())
-
-
-def _account_codes(reader: Reader) -> Iterator[tuple[str, str | None]]:
-    query = select(ENTITY.c.id, ENTITY.c.code).where(
-        ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
-    )
-    for row in reader.connection.execute(query):
-        yield row.id, row.code

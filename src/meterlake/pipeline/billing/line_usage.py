@@ -78,7 +78,16 @@ def line_usage(organization: Organization, bill: StoredBill, line: LineContent) 
     with organization.reading() as reader:
         usages = list(read_line_usages(reader, bill, line))
     found = [_read_measurements(organization, each) for each in usages]
-    return found[0] if len(found) == 1 else _merge(found)
+    if len(found) == 1:
+        return found[0]
+    # A measurement that several aggregations read is one.
+    rows = {(row["meter"], row["uid"]): row for each in found for row in each["data"]}
+    by_uid = sorted(rows.values(), key=lambda row: str(row["uid"]))
+    newest = sorted(
+        by_uid, key=lambda row: (_instant(row["receivedAt"]), _instant(row["ts"])), reverse=True
+    )
+    more = len(newest) > ROWS_MAX or any(each["hasMoreData"] for each in found)
+    return {"data": newest[:ROWS_MAX], "hasMoreData": more}
 
 
 def _read_measurements(organization: Organization, usage: LineUsage) -> Document:
@@ -88,24 +97,19 @@ def _read_measurements(organization: Organization, usage: LineUsage) -> Document
         return _NOTHING
     fields = tuple(stored_fields(usage.meter).values())
     question = Question(usage.meter_id, usage.meter.code, fields)
-    scope = ExplorerScope(
-        None, ROWS_MAX + 1, snapshot=usage.snapshot, uids=_uids_query(usage, columns)
-    )
+    # The uids of the measurements that the quantity of the line was made of.
+    line_source = read_line_source(usage, columns)
+    source, begun = line_source.sql, IN_TIME
+    if usage.aggregation.aggregation is Reduce.TIME_WEIGHTED_AVERAGE:
+        column = segments.column(usage.meter, usage.aggregation.target_field)
+        if column in columns:
+            # What holds already when the time begins counts, too.
+            source, begun = lasting(source, column, line_source.segment_filter), HOLDS_IN_TIME
+    sql = f"SELECT m.uid FROM (FROM {source}) AS m WHERE {line_source.where} AND ({begun}) AND m.ts < $end"
+    uids = Query(sql, line_source.parameters)
+    scope = ExplorerScope(None, ROWS_MAX + 1, snapshot=usage.snapshot, uids=uids)
     found = answer(organization, [question], scope)
     return {"data": found.documents(), "hasMoreData": found.more}
-
-
-def _merge(found: Sequence[Document]) -> Document:
-    """The newest measurements of several answers; one that several aggregations read is one."""
-    rows = {(row["meter"], row["uid"]): row for each in found for row in each["data"]}
-    by_uid = sorted(rows.values(), key=lambda row: str(row["uid"]))
-    newest = sorted(by_uid, key=_date_receipt, reverse=True)
-    more = len(newest) > ROWS_MAX or any(each["hasMoreData"] for each in found)
-    return {"data": newest[:ROWS_MAX], "hasMoreData": more}
-
-
-def _date_receipt(row: Document) -> tuple[datetime, datetime]:
-    return _instant(row["receivedAt"]), _instant(row["ts"])
 
 
 def read_line_usages(reader: Reader, bill: StoredBill, line: LineContent) -> Iterator[LineUsage]:
@@ -194,24 +198,11 @@ class LineUsageReader:
         """An entity at a version, also a deleted one; as it is if no version is known."""
         key = (kind, id, version)
         if key not in self._known:
-            self._known[key] = self._read_version(kind, id, version)
+            past = self._reader.at_version(kind, id, version)
+            self._known[key] = self._reader.get(kind, id).entity if past is None else past
         found = self._known[key]
         assert isinstance(found, kind)
         return found
-
-    def _read_version(self, kind: type[_E], id: str, version: int | None) -> _E:
-        found = self._reader.at_version(kind, id, version)
-        return self._reader.get(kind, id).entity if found is None else found
-
-
-def _uids_query(usage: LineUsage, columns: Collection[str]) -> Query:
-    """The uids of the measurements that the quantity of the line was made of."""
-    found = read_line_source(usage, columns)
-    source, begun = _with_what_lasts(found.sql, usage, columns, found.segment_filter)
-    sql = (
-        f"SELECT m.uid FROM (FROM {source}) AS m WHERE {found.where} AND ({begun}) AND m.ts < $end"
-    )
-    return Query(sql, found.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,21 +252,6 @@ def read_line_source(
         parameters["segment_number"] = segment_filter.names.index(usage.segment) + 1
         where += " AND m.segment1 = $segment_number"
     return LineSource(source, where, parameters | {"account": account}, segment_filter)
-
-
-def _with_what_lasts(
-    source: str,
-    usage: LineUsage,
-    columns: Collection[str],
-    segment_filter: SegmentFilter | None,
-) -> tuple[str, str]:
-    """The source, and what begins in time; of an average also what holds when the time begins."""
-    if usage.aggregation.aggregation is not Reduce.TIME_WEIGHTED_AVERAGE:
-        return source, IN_TIME
-    column = segments.column(usage.meter, usage.aggregation.target_field)
-    if column not in columns:
-        return source, IN_TIME
-    return lasting(source, column, segment_filter), HOLDS_IN_TIME
 
 
 def _instant(text: str) -> datetime:

@@ -47,7 +47,10 @@ def preview(organization: Organization, author: str, document: Any) -> Document:
         order = resolve_order(reader, BillOrder(request=request), organization.now())
         [record] = reader.all(OrganizationConfig)
     [selection] = selections_of(order, record.entity)
-    content = _plain(content_of(_calculate(organization, selection)))
+    # A bill as it would be read again: lines on their way to the store are encoded already.
+    made = content_of(_calculate(organization, selection))
+    lines = [replace(each, body=wire.loads(wire.dumps(each.body))) for each in made.lines]
+    content = replace(made, body=wire.loads(wire.dumps(made.body)), lines=lines)
     with organization.reading() as reader:
         stored = bills.find(reader, content)
         if stored is not None:
@@ -85,12 +88,6 @@ def _describe_absence(terms: BillingTerms) -> str:
         parent = terms.configuration.get(Account, account.parent_account_id).entity
         return f"account {account.code!r} has no bill: a plan of its parent {parent.code!r} charges for it; look at the bill of the parent"
     return f"account {account.code!r} is on no plan then; give it one, or choose another date"
-
-
-def _plain(content: BillContent) -> BillContent:
-    """A bill as it would be read again: lines on their way to the store are encoded already."""
-    lines = [replace(each, body=wire.loads(wire.dumps(each.body))) for each in content.lines]
-    return replace(content, body=wire.loads(wire.dumps(content.body)), lines=lines)
 
 
 def _as_stored(

@@ -1,7 +1,7 @@
 """The verb `bill`: bills, made from one snapshot and one reading of the configuration."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -24,7 +24,6 @@ from meterlake.pipeline.billing.batches import store_in_parts
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import (
     AccountBills,
-    BillCalculation,
     read_line_credits,
 )
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
@@ -53,7 +52,6 @@ from meterlake.stores.state.billing.bills.batch import (
     put_all,
 )
 from meterlake.stores.state.billing.bills.calculated import (
-    CalculatedBill,
     changed_bills,
     keep_bills,
 )
@@ -233,7 +231,16 @@ def make_bills(run: BillRun, result: BillResult) -> None:
             if run.is_counted:
                 result.unpriced.extend(reading.unknown_usage())
         except DamagedRow as error:
-            run = _run_without(run, damaged, error, result)
+            # A run of the rest, after a damaged row was met; buckets before the damaged
+            # one are done.
+            rest_of = damaged.leave_out(run.selection, error)
+            if rest_of is None:
+                raise
+            done = {each.account_id for each in result.bills}
+            done |= {each.account_id for each in result.failures}
+            rest = frozenset(rest_of.account_ids or ()) - done
+            # Tasks of a fan-out would read the accounts of the job.
+            run = replace(run, selection=replace(rest_of, account_ids=rest), fan_out=None)
             continue
         if not contended:
             break
@@ -241,20 +248,6 @@ def make_bills(run: BillRun, result: BillResult) -> None:
         selection = replace(run.selection, account_ids=frozenset(contended))
         run = replace(run, selection=selection, is_counted=False, fan_out=None)
     result.failures.extend(damaged.failures.values())
-
-
-def _run_without(
-    run: BillRun, damaged: DamagedAccounts, error: DamagedRow, result: BillResult
-) -> BillRun:
-    """A run of the rest, after a damaged row was met; buckets before the damaged one are done."""
-    selection = damaged.leave_out(run.selection, error)
-    if selection is None:
-        raise error
-    done = {each.account_id for each in result.bills}
-    done |= {each.account_id for each in result.failures}
-    rest = frozenset(selection.account_ids or ()) - done
-    # Tasks of a fan-out would read the accounts of the job.
-    return replace(run, selection=replace(selection, account_ids=rest), fan_out=None)
 
 
 def make_bucket(run: BillRun, reading: BillReading, number: int, result: BillResult) -> set[str]:
@@ -270,7 +263,9 @@ def make_bucket(run: BillRun, reading: BillReading, number: int, result: BillRes
     calculation = reading.calculate(number)
     if is_large:
         spare_what_is_there()
-    note_measured_files(run.organization, result.snapshot, _months_of_due(calculation))
+    due = (bill.key for each in calculation.maker.accounts for bill in each.bills)
+    months = months_of((key.bill_date, key.frequency.value, key.interval) for key in due)
+    note_measured_files(run.organization, result.snapshot, months)
     if run.is_counted:
         result.unpriced.extend(calculation.unpriced())
         result.affected.extend(calculation.affected())
@@ -282,7 +277,13 @@ def make_bucket(run: BillRun, reading: BillReading, number: int, result: BillRes
         mark_step("bill.made")
         stored, left = store_in_parts(store, batch)
         mark_step("bill.stored")
-        result.bills.extend(_select_listed(run, stored))
+        # The bills that were asked for, and those that changed with them.
+        result.bills.extend(
+            each
+            for each in stored
+            if isinstance(each, Billed)
+            and (run.is_counted or each.stored is not BillOutcome.UNCHANGED)
+        )
         result.failures.extend(each for each in stored if isinstance(each, Failure))
         listed |= {each.account_id for each in stored}
         contended |= left
@@ -294,17 +295,6 @@ def make_bucket(run: BillRun, reading: BillReading, number: int, result: BillRes
     if is_large:
         clear_garbage()
     return contended
-
-
-def _months_of_due(calculation: BillCalculation) -> tuple[str, str] | None:
-    due = (bill.key for each in calculation.maker.accounts for bill in each.bills)
-    return months_of((key.bill_date, key.frequency.value, key.interval) for key in due)
-
-
-def _select_listed(run: BillRun, stored: Iterable[Billed | Failure]) -> Iterator[Billed]:
-    """The bills that were asked for, and those that changed with them."""
-    made = (each for each in stored if isinstance(each, Billed))
-    return (each for each in made if run.is_counted or each.stored is not BillOutcome.UNCHANGED)
 
 
 def _recalculation(run: BillRun, selection: BillSelection) -> BillRun:
@@ -374,7 +364,11 @@ def _store_bills(
         What became of the bills, and the accounts of which none was stored.
     """
     with run.organization.transaction(run.author) as transaction:
-        contended = _find_contended(transaction, batch)
+        # The accounts of which something changed since it was read; now nothing does.
+        unchanged = [each for account in batch for each in account.kept]
+        changed = changed_bills(transaction, unchanged)
+        contended = {each.key.account_id for each in unchanged if each.id in changed}
+        contended |= _with_other_sources(transaction, batch)
         stored = [each for each in batch if each.account_id not in contended]
         made = [(each, found.inputs) for found in stored for each in found.made]
         bills = [(each, inputs) for each, inputs in made if isinstance(each, Bill)]
@@ -392,16 +386,23 @@ def _store_bills(
     run.watch.note_done(count)
     failures = [each for found in stored for each in found.refused]
     billed = [_to_billed(each, outcome) for (each, _), outcome in zip(bills, outcomes, strict=True)]
-    kept = [_to_kept(found, each) for found in stored for each in found.kept]
+    kept = [
+        Billed(
+            bill_id=each.id,
+            account_id=each.key.account_id,
+            account_code=found.account.entity.code,
+            bill_date=each.key.bill_date,
+            currency=each.currency,
+            total=each.total,
+            lines=each.lines,
+            stored=BillOutcome.UNCHANGED,
+            status=each.status,
+            version=each.version,
+        )
+        for found in stored
+        for each in found.kept
+    ]
     return [*failures, *billed, *kept], contended
-
-
-def _find_contended(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:
-    """The accounts of which something changed since it was read; now nothing does."""
-    kept = [each for found in batch for each in found.kept]
-    changed = changed_bills(transaction, kept)
-    contended = {each.key.account_id for each in kept if each.id in changed}
-    return contended | _with_other_sources(transaction, batch)
 
 
 def _with_other_sources(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:
@@ -444,21 +445,6 @@ def _to_billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
         version=outcome.version,
         would_be=outcome.would_be,
         differs=outcome.differs,
-    )
-
-
-def _to_kept(found: AccountBills, bill: CalculatedBill) -> Billed:
-    return Billed(
-        bill_id=bill.id,
-        account_id=bill.key.account_id,
-        account_code=found.account.entity.code,
-        bill_date=bill.key.bill_date,
-        currency=bill.currency,
-        total=bill.total,
-        lines=bill.lines,
-        stored=BillOutcome.UNCHANGED,
-        status=bill.status,
-        version=bill.version,
     )
 
 

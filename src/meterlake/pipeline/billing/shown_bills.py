@@ -67,7 +67,14 @@ def approve_shown_bills(organization: Organization, order: BillOrder, author: st
         Unavailable: State cannot be reached.
     """
     with organization.reading() as reader:
-        found = read_bill_states(reader, _filters(order))
+        chosen_days, frequency = days_of(order), order.request.billing_frequency
+        filters = BillFilters(
+            account_ids=tuple(order.chosen_accounts or ()),
+            frequency=None if frequency is None else frequency.value,
+            date_from=chosen_days.first + _ONE_DAY,
+            date_before=chosen_days.after + _ONE_DAY,
+        )
+        found = read_bill_states(reader, filters)
     if not found:
         days = days_of(order)
         raise Conflict(f"there are no bills of {days} yet: make them, look at them, approve then")
@@ -92,16 +99,6 @@ def days_of(order: BillOrder) -> Month | DayRange:
     days = order.days or order.request.days
     assert days is not None
     return days
-
-
-def _filters(order: BillOrder) -> BillFilters:
-    days, frequency = days_of(order), order.request.billing_frequency
-    return BillFilters(
-        account_ids=tuple(order.chosen_accounts or ()),
-        frequency=None if frequency is None else frequency.value,
-        date_from=days.first + _ONE_DAY,
-        date_before=days.after + _ONE_DAY,
-    )
 
 
 def _billed(bill: BillState, became: BillOutcome) -> Billed:

@@ -23,7 +23,6 @@ from meterlake.pipeline.billing.calculation.reading import read_bills
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.stages.bill import BillIdentity, BillSelection
 from meterlake.stores import Organization
-from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.billing.bills.versions import deleted_bills, last_version
 from meterlake.stores.state.billing.stored_bills import BillKey
@@ -86,12 +85,30 @@ class _Look:
         failed |= damaged.failures.keys()
         with self.organization.reading() as reader:
             for bill in missing:
-                self._add_bill(reader, bill)
+                payer = _Payer(
+                    StoredConfiguration(reader), bill.account_id, bill.account_code, bill.bill_date
+                )
+                lines = (
+                    payer.usage(each.to_wire(), each.made_from.measurements) for each in bill.lines
+                )
+                self._add(filter(None, lines), self.snapshot)
             made = {BillIdentity.of_bill(bill) for bill in missing}
             for bill_id, key in bills.items():
                 # An account may have one bill that can be made, and another one that cannot.
                 if key.account_id in failed and identity_of(key) not in made:
-                    self._add_last_version(reader, bill_id, key)
+                    # Add what a deleted bill charged for.
+                    content = last_version(reader, bill_id).content
+                    payer = _Payer(
+                        StoredConfiguration(reader),
+                        key.account_id,
+                        content.body.get("accountCode"),
+                        key.bill_date,
+                    )
+                    lines = (
+                        payer.usage(each.body, each.pins.get("measurements"))
+                        for each in content.lines
+                    )
+                    self._add(filter(None, lines), content.pins["snapshot"])
         return frozenset(selection.account_ids or ())
 
     def _calculate(self, selection: BillSelection) -> tuple[list[Bill], set[str]]:
@@ -109,22 +126,6 @@ class _Look:
                 failed.update(each.account_id for each in account.refused)
                 missing.extend(reading.not_stored(account.made))
         return missing, failed
-
-    def _add_bill(self, reader: Reader, bill: Bill) -> None:
-        """Add what a bill that there is not would charge for."""
-        payer = _Payer(
-            StoredConfiguration(reader), bill.account_id, bill.account_code, bill.bill_date
-        )
-        lines = (payer.usage(each.to_wire(), each.made_from.measurements) for each in bill.lines)
-        self._add(filter(None, lines), self.snapshot)
-
-    def _add_last_version(self, reader: Reader, bill_id: str, key: BillKey) -> None:
-        """Add what a deleted bill charged for."""
-        content = last_version(reader, bill_id).content
-        code = content.body.get("accountCode")
-        payer = _Payer(StoredConfiguration(reader), key.account_id, code, key.bill_date)
-        lines = (payer.usage(each.body, each.pins.get("measurements")) for each in content.lines)
-        self._add(filter(None, lines), content.pins["snapshot"])
 
     def _add(self, usage: Iterable[Document], snapshot: int) -> None:
         at = {"month": str(self.month), "snapshot": snapshot, "found": self.organization.now()}

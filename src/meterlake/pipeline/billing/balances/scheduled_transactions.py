@@ -67,38 +67,35 @@ def book_due_transactions(organization: Organization) -> int:
     booked = 0
     for id_ in late:
         with suppress(NotFound), organization.transaction(AUTHOR) as transaction:
-            booked += _book_due(transaction, id_)
+            schedule = transaction.get(BalanceTransactionSchedule, id_)
+            # Nobody else books the same meanwhile.
+            lock_sources(transaction, [schedule.entity.balance_id])
+            balance = transaction.get(Balance, schedule.entity.balance_id)
+            cause = Cause(EntityType.SCHEDULER, id_)
+            due = list(islice(_due(transaction, schedule, transaction.now), _AT_ONCE))
+            runs_before = _runs(transaction, schedule)
+            for each in due:
+                book(
+                    transaction,
+                    balance,
+                    BalanceTransaction(
+                        amount=schedule.entity.amount,
+                        description=schedule.entity.transaction_description,
+                        paid=schedule.entity.paid,
+                        currency_paid=schedule.entity.currency_paid,
+                        transaction_type_id=schedule.entity.transaction_type_id,
+                        applied_date=each,
+                        transaction_date=each,
+                    ),
+                    cause,
+                    each,
+                )
+            if due:
+                transaction.journal.note_computed(
+                    schedule, _runs(transaction, schedule), runs_before
+                )
+            booked += len(due)
     return booked
-
-
-def _book_due(transaction: Transaction, schedule_id: str) -> int:
-    """Book what is due of one schedule, which may have changed or gone since somebody looked."""
-    schedule = transaction.get(BalanceTransactionSchedule, schedule_id)
-    # Nobody else books the same meanwhile.
-    lock_sources(transaction, [schedule.entity.balance_id])
-    balance = transaction.get(Balance, schedule.entity.balance_id)
-    cause = Cause(EntityType.SCHEDULER, schedule_id)
-    due = list(islice(_due(transaction, schedule, transaction.now), _AT_ONCE))
-    runs_before = _runs(transaction, schedule)
-    for each in due:
-        book(
-            transaction,
-            balance,
-            BalanceTransaction(
-                amount=schedule.entity.amount,
-                description=schedule.entity.transaction_description,
-                paid=schedule.entity.paid,
-                currency_paid=schedule.entity.currency_paid,
-                transaction_type_id=schedule.entity.transaction_type_id,
-                applied_date=each,
-                transaction_date=each,
-            ),
-            cause,
-            each,
-        )
-    if due:
-        transaction.journal.note_computed(schedule, _runs(transaction, schedule), runs_before)
-    return len(due)
 
 
 def _due(

@@ -258,7 +258,18 @@ class BillCalculation:
             isolated: An unexpected error fails its account alone, instead of being raised.
             account_ids: Only the bills of these accounts; of all if None.
         """
-        keeper, batch, count = self._keeper(status), list[AccountBills](), 0
+        is_usable = status is not None and not self.terms.selection.overrides.moves_periods
+        keeper = BillKeeper(
+            digests=InputDigests(self.terms, self.maker.inputs, self.closed.until)
+            if is_usable
+            else None,
+            currencies=self.terms.currencies,
+            status=status or BillStatus.PENDING,
+            before=self.maker.before,
+            is_closed=self.closed.has,
+            with_memos=frozenset(self.changes.by_account()),
+        )
+        batch, count = list[AccountBills](), 0
         accounts = (
             each
             for each in self.maker.accounts
@@ -295,7 +306,11 @@ class BillCalculation:
                     failed = AccountBills(account_terms.account, {}, {}, made=(read,))
                     yield _Prepared(account_terms, None, failed)
                     continue
-                ledger = self._ledger(account_terms, read)
+                sources = account_terms.sources
+                own = {id_: self._movements(id_, read) for id_ in sources.ids} if sources else {}
+                ledger = AccountLedger(
+                    own, self.closed.has, read.credited.get(account_terms.account.id, {})
+                )
                 found = AccountBills(account_terms.account, ledger.read, ledger.credits)
                 stored = read.stored.get(account_terms.account.id, ())
                 if kept := keeper.keep(account_terms, ledger, stored):
@@ -308,7 +323,14 @@ class BillCalculation:
     ) -> Iterator[tuple[AccountTerms, _AccountState | Failure]]:
         """What State has of accounts; of one with a row that cannot be read, why."""
         try:
-            read = self._read(accounts, keeper)
+            paying = {each.account.id: each.sources for each in accounts if each.sources}
+            source_ids = [id_ for each in paying.values() for id_ in each.ids]
+            with self.organization.reading() as stored:
+                read = _AccountState(
+                    read_movements(stored, source_ids) if source_ids else {},
+                    read_line_credits(stored, paying) if source_ids else {},
+                    keeper.read_stored(stored, accounts),
+                )
         except (Unavailable, MemoryError):
             raise
         except Exception as error:
@@ -324,37 +346,9 @@ class BillCalculation:
         for some in (accounts[:middle], accounts[middle:]):
             yield from self._read_in_parts(some, keeper, isolated=True)
 
-    def _ledger(self, account_terms: AccountTerms, read: _AccountState) -> AccountLedger:
-        sources = account_terms.sources
-        own = {id_: self._movements(id_, read) for id_ in sources.ids} if sources else {}
-        return AccountLedger(own, self.closed.has, read.credited.get(account_terms.account.id, {}))
-
     def _movements(self, source_id: str, read: _AccountState) -> Sequence[Movement]:
         stored = read.movements.get(source_id, [])
         return [*stored, *self.drawn[source_id]] if source_id in self.drawn else stored
-
-    def _keeper(self, status: BillStatus | None) -> BillKeeper:
-        is_usable = status is not None and not self.terms.selection.overrides.moves_periods
-        return BillKeeper(
-            digests=InputDigests(self.terms, self.maker.inputs, self.closed.until)
-            if is_usable
-            else None,
-            currencies=self.terms.currencies,
-            status=status or BillStatus.PENDING,
-            before=self.maker.before,
-            is_closed=self.closed.has,
-            with_memos=frozenset(self.changes.by_account()),
-        )
-
-    def _read(self, accounts: Sequence[AccountTerms], keeper: BillKeeper) -> _AccountState:
-        paying = {each.account.id: each.sources for each in accounts if each.sources}
-        ids = [id_ for each in paying.values() for id_ in each.ids]
-        with self.organization.reading() as reader:
-            return _AccountState(
-                read_movements(reader, ids) if ids else {},
-                read_line_credits(reader, paying) if ids else {},
-                keeper.read_stored(reader, accounts),
-            )
 
     def count_due(self) -> int:
         """How many bills are made at most; an account whose bills are refused counts as one."""

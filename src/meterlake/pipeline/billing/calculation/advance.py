@@ -90,18 +90,8 @@ def read_advance_changes(
         account_ids: The accounts whose bills are looked at; all if None.
         deleted: Account plans that were deleted, as they were last.
     """
-    accounts = _changed_accounts(configuration, account_ids, deleted)
-    if not accounts:
-        return AdvanceChanges()
-    return _Changes(reader, configuration, accounts, deleted).find()
-
-
-def _changed_accounts(
-    configuration: Configuration,
-    account_ids: Collection[str] | None,
-    deleted: Collection[Record[AccountPlan]],
-) -> set[str]:
-    """The accounts on whose bills plans may stand that were updated, or deleted, since they were made."""
+    # The accounts on whose bills plans may stand that were updated, or deleted, since they were
+    # made.
     contracts = {each.id for each in configuration.all(Contract) if each.version > 1}
     found = set()
     for record in configuration.all(AccountPlan):
@@ -112,7 +102,10 @@ def _changed_accounts(
     for account in configuration.all(Account) if owners else ():
         if account.id in owners:
             found |= {account.id, account.entity.parent_account_id or account.id}
-    return found if account_ids is None else found & set(account_ids)
+    accounts = found if account_ids is None else found & set(account_ids)
+    if not accounts:
+        return AdvanceChanges()
+    return _Changes(reader, configuration, accounts, deleted).find()
 
 
 class _Changes:
@@ -144,11 +137,19 @@ class _Changes:
         changed = [
             (each, line)
             for each, line in found
-            if line.line_id in given_back or self._may_differ(line)
+            if line.line_id in given_back
+            or line.deleted is not None
+            or may_have_changed(
+                line, self.calendar.time_of(self.plans[line.account_plan_id].entity)
+            )
         ]
         outdated = {each.bill_key: each for each, _ in changed if not each.closed}
         closed = [(each, line) for each, line in changed if each.closed]
-        paid = self._read_paid({each.bill_id for each, _ in closed})
+        bill_ids = {each.bill_id for each, _ in closed}
+        paid: dict[str, list[BilledLine]] = defaultdict(list)
+        for each in self._read(DRAWING_TYPES) if bill_ids else ():
+            if each.bill_id in bill_ids:
+                paid[each.bill_id].append(each)
         lines = [
             line._replace(
                 before=tuple(self._before(each)),
@@ -156,20 +157,19 @@ class _Changes:
             )
             for each, line in closed
         ]
-        memos = self._find_memos(lines) if lines else []
+        memos: list[AdvanceMemo] = []
+        if lines:
+            keys = closed_bills(self.reader, self.account_ids, self.until)
+            bills = ClosedBills({identity_of(key) for key in keys}, self.until)
+            memos = find_memos(self.configuration, lines, bills)
         return AdvanceChanges(
-            [_chosen(each) for each in outdated.values()],
+            [
+                ChosenBill(identity_of(each.bill_key), BillOverrides.from_wire(each.overrides))
+                for each in outdated.values()
+            ],
             memos,
             list(_stale(memos, stored, returns)),
         )
-
-    def _read_paid(self, bill_ids: Collection[str]) -> dict[str, list[BilledLine]]:
-        """What sources paid on some bills, in the order in which they drew."""
-        found: dict[str, list[BilledLine]] = defaultdict(list)
-        for each in self._read(DRAWING_TYPES) if bill_ids else ():
-            if each.bill_id in bill_ids:
-                found[each.bill_id].append(each)
-        return found
 
     def _read(self, types: Sequence[LineItemType]) -> Iterator[BilledLine]:
         return billed_lines(self.reader, self.account_ids, types, self.until)
@@ -177,7 +177,11 @@ class _Changes:
     def _is_changed(self, line: BilledLine) -> bool:
         """Whether a line is in advance, and its plan or the contract of it was changed since."""
         record = self.plans.get(line.key.split("/")[_ACCOUNT_PLAN])
-        if record is None or not self._is_in_advance(line):
+        if record is None:
+            return False
+        timezone = zone(line.overrides.get("timezone") or self.calendar.organization.timezone)
+        end = datetime.fromisoformat(line.body["servicePeriodEndDate"])
+        if end <= midnight(line.bill_key.bill_date, timezone):
             return False
         if record.id in self.deleted:
             return True
@@ -187,11 +191,6 @@ class _Changes:
             of_contract = self.configuration.get(Contract, contract_id).version
         pinned = line.bill_pins.get("versions", {})
         return (version, pinned.get(contract_id)) != (record.version, of_contract)
-
-    def _is_in_advance(self, line: BilledLine) -> bool:
-        timezone = line.overrides.get("timezone") or self.calendar.organization.timezone
-        end = datetime.fromisoformat(line.body["servicePeriodEndDate"])
-        return end > midnight(line.bill_key.bill_date, zone(timezone))
 
     def _plan_of(self, line: BilledLine) -> Record[AccountPlan]:
         return self.plans[line.key.split("/")[_ACCOUNT_PLAN]]
@@ -212,12 +211,6 @@ class _Changes:
             standing=corrections.standing.get(line.id),
             deleted=self.deleted.get(self._plan_of(line).id),
         )
-
-    def _may_differ(self, line: AdvanceLine) -> bool:
-        if line.deleted is not None:
-            return True
-        record = self.plans[line.account_plan_id]
-        return may_have_changed(line, self.calendar.time_of(record.entity))
 
     def _before(self, line: BilledLine) -> Iterator[Record[Any]]:
         """The account plan and its contract as the line was made with them."""
@@ -248,11 +241,6 @@ class _Changes:
             known = None if entity is None else replace(now, version=version, entity=entity)
             self._past[key] = known
         return self._past[key]
-
-    def _find_memos(self, lines: Sequence[AdvanceLine]) -> list[AdvanceMemo]:
-        keys = closed_bills(self.reader, self.account_ids, self.until)
-        closed = ClosedBills({identity_of(key) for key in keys}, self.until)
-        return find_memos(self.configuration, lines, closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +288,6 @@ def _paid_of(
         if part is not None:
             back = corrections.returned.get((line.line_id, str(part.account)), ZERO)
             yield part._replace(returned=back)
-
-
-def _chosen(line: BilledLine) -> ChosenBill:
-    return ChosenBill(identity_of(line.bill_key), BillOverrides.from_wire(line.overrides))
 
 
 def _stale(

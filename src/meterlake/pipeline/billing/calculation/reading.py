@@ -13,7 +13,7 @@ from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.values import wire
-from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.entity import Configuration
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import Month, local_date
 from meterlake.model.values.version import calculation_digest, code_version
@@ -30,7 +30,6 @@ from meterlake.pipeline.usage.stored_usage import BilledParts
 from meterlake.pipeline.usage.usage_configuration import read_with
 from meterlake.stages.bill import (
     BillIdentity,
-    BillingCalendar,
     BillingTerms,
     BillMaker,
     BillSelection,
@@ -41,7 +40,6 @@ from meterlake.stages.bill import (
 from meterlake.stages.bill.periods.selection import selection_to_wire
 from meterlake.stages.bill.terms.advance_lines import ClosedBills
 from meterlake.stages.bill.terms.no_bill import (
-    BilledPlans,
     refuse_overlaps,
 )
 from meterlake.stages.usage.configuration import UsageConfiguration
@@ -115,17 +113,20 @@ class BillReading:
         """The bills of a bucket of accounts, the first of which is number 0."""
         bucket, changes = self.accounts.buckets[number], self.changes[number]
         configuration = self.selection.overrides.apply(self.accounts.configuration(bucket))
-        terms = billing_terms(configuration, self._within(bucket), changes.by_account())
+        selection = self.selection
+        if len(self.accounts.buckets) > 1:
+            # What accounts that there are not used belongs to no bucket.
+            selection = replace(selection, account_ids=frozenset(bucket.account_ids))
+        terms = billing_terms(configuration, selection, changes.by_account())
         if self.selection.overrides.moves_periods:
-            terms = refuse_overlaps(terms, self._billed_plans(terms))
+            # The bills on which plans stand that the run may bill for a part of the
+            # same time.
+            due = [bill for each in terms.account_terms_of.values() for bill in each.bills]
+            first = min((bill.first for bill in due), default=terms.calendar.days.first)
+            with self.organization.reading() as reader:
+                billed = billed_plans(reader, {bill.key.account_id for bill in due}, first)
+            terms = refuse_overlaps(terms, billed)
         return self._calculation(terms, changes, bucket)
-
-    def _billed_plans(self, terms: BillingTerms) -> BilledPlans:
-        """The bills on which plans stand that the run may bill for a part of the same time."""
-        due = [bill for each in terms.account_terms_of.values() for bill in each.bills]
-        first = min((bill.first for bill in due), default=terms.calendar.days.first)
-        with self.organization.reading() as reader:
-            return billed_plans(reader, {bill.key.account_id for bill in due}, first)
 
     def count_accounts(self, first: int = 0) -> int:
         """How many accounts are in the buckets from one on: about as many bills are due there."""
@@ -162,12 +163,6 @@ class BillReading:
             self.usage,
             may_be_stored=parts.others is None and self.is_stored_usage,
         )
-
-    def _within(self, bucket: AccountBucket) -> BillSelection:
-        """The selection of a bucket; what accounts that there are not used belongs to no bucket."""
-        if len(self.accounts.buckets) == 1:
-            return self.selection
-        return replace(self.selection, account_ids=frozenset(bucket.account_ids))
 
     def _calculation(
         self, terms: BillingTerms, changes: AdvanceChanges, bucket: AccountBucket
@@ -244,13 +239,20 @@ def read_due_bills(
     billed: dict[str, list[BillIdentity]] = defaultdict(list)
     for key in keys:
         billed[key.account_id].append(identity_of(key))
+    # The organization's period whose stored quantities may serve the run.
+    last_day = local_date(calendar.period.end, calendar.zone) - timedelta(days=1)
+    period = (
+        PeriodSpec.month(selection.days)
+        if isinstance(selection.days, Month)
+        else PeriodSpec.on(selection.frequency or BillingFrequency.MONTHLY, last_day)
+    )
     return BillReading(
         organization=stores.organization(reader.org_id),
         selection=selection,
         snapshot=snapshot,
         accounts=buckets,
         changes=changes,
-        usage=read_with(reader, _usage_period(calendar, selection), shared, reader),
+        usage=read_with(reader, period, shared, reader),
         billed=billed,
         closed=ClosedBills(locked, closed_before(reader)),
         at=last_transaction(reader),
@@ -286,37 +288,17 @@ def read_changes(
         only: The number of the one bucket that is looked at; all are if None.
     """
     deleted = deleted_records(reader, AccountPlan)
-    return [
-        _read_changes(reader, accounts, each, account_ids, deleted)
-        if only in {None, number}
-        else AdvanceChanges()
-        for number, each in enumerate(accounts.buckets)
-    ]
-
-
-def _read_changes(
-    reader: Reader,
-    accounts: AccountBuckets,
-    bucket: AccountBucket,
-    account_ids: Collection[str] | None,
-    deleted: Collection[Record[AccountPlan]],
-) -> AdvanceChanges:
-    """What changes of the plans of a bucket do to what was billed in advance."""
-    if not deleted and not bucket.changed_kinds & PLANNED_KINDS:
-        return AdvanceChanges()
-    ids = account_ids if len(accounts.buckets) == 1 else bucket.account_ids
-    configuration = accounts.configuration(bucket)
-    known = {each.id for each in configuration.all(Account)} if deleted else set()
-    own = [each for each in deleted if each.entity.account_id in known]
-    return read_advance_changes(reader, configuration, ids, own)
-
-
-def _usage_period(calendar: BillingCalendar, selection: BillSelection) -> PeriodSpec:
-    """The organization's period whose stored quantities may serve the run."""
-    last_day = local_date(calendar.period.end, calendar.zone) - timedelta(days=1)
-    if isinstance(selection.days, Month):
-        return PeriodSpec.month(selection.days)
-    return PeriodSpec.on(selection.frequency or BillingFrequency.MONTHLY, last_day)
+    found = []
+    for number, bucket in enumerate(accounts.buckets):
+        changes = AdvanceChanges()
+        if only in {None, number} and (deleted or bucket.changed_kinds & PLANNED_KINDS):
+            ids = account_ids if len(accounts.buckets) == 1 else bucket.account_ids
+            configuration = accounts.configuration(bucket)
+            known = {each.id for each in configuration.all(Account)} if deleted else set()
+            own = [each for each in deleted if each.entity.account_id in known]
+            changes = read_advance_changes(reader, configuration, ids, own)
+        found.append(changes)
+    return found
 
 
 def billed_parts(terms: BillingTerms) -> BilledParts:

@@ -114,7 +114,14 @@ class CombinedCalculation:
         except CannotCalculate as reason:
             _log.debug("bill %s with changes %s: %s", self.key, sorted(applied), reason)
             return None
-        return figures_of(content, self.currency, self._memos(chosen))
+        keys = {each.memo for each in chosen if each.memo is not None}
+        before, after = (each.memos for each in self.ends)
+        memos = {
+            key: line
+            for key in dict.fromkeys((*before, *after))
+            if (line := (after if key in keys else before).get(key)) is not None
+        }
+        return figures_of(content, self.currency, memos)
 
     def _inputs(self, chosen: Sequence[BillChange]) -> CalculationInputs:
         before, after = self.ends
@@ -135,7 +142,10 @@ class CombinedCalculation:
             ledger=self.organization.past(before.ledger_at, list(drawn.values()), self._scope()),
             selection=(after if is_selected else before).selection,
             snapshot=self.snapshot,
-            instead=self._instead(labels),
+            instead={
+                meter_id: MeterSource(each.with_labels(labels), each.columns)
+                for meter_id, each in self.measurements.meters.items()
+            },
             last=self._usages.setdefault(labels, LastUsage()),
         )
 
@@ -144,12 +154,6 @@ class CombinedCalculation:
         keys = {key for each in self.entities for key in each.records if key[0] in OWN_KINDS}
         accounts = [each.account_ids for each in self.entities]
         return PastScope(OWN_KINDS, {id_ for _, id_ in keys}, accounts[0] | accounts[1])
-
-    def _instead(self, labels: frozenset[str]) -> dict[str, MeterSource]:
-        return {
-            meter_id: MeterSource(each.with_labels(labels), each.columns)
-            for meter_id, each in self.measurements.meters.items()
-        }
 
     def _organization(self, chosen: Sequence[BillChange]) -> PastMoment | None:
         """The settings of the organization with some of the rates that changed."""
@@ -170,15 +174,6 @@ class CombinedCalculation:
         entity = base.entity.model_copy(update={"currency_conversions": tuple(rates)})
         body = wire.dumps_sorted(entity.to_wire())
         return PastMoment(OrganizationConfig.__name__, base.id, number, body)
-
-    def _memos(self, chosen: Sequence[BillChange]) -> dict[str, Mapping[str, Any]]:
-        keys = {each.memo for each in chosen if each.memo is not None}
-        before, after = (each.memos for each in self.ends)
-        return {
-            key: line
-            for key in dict.fromkeys((*before, *after))
-            if (line := (after if key in keys else before).get(key)) is not None
-        }
 
 
 def figures_of(

@@ -114,12 +114,15 @@ def _describe_values(path: str, before: Any, after: Any) -> Iterator[str]:
             if values[0] != values[1]:
                 yield from _describe_values(f"{path}[{number}]", *values)
     else:
-        texts = [_to_text(each) for each in (before, after)]
+        texts = [
+            (
+                "none"
+                if each is None
+                else str(each)
+                if isinstance(each, str)
+                else wire.dumps(each).decode()
+            )
+            for each in (before, after)
+        ]
         is_long = any(len(each) > _SHOWN_MAX for each in texts)
         yield path if is_long else f"{path} {texts[0]} → {texts[1]}"
-
-
-def _to_text(value: Any) -> str:
-    if value is None:
-        return "none"
-    return str(value) if isinstance(value, str) else wire.dumps(value).decode()

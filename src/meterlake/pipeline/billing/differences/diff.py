@@ -38,7 +38,6 @@ from meterlake.stages.bill.attribution import (
 )
 from meterlake.stores import Organization
 from meterlake.stores.lake.measurements.changes import (
-    MeasurementChanges,
     SnapshotPair,
     find_measurement_changes,
     read_former,
@@ -87,13 +86,23 @@ class _Diff:
     def run(self) -> BillDiff:
         """Apply one change after the other."""
         later = self._calculate(self.after)
-        stored = self._stored_figures(later)
+        # Both contents as they are stored; what the bill would be now as it is calculated.
+        before = self._figures(self.before.content)
+        if self.after.content is None:
+            stored = before, self._figures(later, self.after.memos)
+        else:
+            stored = before, self._figures(self.after.content)
         entities = tuple(
             read_account_entities(self.organization.past(each.at), self.key.account_id)
             for each in (self.before, self.after)
         )
         former_entities, later_entities = entities
-        measurements = self._measurements(former_entities.account_ids | later_entities.account_ids)
+        account_ids = former_entities.account_ids | later_entities.account_ids
+        snapshots = SnapshotPair(self.before.snapshot, self.after.snapshot)
+        with self.organization.lake.reader() as connection:
+            measurements = find_measurement_changes(
+                connection, snapshots, sorted(account_ids), self.folder
+            )
         with self.organization.reading() as reader:
             finder = ChangeFinder(reader, self.bill_id, self.before, self.after)
             changes = finder.find(
@@ -153,7 +162,17 @@ class _Diff:
         ends = [(self.before, former), (self.after, later)]
         by_code = [pair for end, pair in ends if not end.is_same_code and pair[0] != pair[1]]
         unknown = [
-            (self._unknown(end), [pair])
+            (
+                DifferenceCause(
+                    kind=CauseKind.UNKNOWN,
+                    name=f"version {end.version}",
+                    detail=(
+                        "it is not what comes out of what it was made from:"
+                        f" see `meterlake bill verify {self.bill_id}`, or `GET /bills/{self.bill_id}/verify`"
+                    ),
+                ),
+                [pair],
+            )
             for end, pair in ends
             if end.is_same_code and pair[0] != pair[1]
         ]
@@ -163,28 +182,21 @@ class _Diff:
                 (DifferenceCause(kind=CauseKind.UNKNOWN, name="rest", detail=detail), list(rest))
             )
         if by_code:
-            yield from self._parts([self._code()], by_code, None)
+            yield from self._parts(
+                [
+                    DifferenceCause(
+                        kind=CauseKind.CODE,
+                        name="code of meterlake",
+                        detail=f"all other parts are calculated by {code_version()}, as it is here",
+                        before=self.before.code,
+                        after=self.after.code,
+                    )
+                ],
+                by_code,
+                None,
+            )
         for cause, pairs in unknown:
             yield from self._parts([cause], pairs, None)
-
-    def _code(self) -> DifferenceCause:
-        return DifferenceCause(
-            kind=CauseKind.CODE,
-            name="code of meterlake",
-            detail=f"all other parts are calculated by {code_version()}, as it is here",
-            before=self.before.code,
-            after=self.after.code,
-        )
-
-    def _unknown(self, end: ComparedEnd) -> DifferenceCause:
-        return DifferenceCause(
-            kind=CauseKind.UNKNOWN,
-            name=f"version {end.version}",
-            detail=(
-                "it is not what comes out of what it was made from:"
-                f" see `meterlake bill verify {self.bill_id}`, or `GET /bills/{self.bill_id}/verify`"
-            ),
-        )
 
     def _parts_of_step(
         self,
@@ -256,13 +268,6 @@ class _Diff:
                     after=amounts[1],
                 )
 
-    def _stored_figures(self, later: BillContent | None) -> tuple[BillFigures, BillFigures]:
-        """Both contents as they are stored; what the bill would be now as it is calculated."""
-        before = self._figures(self.before.content)
-        if self.after.content is None:
-            return before, self._figures(later, self.after.memos)
-        return before, self._figures(self.after.content)
-
     def _find_used(self, later: BillContent | None) -> Iterable[str]:
         """The ids of the entities that one of the contents pins."""
         for each in (self.before.content, later):
@@ -275,12 +280,15 @@ class _Diff:
         Raises:
             Conflict: That is not possible.
         """
+        with self.organization.lake.reader() as connection:
+            found = read_former(connection, end.snapshot)
+        former = {meter_id: MeterSource(*each) for meter_id, each in (found or {}).items()}
         inputs = CalculationInputs(
             configuration=self.organization.past(end.at),
             ledger=self.organization.past(end.ledger_at),
             selection=end.selection,
             snapshot=self._readable(end.snapshot),
-            instead=self._former_tables(end.snapshot),
+            instead=former,
         )
         try:
             return inputs.calculate(self.key)
@@ -301,16 +309,6 @@ class _Diff:
         lake = self.organization.lake
         with lake.reader() as connection:
             return snapshot if snapshot_is_kept(connection, snapshot) else lake.snapshot()
-
-    def _former_tables(self, snapshot: int) -> dict[str, MeterSource]:
-        with self.organization.lake.reader() as connection:
-            found = read_former(connection, snapshot)
-        return {meter_id: MeterSource(*each) for meter_id, each in (found or {}).items()}
-
-    def _measurements(self, account_ids: Iterable[str]) -> MeasurementChanges:
-        snapshots = SnapshotPair(self.before.snapshot, self.after.snapshot)
-        with self.organization.lake.reader() as connection:
-            return find_measurement_changes(connection, snapshots, sorted(account_ids), self.folder)
 
 
 def _difference(before: BillFigures, after: BillFigures, currency: str) -> Decimal:

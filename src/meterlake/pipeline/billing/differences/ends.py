@@ -136,7 +136,14 @@ def _join_versions(versions: list[int]) -> str:
 
 
 def _stored_end(reader: Reader, version: BillVersion) -> ComparedEnd:
-    pins = _pins_of(reader, version)
+    id_ = version.calculation_id
+    pins = None if id_ is None else read_calculations(reader, [id_]).get(id_)
+    if pins is None:
+        raise Conflict(
+            f"version {version.version} of the bill does not say what it was made from:"
+            " a version of meterlake made it that did not write that down;"
+            " compare later versions, or make the bill again"
+        )
     return ComparedEnd(
         version=version.version,
         content=version.content,
@@ -173,18 +180,6 @@ def _present_end(
         memos={each.key: each.body for each in memos},
         credited={},
     )
-
-
-def _pins_of(reader: Reader, version: BillVersion) -> CalculationPins:
-    id_ = version.calculation_id
-    found = None if id_ is None else read_calculations(reader, [id_]).get(id_)
-    if found is None:
-        raise Conflict(
-            f"version {version.version} of the bill does not say what it was made from:"
-            " a version of meterlake made it that did not write that down;"
-            " compare later versions, or make the bill again"
-        )
-    return found
 
 
 def list_bill_versions(organization: Organization, bill_id: str) -> list[dict[str, Any]]:

@@ -328,7 +328,14 @@ class _Explaining:
         try:
             yield
         except (duckdb.Error, Unavailable):
-            lost = [f"{each.name} is {_state(each)}" for each in self._lost_files()]
+            key = self.version.content.key
+            interval = int(self.version.content.body.get("billFrequencyInterval", key.interval))
+            months = months_of([(key.bill_date, key.frequency, interval)])
+            source = self.organization, self.pins.snapshot
+            lost = [
+                f"{each.name} is {'gone' if each.stored is None else 'not what it was'}"
+                for each in check_measured_files(*source, months, set())
+            ]
             if not lost:
                 raise
             name = f"bill {self.request.bill_id!r}"
@@ -336,18 +343,6 @@ class _Explaining:
                 f"{name} cannot be explained: {', '.join(lost)};"
                 " put them back from a backup, or make the bill again"
             ) from None
-
-    def _lost_files(self) -> Sequence[BillDifference]:
-        key = self.version.content.key
-        body = self.version.content.body
-        interval = int(body.get("billFrequencyInterval", key.interval))
-        months = months_of([(key.bill_date, key.frequency, interval)])
-        source = self.organization, self.pins.snapshot
-        return list(check_measured_files(*source, months, set()))
-
-
-def _state(difference: BillDifference) -> str:
-    return "gone" if difference.stored is None else "not what it was"
 
 
 def _text(value: Any) -> str:

@@ -14,7 +14,7 @@ from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.values.period import Period, aware, format_instant
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
-from meterlake.pipeline.billing.line_usage import LineSource, LineUsage, read_line_source
+from meterlake.pipeline.billing.line_usage import LineUsage, read_line_source
 from meterlake.stages.bill.bills import DraftedBill
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import segments
@@ -165,7 +165,18 @@ class MeasuredQuantities:
             source=source.sql, where=source.where, parameters=source.parameters, value=value
         )
         if usage.aggregation.aggregation is Reduce.TIME_WEIGHTED_AVERAGE and column in columns:
-            return _with_what_holds(found, source, column)
+            # The measurements of a time-weighted average, with the microseconds that
+            # each holds.
+            held = (
+                "epoch_us(least(m.until1, CAST($end AS TIMESTAMP)))"
+                " - epoch_us(greatest(m.ts, CAST($start AS TIMESTAMP)))"
+            )
+            return replace(
+                found,
+                source=lasting(found.source, column, source.segment_filter),
+                begun=HOLDS_IN_TIME,
+                more=f", {held} AS microseconds",
+            )
         return found
 
     def _deciding(
@@ -175,17 +186,15 @@ class MeasuredQuantities:
         kind = usage.aggregation.aggregation
         if kind not in _DECIDING or query.value == "NULL":
             return {"by": _OF_ALL.get(kind, _DECIDING.get(kind, ""))}
-        restricted, many = _restrict(kind, query, quantity), self._many(kind)
+        restricted, many = (
+            _restrict(kind, query, quantity),
+            (1 if kind is Reduce.LATEST else self.rows if kind is Reduce.UNIQUE else _DECIDING_MAX),
+        )
         if kind is Reduce.LATEST:
             found = read_first(self.connection, restricted, many, quantity.measurements)
         else:
             found = read_measurements(self.connection, restricted, many)
         return {"by": _DECIDING[kind], "measurements": [_measurement(each) for each in found]}
-
-    def _many(self, kind: Reduce) -> int:
-        if kind is Reduce.LATEST:
-            return 1
-        return self.rows if kind is Reduce.UNIQUE else _DECIDING_MAX
 
 
 def _restrict(kind: Reduce, query: MeasurementQuery, quantity: Quantity) -> MeasurementQuery:
@@ -197,20 +206,6 @@ def _restrict(kind: Reduce, query: MeasurementQuery, quantity: Quantity) -> Meas
         first = f"row_number() OVER (PARTITION BY {query.value} ORDER BY m.ts, m.uid) = 1"
         return query.restrict(f"{has_value} QUALIFY {first}")
     return query.restrict(f"{query.value} = $quantity", quantity=quantity.value)
-
-
-def _with_what_holds(query: MeasurementQuery, source: LineSource, column: str) -> MeasurementQuery:
-    """The measurements of a time-weighted average, with the microseconds that each holds."""
-    held = (
-        "epoch_us(least(m.until1, CAST($end AS TIMESTAMP)))"
-        " - epoch_us(greatest(m.ts, CAST($start AS TIMESTAMP)))"
-    )
-    return replace(
-        query,
-        source=lasting(query.source, column, source.segment_filter),
-        begun=HOLDS_IN_TIME,
-        more=f", {held} AS microseconds",
-    )
 
 
 def _column(usage: LineUsage) -> str:

@@ -1,6 +1,6 @@
 """Bills that approve themselves, some time after their bill date."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -45,7 +45,12 @@ def approve_due(organization: Organization) -> int:
         found = [each for each in found if not held.is_held(each)]
     ids = [each.id for each in found]
     for start in range(0, len(ids), _BATCH):
-        _approve(organization, ids[start : start + _BATCH])
+        batch = ids[start : start + _BATCH]
+        with organization.transaction(AUTHOR) as transaction:
+            for id_ in batch:
+                # Somebody may have deleted or locked it meanwhile, or the lock date closes it.
+                with suppress(Locked, NotFound):
+                    bills.set_status(transaction, id_, BillStatus.APPROVED)
     return len(ids)
 
 
@@ -59,14 +64,6 @@ def _due_bills(organization: Organization) -> list[WaitingBill]:
         latest = local_date(now - grace, zone(record.entity.timezone))
         waiting = waiting_bills(reader, latest)
     return [each for each in waiting if approves_itself(record.entity, each.bill_date, now)]
-
-
-def _approve(organization: Organization, ids: Sequence[str]) -> None:
-    with organization.transaction(AUTHOR) as transaction:
-        for id_ in ids:
-            # Somebody may have deleted or locked it meanwhile, or the lock date closes it.
-            with suppress(Locked, NotFound):
-                bills.set_status(transaction, id_, BillStatus.APPROVED)
 
 
 class _Verdict(NamedTuple):

@@ -39,11 +39,15 @@ def job_document(job: Job) -> dict[str, Any]:
     """A job as `BillJobResponse`, with why it came to nothing and who could not be billed."""
     failed = job.result.get("failed", ())
     modified = job.finished or job.started or job.created
+    if job.status is JobStatus.RUNNING:
+        status = _RUNNING if TOTAL in job.progress else _INITIALIZING
+    else:
+        status = next(name for name, statuses in STATUSES.items() if job.status in statuses)
     found = {
         **_order(job),
         "id": job.id,
         "version": job.version,
-        "status": _status(job),
+        "status": status,
         **{name: job.progress.get(name) for name in (TOTAL, PENDING)},
         "error": job.error,
         MESSAGE: job.result.get(MESSAGE),
@@ -101,9 +105,3 @@ def _order(job: Job) -> dict[str, Any]:
         "accountIds": list(order.chosen_accounts or ()),
         "billIds": list(ids) if len(ids) <= BILLS_MAX else None,
     }
-
-
-def _status(job: Job) -> str:
-    if job.status is JobStatus.RUNNING:
-        return _RUNNING if TOTAL in job.progress else _INITIALIZING
-    return next(name for name, statuses in STATUSES.items() if job.status in statuses)

@@ -229,35 +229,29 @@ def resolve_order(reader: Reader, order: BillOrder, now: datetime) -> BillOrder:
     request = order.request
     check_bill_request(request)
     [record] = reader.all(OrganizationConfig)
-    _expect_accounts(reader, request.account_ids or ())
-    _expect_currency(reader, request.target_currency)
-    _expect_bills(reader, order.bill_ids)
-    if order.bill_ids or order.days or request.days:
-        return order
-    today = local_date(now, zone(request.timezone or record.entity.timezone))
-    return replace(order, open_day=today)
-
-
-def _expect_accounts(reader: Reader, ids: Sequence[str]) -> None:
+    ids = request.account_ids or ()
     known = account_names.by_id(reader, ids)
     for number, id_ in enumerate(ids):
         if id_ not in known:
             raise Invalid(f"accountIds[{number}]", id_, "it must be the id of an existing Account")
-
-
-def _expect_currency(reader: Reader, code: str | None) -> None:
-    if code is not None and reader.find(Currency, code) is None:
-        raise Invalid("targetCurrency", code, "it must be the code of an existing Currency")
-
-
-def _expect_bills(reader: Reader, ids: Sequence[str]) -> None:
-    for number, id_ in enumerate(ids):
+    if (
+        request.target_currency is not None
+        and reader.find(Currency, request.target_currency) is None
+    ):
+        raise Invalid(
+            "targetCurrency", request.target_currency, "it must be the code of an existing Currency"
+        )
+    for place, bill_id in enumerate(order.bill_ids):
         try:
-            bills.get(reader, id_)
+            bills.get(reader, bill_id)
         except NotFound:
             raise Invalid(
-                f"billIds[{number}]", id_, "it must be the id of an existing Bill"
+                f"billIds[{place}]", bill_id, "it must be the id of an existing Bill"
             ) from None
+    if order.bill_ids or order.days or request.days:
+        return order
+    today = local_date(now, zone(request.timezone or record.entity.timezone))
+    return replace(order, open_day=today)
 
 
 def list_jobs(
@@ -406,15 +400,10 @@ class _JobWatch(RunWatch):
         self._tell()
         self._run.check()
         self._attempt.go_on()
-        self._note_begin(before)
-
-    def _note_begin(self, before: Job) -> None:
-        """Note the event of the job that runs now, once for however many attempts and runs."""
         job = self._attempt.job
-        if job_document(before)["status"] == job_document(job)["status"]:
-            return
-        with self._stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
-            _note_event(transaction, job, before)
+        if job_document(before)["status"] != job_document(job)["status"]:
+            with self._stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
+                _note_event(transaction, job, before)
 
     def store(self, transaction: Transaction, bills: int) -> None:
         """Write down what is stored; it is not if the job has another executor by now, or is to stop.

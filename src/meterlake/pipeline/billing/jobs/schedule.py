@@ -16,7 +16,7 @@ from meterlake.model.values.period import local_date, zone
 from meterlake.pipeline.billing.jobs.jobs import count_unfinished, submit_order
 from meterlake.pipeline.billing.late_usage.policy import OPEN_AFTER_END
 from meterlake.stores import Organization
-from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state import Reader
 from meterlake.stores.state.jobs import newest_due
 
 AUTHOR: Final = "bill schedule"
@@ -36,15 +36,12 @@ def submit_scheduled(organization: Organization) -> str | None:
             return None
     with organization.transaction(AUTHOR) as transaction:
         # Read again: somebody may have been faster, or have changed it.
-        return _submit(transaction, _config(transaction))
-
-
-def _submit(transaction: Transaction, config: Record[OrganizationConfig]) -> str | None:
-    due = _missing(transaction, config, transaction.now)
-    if due is None:
-        return None
-    order = order_of_run(config.entity, transaction.now)
-    return submit_order(transaction, order, schedule_id=config.id, due=due).id
+        config = _config(transaction)
+        due = _missing(transaction, config, transaction.now)
+        if due is None:
+            return None
+        order = order_of_run(config.entity, transaction.now)
+        return submit_order(transaction, order, schedule_id=config.id, due=due).id
 
 
 def order_of_run(config: OrganizationConfig, now: datetime) -> BillOrder:

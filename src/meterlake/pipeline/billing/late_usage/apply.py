@@ -85,31 +85,25 @@ class _Application:
         return self.rules.result.snapshot
 
     def apply(self) -> None:
-        self._note_findings()
-        mark_step("late.found")
-        if self.rules.policy is LateUsagePolicy.RECALCULATE:
-            self._make_again()
-            mark_step("late.made_again")
-        take_back_memos(self.run, self.rules.result, self.account_ids)
-        self._decide_all()
-
-    def _note_findings(self) -> None:
         run = self.run
         search = LateSearch(run.organization, self.snapshot, self.rules.closed_on, self.account_ids)
         if findings := find_late_usage(search):
             with run.organization.transaction(AUTHOR) as transaction:
                 run.watch.store(transaction, 0)
                 note_late_usage(transaction, findings)
-
-    def _make_again(self) -> None:
-        """Make the unlocked bills of late usage again."""
-        with self.run.organization.reading() as reader:
-            late = read_undecided(reader, self.rules.result, self.account_ids)
-            found = late_bills_by_id(reader, {each.bill_id for each in late})
-        ids = [each.id for each in found.values() if not self.rules.is_closed_bill(each)]
-        if ids:
-            make_bills_again(self.run, ids, self.rules.result)
-            self.again.update(ids)
+        mark_step("late.found")
+        if self.rules.policy is LateUsagePolicy.RECALCULATE:
+            # Make the unlocked bills of late usage again.
+            with self.run.organization.reading() as reader:
+                late = read_undecided(reader, self.rules.result, self.account_ids)
+                found = late_bills_by_id(reader, {each.bill_id for each in late})
+            ids = [each.id for each in found.values() if not self.rules.is_closed_bill(each)]
+            if ids:
+                make_bills_again(self.run, ids, self.rules.result)
+                self.again.update(ids)
+            mark_step("late.made_again")
+        take_back_memos(self.run, self.rules.result, self.account_ids)
+        self._decide_all()
 
     def close_billed(self) -> None:
         """Decide late usage of which the job has made the bill."""
@@ -173,7 +167,11 @@ class _Application:
             each.bill.id: each
             for each in compare_with_usage(
                 *(run.organization, list(there.values()), self.snapshot),
-                fresh={id_ for id_, each in there.items() if self._is_fresh(each)},
+                fresh={
+                    id_
+                    for id_, each in there.items()
+                    if (each.id in self.again and self.rules.find_refusal(each.account_id) is None)
+                },
             )
         }
         for each in late:
@@ -200,6 +198,3 @@ class _Application:
         with run.organization.transaction(AUTHOR) as transaction:
             run.watch.store(transaction, 0)
             return store_decision(transaction, self.rules, late, comparison)
-
-    def _is_fresh(self, bill: LateBill) -> bool:
-        return bill.id in self.again and self.rules.find_refusal(bill.account_id) is None

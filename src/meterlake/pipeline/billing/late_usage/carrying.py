@@ -47,7 +47,14 @@ def carry_to_next_bill(
     waiting = [line_to_carry(bill, each.difference) for each in found]
     target = next_pending_bill(transaction, bill.key, closed_before(transaction))
     if target is None:
-        reason = _NO_BILL if _is_on_a_plan(transaction, bill.account_id) else _NO_PLAN
+        # Whether an account, or one that is billed with it, is still on a plan.
+        configuration = StoredConfiguration(transaction)
+        is_on_a_plan = any(
+            each.entity.end_date is None or each.entity.end_date > transaction.now
+            for id_ in read_relatives(transaction, [bill.account_id])
+            for each in configuration.where(AccountPlan, "account_id", id_)
+        )
+        reason = _NO_BILL if is_on_a_plan else _NO_PLAN
         return Carried(LateUsageStatus.WAITING, waiting, reason)
     carrier = _Carrier(transaction, bill, target)
     try:
@@ -71,16 +78,6 @@ def line_to_carry(bill: LateBill, difference: LineDifference) -> LateLine:
         line_id=line_id(bill.id, key) if difference.is_billed else None,
         description=describe_line(difference.line),
         amount=difference.amount,
-    )
-
-
-def _is_on_a_plan(transaction: Transaction, account_id: str) -> bool:
-    """Whether an account, or one that is billed with it, is still on a plan."""
-    configuration = StoredConfiguration(transaction)
-    return any(
-        each.entity.end_date is None or each.entity.end_date > transaction.now
-        for id_ in read_relatives(transaction, [account_id])
-        for each in configuration.where(AccountPlan, "account_id", id_)
     )
 
 

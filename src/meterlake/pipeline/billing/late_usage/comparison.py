@@ -8,12 +8,11 @@ late usage and without.
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final
 
-from meterlake.model.bills.bill import Bill, Failure
+from meterlake.model.bills.bill import Failure
 from meterlake.model.values.version import calculation_digest
 from meterlake.pipeline.billing.batches import END_THE_RUN
 from meterlake.pipeline.billing.calculation.failures import unexpected_reason
@@ -79,35 +78,25 @@ def compare_with_usage(
         if each.id in fresh or (each.snapshot or 0) >= snapshot:
             yield LateComparison(each, billed[each.id], billed[each.id])
         elif each.calculation_id in calculations:
-            groups[_newest_pins(calculations[each.calculation_id], each, known)].append(each)
+            pins = calculations[each.calculation_id]
+            # The configuration is that of the last time that the bill came out so.
+            at = 0 if each.calculated is None else known[each.calculated]
+            groups[replace(pins, at=at) if at > pins.at else pins].append(each)
         else:
             reason = "an older version of meterlake made the bill: make it again to compare it"
             yield LateComparison(each, failure=reason)
     for pins, group in groups.items():
         is_pinned = pins in calculations.values()
         comparison = _Comparison(organization, pins, snapshot, is_pinned=is_pinned)
-        yield from _compare_group(comparison, group, billed)
-
-
-def _compare_group(
-    comparison: "_Comparison", group: Sequence[LateBill], billed: Mapping[str, _Lines]
-) -> list[LateComparison]:
-    """Compare the bills of a calculation; an unexpected error is about them alone."""
-    try:
-        return list(comparison.compare(group, billed))
-    except END_THE_RUN:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it stops no other bill
-        _log.error("late usage cannot be compared: an unexpected error", exc_info=error)
-        return [LateComparison(each, failure=unexpected_reason(error)) for each in group]
-
-
-def _newest_pins(
-    pins: CalculationPins, bill: LateBill, known: Mapping[datetime, int]
-) -> CalculationPins:
-    """What a bill was calculated from, with the configuration of the last time that it came out so."""
-    at = 0 if bill.calculated is None else known[bill.calculated]
-    return replace(pins, at=at) if at > pins.at else pins
+        # An unexpected error is about the bills of that calculation alone.
+        try:
+            compared = list(comparison.compare(group, billed))
+        except END_THE_RUN:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it stops no other bill
+            _log.error("late usage cannot be compared: an unexpected error", exc_info=error)
+            compared = [LateComparison(each, failure=unexpected_reason(error)) for each in group]
+        yield from compared
 
 
 def _billed_lines(reader: Reader, bill: LateBill) -> _Lines:
@@ -156,19 +145,13 @@ class _Comparison:
         for calculation in reading.calculations():
             for _, made in make_again(self.organization, calculation, bills):
                 for account in made:
-                    found |= _lines_of(account.made, keys)
+                    for each in account.made:
+                        if isinstance(each, Failure):
+                            own = (key for key in keys if key.account_id == each.account_id)
+                            found |= dict.fromkeys(own, each.reason)
+                            continue
+                        key = content_of(each).key
+                        if key in keys:
+                            lines = ((line.key, line.to_wire()) for line in each.lines)
+                            found[key] = charged_lines(lines)
         return found
-
-
-def _lines_of(made: Iterable[Bill | Failure], keys: set[BillKey]) -> dict[BillKey, _Lines | str]:
-    found: dict[BillKey, _Lines | str] = {}
-    for each in made:
-        if isinstance(each, Failure):
-            own = (key for key in keys if key.account_id == each.account_id)
-            found |= dict.fromkeys(own, each.reason)
-            continue
-        key = content_of(each).key
-        if key in keys:
-            lines = ((line.key, line.to_wire()) for line in each.lines)
-            found[key] = charged_lines(lines)
-    return found

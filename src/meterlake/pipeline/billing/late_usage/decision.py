@@ -34,7 +34,6 @@ from meterlake.stores.state.billing.late_usage.findings import (
     decide_late_usage,
 )
 from meterlake.stores.state.billing.late_usage.late_bills import (
-    LateBill,
     late_bills_by_id,
 )
 from meterlake.stores.state.billing.late_usage.lists import find_late_usage
@@ -81,23 +80,17 @@ class _Decision:
         comparison = self.comparison
         if comparison is None or comparison.bill.content_version != bill.content_version:
             return False
-        self._decide_compared(bill, comparison)
-        return True
-
-    def _decide_compared(self, bill: LateBill, comparison: LateComparison) -> None:
         if comparison.failure is not None:
-            self._fail(comparison)
-            return
-        carried = carried_amounts(self.transaction, bill)
-        found = find_differences(comparison.billed, comparison.due, carried)
-        if found:
-            self._decide(comparison, found)
+            version = comparison.bill.content_version
+            self._close(LateUsageStatus.FAILED, version, reason=comparison.failure)
         else:
-            self._settle(comparison)
-
-    def _fail(self, comparison: LateComparison) -> None:
-        version = comparison.bill.content_version
-        self._close(LateUsageStatus.FAILED, version, reason=comparison.failure)
+            carried = carried_amounts(self.transaction, bill)
+            found = find_differences(comparison.billed, comparison.due, carried)
+            if found:
+                self._decide(comparison, found)
+            else:
+                self._settle(comparison)
+        return True
 
     def _settle(self, comparison: LateComparison) -> None:
         """Nothing is to be charged any more: the bill was made again, or nothing changed."""
@@ -119,7 +112,11 @@ class _Decision:
     def _decide(self, comparison: LateComparison, found: Sequence[LineDifference]) -> None:
         bill = comparison.bill
         if self.rules.carries:
-            self._carry(comparison, found)
+            amounts = [CarriedAmount(each, {bill.currency: each.amount}) for each in found]
+            carried = carry_to_next_bill(self.transaction, bill, amounts)
+            self._close(
+                carried.status, bill.content_version, lines=carried.lines, reason=carried.reason
+            )
             return
         reason = None
         if self.rules.policy is LateUsagePolicy.RECALCULATE:
@@ -127,14 +124,6 @@ class _Decision:
             reason = _LOCKED if is_closed else self.rules.find_refusal(bill.account_id)
         lines = [line_to_carry(bill, each) for each in found]
         self._close(LateUsageStatus.REPORTED, bill.content_version, lines=lines, reason=reason)
-
-    def _carry(self, comparison: LateComparison, found: Sequence[LineDifference]) -> None:
-        bill = comparison.bill
-        amounts = [CarriedAmount(each, {bill.currency: each.amount}) for each in found]
-        carried = carry_to_next_bill(self.transaction, bill, amounts)
-        self._close(
-            carried.status, bill.content_version, lines=carried.lines, reason=carried.reason
-        )
 
     def _close(
         self,

@@ -228,7 +228,15 @@ class _Search:
         since = {each.id: max(each.snapshot or 0, until.get(each.id, 0)) for each in bills}
         sources = self._sources(bills, since, changed)
         for number, bill in enumerate(bills):
-            found = [*sources.get(number, ()), *self._steps(bill, since[bill.id], steps)]
+            family = self.families[bill.account_id]
+            found = [
+                *sources.get(number, ()),
+                *(
+                    each.source(family)
+                    for each in steps
+                    if each.step.made > since[bill.id] and each.touches(family, *self._time(bill))
+                ),
+            ]
             if found:
                 merged = merge_sources((), found)
                 yield LateFinding(bill, since[bill.id], self.search.snapshot, merged)
@@ -239,19 +247,15 @@ class _Search:
         """The closed bills of a period whose accounts, or their relatives, something changed for."""
         self._add_families({*changed, *(id_ for each in steps for id_ in each.accounts or ())})
         is_any = any(each.accounts is None for each in steps)
-        closed_until = closed_before(self.reader)
+        closed_until, chosen = closed_before(self.reader), self.search.account_ids
         of_group = (BILL.c.period == group.period, BILL.c.frequency == group.frequency)
         for bill in read_late_bills(self.reader, *of_group, BILL.c.snapshot.is_not(None)):
             is_past = bill.key.bill_date <= self.search.closed_on
             closed = is_past or is_closed(bill.key.bill_date, closed_until, locked=bill.locked)
             known = is_any or bill.account_id in self.families
-            if closed and known and self._is_chosen(bill.account_id):
+            if closed and known and (chosen is None or bill.account_id in chosen):
                 self._add_families([bill.account_id])
                 yield bill
-
-    def _is_chosen(self, account_id: str) -> bool:
-        chosen = self.search.account_ids
-        return chosen is None or account_id in chosen
 
     def _add_families(self, account_ids: Iterable[str]) -> None:
         missing = [each for each in account_ids if each not in self.families]
@@ -282,9 +286,3 @@ class _Search:
 
     def _time(self, bill: LateBill) -> tuple[datetime, datetime]:
         return _EVER if self.is_wide else naive(bill.start), naive(bill.end)
-
-    def _steps(self, bill: LateBill, since: int, steps: Sequence[_Reach]) -> Iterator[LateSource]:
-        family = self.families[bill.account_id]
-        for each in steps:
-            if each.step.made > since and each.touches(family, *self._time(bill)):
-                yield each.source(family)

@@ -1,8 +1,7 @@
 """Late usage of bills as people and programs ask for it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import date
 
 from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus
 from meterlake.model.errors import Invalid
@@ -46,19 +45,17 @@ def with_carriers(reader: Reader, found: Sequence[LateUsage]) -> list[LateUsage]
     """Late usage with the dates of the bills that carry it, as far as they are there."""
     ids = {line.memo_bill_id for each in found for line in each.lines if line.memo_bill_id}
     dates = {id_: bill.key.bill_date for id_, bill in late_bills_by_id(reader, ids).items()}
-    return [replace(each, carriers=_dates_of(each, dates)) for each in found]
-
-
-def _dates_of(late: LateUsage, dates: dict[str, date]) -> dict[str, date]:
-    ids: Iterable[str] = (line.memo_bill_id for line in late.lines if line.memo_bill_id)
-    return {id_: dates[id_] for id_ in ids if id_ in dates}
-
-
-def _check_month(period: str) -> None:
-    try:
-        Month.parse(period)
-    except Invalid as error:
-        raise Invalid("period", period, error.args[2]) from error
+    return [
+        replace(
+            each,
+            carriers={
+                line.memo_bill_id: dates[line.memo_bill_id]
+                for line in each.lines
+                if line.memo_bill_id in dates
+            },
+        )
+        for each in found
+    ]
 
 
 def list_page(
@@ -75,7 +72,10 @@ def list_page(
         Invalid: There is no such status or month, or the token is none that a list gave.
     """
     if period is not None:
-        _check_month(period)
+        try:
+            Month.parse(period)
+        except Invalid as error:
+            raise Invalid("period", period, error.args[2]) from error
     known = [each.value for each in LateUsageStatus]
     if status is not None and status not in known:
         raise Invalid("status", status, f"it must be one of {', '.join(known)}")

@@ -102,7 +102,16 @@ def take_back_memos_of(transaction: Transaction, bill_id: str) -> None:
         if late is not None:
             _close(transaction, late)
         return
-    late = late or _note(transaction, bill, is_deleted=stored is None)
+    if late is None:
+        # Write down that memos of a bill are to be taken back.
+        name = (
+            f"the bill itself, {'deleted' if stored is None else f'version {bill.content_version}'}"
+        )
+        now, snapshot = transaction.now, bill.snapshot or 0
+        source = LateSource(LateSourceKind.BILL, bill.id, name, None, now, now)
+        finding = LateFinding(bill, snapshot, snapshot, [source])
+        late = find_late_usage(transaction, insert_finding(transaction, finding))
+        assert late is not None
     made = carry_to_next_bill(transaction, bill, amounts)
     decision = LateDecision(
         status=made.status,
@@ -116,17 +125,6 @@ def take_back_memos_of(transaction: Transaction, bill_id: str) -> None:
     decide_late_usage(transaction, late, decision)
     if made.status is LateUsageStatus.CARRIED:
         mark_taken_back(transaction, carried, late.id)
-
-
-def _note(transaction: Transaction, bill: LateBill, is_deleted: bool) -> LateUsage:
-    """Write down that memos of a bill are to be taken back."""
-    name = f"the bill itself, {'deleted' if is_deleted else f'version {bill.content_version}'}"
-    now, snapshot = transaction.now, bill.snapshot or 0
-    source = LateSource(LateSourceKind.BILL, bill.id, name, None, now, now)
-    id_ = insert_finding(transaction, LateFinding(bill, snapshot, snapshot, [source]))
-    noted = find_late_usage(transaction, id_)
-    assert noted is not None
-    return noted
 
 
 def _close(transaction: Transaction, late: LateUsage, reason: str | None = None) -> None:
@@ -152,7 +150,9 @@ def _amounts_of(
 
     A memo that a person has changed is taken back as it stands. One that was deleted charges nothing.
     """
-    there = _read_memos(transaction, carried)
+    ids = {each.line.memo_bill_id for each in carried if each.line.memo_bill_id}
+    found = memo_lines(transaction, sorted(ids))
+    there = {line_id(id_, each.key): each for id_, lines in found.items() for each in lines}
     by_key: dict[str, list[tuple[LateLine, MemoLine]]] = defaultdict(list)
     for each in carried:
         if each.line.memo_id in there:
@@ -163,25 +163,14 @@ def _amounts_of(
         with exact():
             for line, memo in lines:
                 amounts[memo.body["currency"]] -= memo.amount
-                total -= _in_currency_of_bill(line, memo, bill.currency)
+                if memo.body["currency"] == bill.currency:
+                    total -= memo.amount
+                elif not line.memo_amount or memo.amount == line.memo_amount:
+                    total -= line.amount
+                else:
+                    total -= (line.amount * memo.amount / line.memo_amount).quantize(line.amount)
         if any(amounts.values()):
             line, memo = lines[0]
             shown = {**memo.body, "description": line.description}
             about = billed.get(key, ChargedLine(key, shown))
             yield CarriedAmount(LineDifference(about, total, key in billed), amounts)
-
-
-def _in_currency_of_bill(line: LateLine, memo: MemoLine, currency: str) -> Decimal:
-    """What a memo charges, in the currency of the bill that it is about."""
-    if memo.body["currency"] == currency:
-        return memo.amount
-    if not line.memo_amount or memo.amount == line.memo_amount:
-        return line.amount
-    return (line.amount * memo.amount / line.memo_amount).quantize(line.amount)
-
-
-def _read_memos(transaction: Transaction, carried: Sequence[CarriedLine]) -> dict[str, MemoLine]:
-    """The memos of lines that are still on their bills, by their ids."""
-    ids = {each.line.memo_bill_id for each in carried if each.line.memo_bill_id}
-    found = memo_lines(transaction, sorted(ids))
-    return {line_id(id_, each.key): each for id_, lines in found.items() for each in lines}

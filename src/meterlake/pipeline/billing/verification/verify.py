@@ -5,7 +5,7 @@ same code that made them. Only who reads is another one: a reader of the past.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -35,12 +35,10 @@ from meterlake.pipeline.usage.garbage import (
 )
 from meterlake.stores import Organization
 from meterlake.stores.lake.tables import has_snapshot
-from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.calculations.pins import CalculationPins, read_calculations
 from meterlake.stores.state.billing.calculations.verified import (
     AlteredRow,
     BillRef,
-    BillRow,
     altered_postings,
     altered_versions,
     list_former_refs,
@@ -212,7 +210,14 @@ class _Verification:
     def compare_all(self) -> None:
         """Compare every bill, without counting them."""
         try:
-            self.altered = self._read_altered()
+            ids = None if len(self.accounts) > _MANY_ACCOUNTS else self.accounts.keys()
+            with self.organization.past(self.pins.at).reading() as reader:
+                found = list(altered_versions(reader, ids))
+            self._add(map(_difference_of_version, found))
+            altered: dict[str, list[AlteredRow]] = defaultdict(list)
+            for row in found:
+                altered[row.id].append(row)
+            self.altered = altered
             bills = ((each.bill_date, each.frequency, each.interval) for each in self.open.values())
             source = self.organization, self.pins.snapshot
             self._add(check_measured_files(*source, months_of(bills), self.result.files))
@@ -251,16 +256,6 @@ class _Verification:
             replace(each, version=versions.get(each.bill_id or "")) for each in differences
         )
 
-    def _read_altered(self) -> dict[str, list[AlteredRow]]:
-        ids = None if len(self.accounts) > _MANY_ACCOUNTS else self.accounts.keys()
-        with self.organization.past(self.pins.at).reading() as reader:
-            found = list(altered_versions(reader, ids))
-        self._add(map(_difference_of_version, found))
-        by_id: dict[str, list[AlteredRow]] = defaultdict(list)
-        for each in found:
-            by_id[each.id].append(each)
-        return by_id
-
     def _calculate(self) -> None:
         reading = read_again(self.organization, self.pins, self.accounts.keys())
         is_large = len(self.accounts) > _MANY_ACCOUNTS
@@ -294,20 +289,27 @@ class _Verification:
                 found = compare_former_rows(rows, contents, is_same_code=self.is_same_code)
             self._add(found)
             sources = {id_ for each in some for id_ in each.movements}
-            self._add(_altered_postings(reader, sources))
+            self._add(
+                BillDifference(
+                    subject=DifferenceSubject.POSTING,
+                    name=row.id,
+                    field="digest",
+                    stored=row.found,
+                    calculated=row.written,
+                )
+                for row in altered_postings(reader, sources)
+            )
         for id_ in contents:
             self.open.pop(id_, None)
-            self._add(self._altered_of(id_, rows[id_]))
+            self._add(
+                replace(_difference_of_version(each), bill_id=id_)
+                for used in (_used_ids(rows[id_].head.pins) if self.altered else ())
+                for each in self.altered.get(used, ())
+            )
         for ref in due:
             if ref.id not in contents and ref.account_id in refused:
                 self.open.pop(ref.id, None)
                 self._add([_absence(ref, refused[ref.account_id])])
-
-    def _altered_of(self, bill_id: str, row: BillRow) -> Iterator[BillDifference]:
-        """What a bill was made from and is not what was written."""
-        for id_ in _used_ids(row.head.pins) if self.altered else ():
-            for each in self.altered.get(id_, ()):
-                yield replace(_difference_of_version(each), bill_id=bill_id)
 
 
 def _used_ids(pins: str) -> Iterable[str]:
@@ -316,18 +318,6 @@ def _used_ids(pins: str) -> Iterable[str]:
         return list(wire.loads(pins)["versions"])
     except (ValueError, LookupError, TypeError):
         return ()
-
-
-def _altered_postings(reader: Reader, source_ids: Collection[str]) -> Iterator[BillDifference]:
-    """The postings of sources that are not what was written."""
-    for row in altered_postings(reader, source_ids):
-        yield BillDifference(
-            subject=DifferenceSubject.POSTING,
-            name=row.id,
-            field="digest",
-            stored=row.found,
-            calculated=row.written,
-        )
 
 
 def _difference_of_version(row: AlteredRow) -> BillDifference:

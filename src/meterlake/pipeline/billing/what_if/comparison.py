@@ -40,7 +40,6 @@ from meterlake.pipeline.billing.what_if.simulated_bills import (
     MANY_ACCOUNTS,
     AccountMonth,
     BucketMonth,
-    LineGroup,
     Measured,
     ProductLabel,
     SimulatedBills,
@@ -161,30 +160,25 @@ class WhatIf:
             )
             self.summary.changed = len(self._changed)
             open_: list[Record[Any]] = list(unlock_months(reader, self._choice.first))
-            ids = self._choose_accounts(reader)
-            self._concerned = self._find_concerned(reader)
+            # The ids of the accounts that are calculated; of all if None.
+            if self._choice.accounts is None:
+                ids = None
+            else:
+                self._state.show(self._changed)
+                chosen = accounts_named(reader, self._choice.accounts)
+                parents = parents_of(reader, chosen)
+                self.summary.added_accounts = tuple(sorted(parents.values()))
+                ids = frozenset({*chosen, *parents})
+            if self._choice.instead:
+                self._concerned = None
+            else:
+                self._state.show([])
+                stored = [reader.get(type(e.entity), e.id) for e in self._changed if e.version > 1]
+                found = concerned_accounts(reader, stored)
+                self._state.show(self._changed)
+                more = concerned_accounts(reader, self._changed)
+                self._concerned = None if found is None or more is None else frozenset(found | more)
             self._read_sides(reader, ids, open_)
-
-    def _choose_accounts(self, reader: Reader) -> frozenset[str] | None:
-        """The ids of the accounts that are calculated; of all if None."""
-        if self._choice.accounts is None:
-            return None
-        self._state.show(self._changed)
-        chosen = accounts_named(reader, self._choice.accounts)
-        parents = parents_of(reader, chosen)
-        self.summary.added_accounts = tuple(sorted(parents.values()))
-        return frozenset({*chosen, *parents})
-
-    def _find_concerned(self, reader: Reader) -> frozenset[str] | None:
-        """The accounts whose bills may come out otherwise; all if None."""
-        if self._choice.instead:
-            return None
-        self._state.show([])
-        stored = [reader.get(type(e.entity), e.id) for e in self._changed if e.version > 1]
-        found = concerned_accounts(reader, stored)
-        self._state.show(self._changed)
-        more = concerned_accounts(reader, self._changed)
-        return None if found is None or more is None else frozenset(found | more)
 
     def _read_sides(
         self, reader: Reader, ids: frozenset[str] | None, open_: Sequence[Record[Any]]
@@ -290,7 +284,17 @@ class WhatIf:
                 # A code that would be another one is no difference.
                 code = sides[0].code
                 for group, amount in side.sums.items() if side else ():
-                    pair = sums[self._key(account_id, code, group, month)]
+                    label = self._label(group.product_id)
+                    key = AmountKey(
+                        account=code,
+                        account_id=account_id,
+                        product=label.code,
+                        product_name=label.name,
+                        line_item_type=group.line_item_type,
+                        currency=group.currency,
+                        month=month if self._choice.by_month else "",
+                    )
+                    pair = sums[key]
                     pair[index] = EXACT.add(pair[index], amount)
 
     def _note_refused(
@@ -307,18 +311,6 @@ class WhatIf:
             if side is not None and product_id in side.products:
                 return side.products[product_id]
         return ProductLabel()
-
-    def _key(self, account_id: str, code: str, group: LineGroup, month: str) -> AmountKey:
-        label = self._label(group.product_id)
-        return AmountKey(
-            account=code,
-            account_id=account_id,
-            product=label.code,
-            product_name=label.name,
-            line_item_type=group.line_item_type,
-            currency=group.currency,
-            month=month if self._choice.by_month else "",
-        )
 
 
 def compare_with_stored(

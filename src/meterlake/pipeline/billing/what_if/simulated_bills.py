@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from meterlake.model.bills.bill import Bill, Line
+from meterlake.model.bills.bill import Bill
 from meterlake.model.bills.ledger import Movement, PostingKind
 from meterlake.model.bills.unbilled import Unpriced
 from meterlake.model.values.money import EXACT, ZERO
@@ -163,7 +163,15 @@ class SimulatedBills:
                 their own; as usual if None.
         """
         reader = self._reader
-        accounts = self._accounts = _read_accounts(reader, account_ids, given)
+        if isinstance(given, KeptBuckets):
+            accounts = self._accounts = given.with_shared(reader)
+        else:
+            read_buckets = (
+                read_account_buckets(reader, account_ids, BUCKET)
+                if given is None
+                else read_given_buckets(reader, given)
+            )
+            accounts = self._accounts = KeptBuckets(read_buckets.shared, read_buckets.buckets)
         known = accounts, read_changes(reader, accounts, account_ids)
         for month in self._months:
             selection = BillSelection(month, account_ids=account_ids)
@@ -206,40 +214,24 @@ class SimulatedBills:
                 key = BillIdentity.of_bill(bill)
                 total = bill.total
                 for line in bill.lines:
-                    month.add_line(self._group(line, bill.currency), line.converted_subtotal)
+                    product = line.product
+                    if product is None:
+                        group = LineGroup("", line.type.value, bill.currency)
+                    else:
+                        if product.id not in self.products:
+                            self.products[product.id] = ProductLabel(product.code, product.name)
+                        group = LineGroup(product.id, line.type.value, bill.currency)
+                    month.add_line(group, line.converted_subtotal)
                 for memo in self._memos.get(key, ()):
-                    month.add_line(self._group_of_memo(memo, bill.currency), memo.amount)
+                    body = memo.body
+                    product_id = body.get("productId", "")
+                    if product_id and product_id not in self.products:
+                        label = ProductLabel(
+                            body.get("productCode", ""), body.get("productName", "")
+                        )
+                        self.products[product_id] = label
+                    memo_group = LineGroup(product_id, body["lineItemType"], bill.currency)
+                    month.add_line(memo_group, memo.amount)
                     total = EXACT.add(total, memo.amount)
                 month.totals[key] = BillTotal(bill.currency, total)
         return month
-
-    def _group(self, line: Line, currency: str) -> LineGroup:
-        product = line.product
-        if product is None:
-            return LineGroup("", line.type.value, currency)
-        if product.id not in self.products:
-            self.products[product.id] = ProductLabel(product.code, product.name)
-        return LineGroup(product.id, line.type.value, currency)
-
-    def _group_of_memo(self, memo: MemoLine, currency: str) -> LineGroup:
-        body = memo.body
-        product_id = body.get("productId", "")
-        if product_id and product_id not in self.products:
-            label = ProductLabel(body.get("productCode", ""), body.get("productName", ""))
-            self.products[product_id] = label
-        return LineGroup(product_id, body["lineItemType"], currency)
-
-
-def _read_accounts(
-    reader: Reader,
-    account_ids: frozenset[str] | None,
-    given: Sequence[Collection[str]] | KeptBuckets | None,
-) -> KeptBuckets:
-    if isinstance(given, KeptBuckets):
-        return given.with_shared(reader)
-    found = (
-        read_account_buckets(reader, account_ids, BUCKET)
-        if given is None
-        else read_given_buckets(reader, given)
-    )
-    return KeptBuckets(found.shared, found.buckets)
