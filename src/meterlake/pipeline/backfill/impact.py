@@ -86,7 +86,10 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
             *_known_runs(world, days, back, time_weighted=time_weighted is not None),
         }
         if time_weighted is not None:
-            runs |= set(_months_from(world, min(days)))
+            organization = world.configuration.single(OrganizationConfig).entity
+            today = local_date(world.organization.now(), _timezone(world.configuration))
+            with suppress(Invalid):
+                runs.update(months_between(organization, min(days), today))
         for run in sorted(runs, key=order):
             cycles = Cycles(configuration, run)
             if cycles.reach <= cycles.period.start:
@@ -157,14 +160,6 @@ def _direct(
                 for _ in range(back.get(frequency, 0)):
                     run = PeriodSpec.on(frequency, run.first - _A_DAY).of(organization)
                     yield run
-
-
-def _months_from(world: World, first: date) -> Iterator[NamedPeriod]:
-    """The months from a day on."""
-    organization = world.configuration.single(OrganizationConfig).entity
-    today = local_date(world.organization.now(), _timezone(world.configuration))
-    with suppress(Invalid):
-        yield from months_between(organization, first, today)
 
 
 def _known_runs(

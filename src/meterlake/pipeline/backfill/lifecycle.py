@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -170,7 +169,12 @@ def _create_locked(
             replacement.check_files(order.files, order.mapping)
         # The row comes first: a folder without one belongs to nobody.
         begun = found or _store(
-            organization, _new(organization.id, chosen, order, organization.now())
+            organization,
+            Backfill(
+                *(chosen, organization.id, order.spec, BackfillStatus.STAGING, order.author),
+                organization.now(),
+                snapshot=_NOT_YET,
+            ),
         )
         mark_step("backfill.noted")
         job = BackfillJob(organization, begun, order.author, progress)
@@ -369,11 +373,6 @@ def _settle_by_lake(
         done = found.done(Action.REVERT, organization.now(), author)
         return _store(organization, replace(done, status=BackfillStatus.REVERTED, applied=None))
     return found
-
-
-def _new(org_id: str, id: str, order: Order, now: datetime) -> Backfill:
-    status = BackfillStatus.STAGING
-    return Backfill(id, org_id, order.spec, status, order.author, now, snapshot=_NOT_YET)
 
 
 def _stage(job: BackfillJob) -> Backfill:

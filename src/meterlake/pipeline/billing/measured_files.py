@@ -72,7 +72,10 @@ def check_measured_files(
         noted = read_noted(reader, paths)
     for path, before in noted.items():
         now = _file(lake, path)
-        if now is None or _differ(before, now):
+        is_other = now is None or before.size_bytes != now.size_bytes
+        if now is not None and None not in {before.sha256, now.sha256}:
+            is_other = is_other or before.sha256 != now.sha256
+        if is_other:
             yield BillDifference(
                 subject=DifferenceSubject.FILE,
                 name=path,
@@ -109,11 +112,6 @@ def _file(lake: Lake, path: str) -> NotedFile | None:
         return NotedFile(path, info.size_bytes, found.hexdigest())
     except NotFound:
         return None
-
-
-def _differ(before: NotedFile, now: NotedFile) -> bool:
-    known = before.sha256 is not None and now.sha256 is not None
-    return before.size_bytes != now.size_bytes or (known and before.sha256 != now.sha256)
 
 
 def _describe(file: NotedFile) -> str:

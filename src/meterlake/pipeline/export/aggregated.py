@@ -1,6 +1,6 @@
 """Folded usage in an export: the rows that the Data Explorer answers, without its limit."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -52,7 +52,11 @@ class MeterAggregate:
         self._scope = scope
         self._codes = codes
         self._present = columns_at(connection, question.table, scope.snapshot)
-        self._wide = bool(self._present) and self._large()
+        self._wide = False
+        if self._present:
+            row = connection.execute(*large(question, self._present, scope)).fetchone()
+            assert row is not None
+            self._wide = bool(row[0])
         self.columns = tuple(self._columns())
 
     def blocks(self, format: Format, *, spreadsheet: bool) -> Iterator[RowBlock]:
@@ -69,12 +73,6 @@ class MeterAggregate:
         while rows := self._connection.fetchmany(_ROWS):
             table = add_codes(self._question, combine_rows(rows), self._codes)
             yield self._block(table, format, spreadsheet=spreadsheet)
-
-    def _large(self) -> bool:
-        statement = large(self._question, self._present, self._scope)
-        row = self._connection.execute(*statement).fetchone()
-        assert row is not None
-        return bool(row[0])
 
     def _columns(self) -> Iterator[ExportColumn]:
         table = add_codes(self._question, [], self._codes)
@@ -110,18 +108,16 @@ class MeterAggregate:
             case Format.JSONL:
                 lines = [f"{text}\n" for text in table.texts()]
             case Format.CSV:
-                lines = list(self._lines(rows, spreadsheet=spreadsheet))
+                kinds = [column.kind for column in self.columns]
+                cells = (
+                    [
+                        _cell(value, kind, spreadsheet=spreadsheet)
+                        for value, kind in zip(row, kinds, strict=True)
+                    ]
+                    for row in rows
+                )
+                lines = list(csv_lines(cells))
         return block._replace(lines=pa.array(lines, pa.string()))
-
-    def _lines(self, rows: Sequence[tuple[Any, ...]], *, spreadsheet: bool) -> Iterator[str]:
-        kinds = [column.kind for column in self.columns]
-        return csv_lines(
-            [
-                _cell(value, kind, spreadsheet=spreadsheet)
-                for value, kind in zip(row, kinds, strict=True)
-            ]
-            for row in rows
-        )
 
 
 def _cell(value: Any, kind: Kind, *, spreadsheet: bool) -> str:

@@ -90,7 +90,17 @@ def fill_file(
         duckdb.Error: Among others, the last file is damaged.
     """
     present = published_schema.lake_columns(connection)
-    shape = _digest(_shape(content, present))
+    views = statements.views_of(content.meters, content.timezone)
+    # Every statement that the file is made by, but for those that only fill it.
+    shape = _digest(
+        [
+            code_version(),
+            *statements.state_statements(),
+            *(f"{each.name} {each.query}" for each in views),
+            *statements.comments(content.meters, content.timezone, "TABLE"),
+            *_live(content, present),
+        ]
+    )
     if again:
         connection.execute(REMEMBER_ACCOUNTS)
         before = dict(connection.execute(f"FROM {_CONTENTS}").fetchall())
@@ -115,7 +125,6 @@ def fill_file(
     now |= _fill_of_lake(connection, content, now, before, created=created)
     now |= _create_meters(connection, content.meters, made, before)
     if created:
-        views = statements.views_of(content.meters, content.timezone)
         made_views = [statements.view_statement(each.name, each.query) for each in views]
         comments = statements.comments(content.meters, content.timezone, "TABLE")
         published_schema.run(connection, [*made_views, *comments])
@@ -207,16 +216,6 @@ def _live(content: PublishedContent, present: Mapping[str, Collection[str]]) -> 
         yield statements.view_statement(view.name, view.query, LIVE)
     yield "USE published"
     yield from statements.live_comments(content.meters, content.timezone)
-
-
-def _shape(content: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """Every statement that the file is made by, but for those that only fill it."""
-    yield code_version()
-    yield from statements.state_statements()
-    views = statements.views_of(content.meters, content.timezone)
-    yield from (f"{each.name} {each.query}" for each in views)
-    yield from statements.comments(content.meters, content.timezone, "TABLE")
-    yield from _live(content, present)
 
 
 def _digest(texts: Collection[str] | Iterator[str]) -> str:

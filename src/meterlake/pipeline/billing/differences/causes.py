@@ -32,22 +32,20 @@ def describe_bill(bill: AlteredBill, own_id: str) -> DifferenceCause:
 def describe_credits(source: Record[Any], postings: Sequence[SourcePosting]) -> DifferenceCause:
     """What came into and went out of a balance or commitment."""
     kind = type(source.entity).__name__
-    texts = _first_of([_describe_posting(each) for each in postings])
+    texts = []
+    for each in postings:
+        by = "" if each.bill_date is None else f" by the bill of {each.bill_date}"
+        if each.bill_date is None and each.bill_id is not None:
+            by = f" by bill {each.bill_id}"
+        texts.append(f"{each.kind} of {each.amount}{by}")
     return DifferenceCause(
         kind=CauseKind.CREDIT,
         name=f"{kind} {code_or_name(source)}",
         id=source.id,
-        detail="; ".join(texts),
+        detail="; ".join(_first_of(texts)),
         author=postings[-1].author,
         at=postings[-1].created,
     )
-
-
-def _describe_posting(posting: SourcePosting) -> str:
-    by = "" if posting.bill_date is None else f" by the bill of {posting.bill_date}"
-    if posting.bill_date is None and posting.bill_id is not None:
-        by = f" by bill {posting.bill_id}"
-    return f"{posting.kind} of {posting.amount}{by}"
 
 
 def describe_measurements(came: int, went: int) -> str:

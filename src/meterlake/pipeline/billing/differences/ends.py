@@ -89,14 +89,12 @@ def read_ends(
                 rule = f"it must be a version with another content than version {first}"
                 raise Invalid("to", last, f"{rule}; those are {_join_versions(versions)}")
             after = _stored_end(reader, later)
-    ends = [_with_credited(organization, bill_id, each) for each in (before, after)]
+    ends = []
+    for end in (before, after):
+        with organization.past(end.ledger_at).reading() as reader:
+            found = memo_lines(reader, [bill_id]).get(bill_id, ())
+        ends.append(replace(end, credited={each.key: each.body for each in found}))
     return ends[0], ends[1]
-
-
-def _with_credited(organization: Organization, bill_id: str, end: ComparedEnd) -> ComparedEnd:
-    with organization.past(end.ledger_at).reading() as reader:
-        found = memo_lines(reader, [bill_id]).get(bill_id, ())
-    return replace(end, credited={each.key: each.body for each in found})
 
 
 def _get_version(reader: Reader, bill_id: str, version: int, known: list[int]) -> BillVersion:
