@@ -62,7 +62,7 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 # Clients of tests that say nothing else have patience with a busy machine.
-_PATIENCE_S: Final = 180
+_PATIENCE_S: Final = 600
 for _each in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, _each, _PATIENCE_S)
 

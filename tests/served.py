@@ -24,7 +24,7 @@ from meterlake.stores.processes import free_port
 from tests.homes import settings
 from tests.organizations import prepare_home
 
-START_S = 180
+START_S = 600
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Served:
             "api_secret": self.secret,
             "org_id": self.org_id,
             "max_retries": 0,
+            "timeout": START_S,
             "_strict_response_validation": True,
             **changes,
         }

@@ -234,6 +234,7 @@ def use(url: str, made) -> int:
         api_secret=made.api_secret,
         org_id=made.org_id,
         max_retries=0,
+        timeout=600,
     )
     done, give_up = 0, time.monotonic() + SECONDS
     while time.monotonic() < give_up:
