@@ -13,7 +13,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.ingest.came_in import came_in, last_hours
+from meterlake.pipeline.ingest.arrivals import came_in, last_hours
 
 
 @retrying("what came in of {org}")

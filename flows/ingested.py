@@ -8,7 +8,7 @@ from prefect import get_run_logger
 from flows.assets import MadeAsset
 from flows.outcome import Row, TaskOutcome
 from meterlake.model.measurements.receipt import Receipt
-from meterlake.pipeline.ingest.came_in import count_by_month
+from meterlake.pipeline.ingest.arrivals import count_by_month
 from meterlake.pipeline.ingest.drop_folder import DropFolder
 from meterlake.stores import Organization
 

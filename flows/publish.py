@@ -11,7 +11,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, RunnerName, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.ingest.came_in import list_months
+from meterlake.pipeline.ingest.arrivals import list_months
 from meterlake.pipeline.publish.report import report as write_report
 from meterlake.pipeline.publish.run import publish as publish_file
 

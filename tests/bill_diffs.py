@@ -10,8 +10,8 @@ from meterlake.model.values.period import Month
 from meterlake.model.work.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
+from meterlake.pipeline.billing.differences.compared_contents import DiffChoice
 from meterlake.pipeline.billing.differences.diff import diff_bill
-from meterlake.pipeline.billing.differences.ends import DiffChoice
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.memos.lines import line_id

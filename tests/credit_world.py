@@ -11,8 +11,8 @@ from typing import Any
 import m3ter
 import pytest
 
-from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.jobs.jobs import run_bill_job
+from meterlake.pipeline.billing.ledger_check import check_ledger
 from meterlake.pipeline.billing.run import BillResult
 from tests.homes import EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock

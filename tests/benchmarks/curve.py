@@ -41,7 +41,7 @@ from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.usage.aggregate import calculate
-from meterlake.stages.ingest.validate.columns import uid_hashes
+from meterlake.stages.ingest.validate.parse_columns import uid_hashes
 from meterlake.stores import Organization
 from meterlake.stores.lake import receipts, rejected
 from meterlake.stores.lake.tables import newest_snapshot

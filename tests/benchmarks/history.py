@@ -26,7 +26,7 @@ from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.settings import Settings
-from meterlake.stages.ingest.validate.columns import content_hashes, uid_hashes
+from meterlake.stages.ingest.validate.parse_columns import content_hashes, uid_hashes
 from meterlake.stores import Organization, Stores, open_stores
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake import ledger

@@ -48,7 +48,7 @@ from meterlake.pipeline.statements.jobs import StatementJobSource
 from meterlake.settings import Settings
 from meterlake.stores import Organization, Stores
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.questions import (
+from meterlake.worker.waiting_work import (
     QuestionMaker,
     ask_approvals,
     ask_balances,

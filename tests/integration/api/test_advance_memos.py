@@ -2,8 +2,8 @@
 
 import pytest
 
-from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.jobs.jobs import run_bill_job
+from meterlake.pipeline.billing.ledger_check import check_ledger
 from tests.homes import ACCOUNTS, configure
 from tests.served import served
 

@@ -26,8 +26,8 @@ from meterlake.model.values.ids import is_id
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.bill_csv import write_bills
+from meterlake.pipeline.billing.differences.compared_contents import NOW, DiffChoice
 from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
-from meterlake.pipeline.billing.differences.ends import NOW, DiffChoice
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
 from meterlake.pipeline.billing.jobs import jobs
 from meterlake.pipeline.billing.open_points import describe_open_points

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from meterlake.cli.shell.output import Output
     from meterlake.model.bills.differences import BillDiff, ComparedContent, DifferencePart
-    from meterlake.pipeline.billing.differences.ends import DiffChoice
+    from meterlake.pipeline.billing.differences.compared_contents import DiffChoice
 
 Version = Annotated[int | None, Parameter(show_default=False)]
 _COLUMNS: Final = (
@@ -108,7 +108,7 @@ def versions(bill: BillName, month: BillMonth = None, /, *, options: Options = N
         month: If you name the bill by an account: the month of its last day, such as 2026-10.
     """
     from meterlake.pipeline.access.named_people import names_of_authors
-    from meterlake.pipeline.billing.differences.ends import list_bill_versions
+    from meterlake.pipeline.billing.differences.compared_contents import list_bill_versions
 
     with options.open() as organization:
         id_ = bill_named(organization, bill, month)
@@ -136,7 +136,7 @@ def _choice(first: int | None, last: int | None, against: str | None) -> "DiffCh
     Raises:
         Invalid: They contradict each other, or one is no version.
     """
-    from meterlake.pipeline.billing.differences.ends import DiffChoice
+    from meterlake.pipeline.billing.differences.compared_contents import DiffChoice
 
     if against is not None and last is not None:
         raise Invalid("--against", against, "leave it out when you give --to")

@@ -144,7 +144,7 @@ class Options(HomeOptions):
         DuckDB has one thread: in queries of some milliseconds several of them mostly wait for each
         other, which takes as much of the processor again.
         """
-        from meterlake.stores.unloaded import without_pandas
+        from meterlake.stores.unneeded_modules import without_pandas
 
         settings = self.settings().model_copy(update={"threads": 1})
         with without_pandas(), self._open(settings) as found:
@@ -158,7 +158,7 @@ class Options(HomeOptions):
             NotFound: There is no such home or organization. In the body, what is not found is told
                 with the nearest of what there is.
         """
-        from meterlake.stores.unloaded import without_pandas
+        from meterlake.stores.unneeded_modules import without_pandas
 
         with without_pandas(), self._open(self.settings()) as found:
             yield found

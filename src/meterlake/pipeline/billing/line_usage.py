@@ -32,7 +32,7 @@ from meterlake.stores.lake.measurements.rows import HOLDS_IN_TIME, IN_TIME
 from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
-from meterlake.stores.state.core.past import PastConfiguration
+from meterlake.stores.state.core.entity_history import PastConfiguration
 
 _E = TypeVar("_E", bound=Entity)
 _NOTHING: Final[Document] = {"data": [], "hasMoreData": False}

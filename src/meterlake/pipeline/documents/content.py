@@ -48,7 +48,7 @@ from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import StoredBill
-from meterlake.stores.state.core.past import deleted_records
+from meterlake.stores.state.core.entity_history import deleted_records
 
 _E = TypeVar("_E", bound=Entity)
 

@@ -37,7 +37,7 @@ from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.named import names_changed
 from meterlake.stores.state.billing.credits import balances
 from meterlake.stores.state.billing.stored_bills import StoredBill
-from meterlake.stores.state.core.past import PastConfiguration, changes_at, entities_at
+from meterlake.stores.state.core.entity_history import PastConfiguration, changes_at, entities_at
 
 # How many balances are asked at once what they hold.
 _ASKED: Final = 500

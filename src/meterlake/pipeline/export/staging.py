@@ -23,7 +23,7 @@ from meterlake.stages.export.documents import Codes
 from meterlake.stages.export.manifest import ExactSums, ExportPart, ObjectPrefix, WrittenFile
 from meterlake.stores import Stores
 from meterlake.stores.state import Job
-from meterlake.stores.state.core.past import codes_at, entities_at, known_at
+from meterlake.stores.state.core.entity_history import codes_at, entities_at, known_at
 
 # After so many documents it is told how far it is, and somebody may stop it.
 _TOLD_EVERY: Final = 1000

@@ -30,7 +30,7 @@ from meterlake.stages.export.measurements import LINE, Measurements, stored_fiel
 from meterlake.stages.usage.explore import ALL_ROWS, ExplorerScope, Question, conditions
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake.tables import table_names
-from meterlake.stores.state.core.past import known_at
+from meterlake.stores.state.core.entity_history import known_at
 from meterlake.stores.state.core.versions import versions
 
 _METER_TABLE: Final = "m_"

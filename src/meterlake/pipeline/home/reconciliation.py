@@ -11,7 +11,7 @@ from meterlake.model.catalog.catalog import Meter
 from meterlake.model.measurements.measurement import Category, Field, MeterFields, field_of
 from meterlake.model.resources.events import BOOKS_ALERT
 from meterlake.pipeline.events.incidents import resolve
-from meterlake.stages.ingest.validate.columns import content_hashes, uid_hashes
+from meterlake.stages.ingest.validate.parse_columns import content_hashes, uid_hashes
 from meterlake.stores import Organization
 from meterlake.stores.lake.reconciliation import (
     Reconciliation,

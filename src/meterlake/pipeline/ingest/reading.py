@@ -23,7 +23,7 @@ from meterlake.stages.decode import split
 from meterlake.stages.decode.csv import CsvDecoder, find_delimiter, header
 from meterlake.stages.decode.json import FlatJsonDecoder, JsonDecoder
 from meterlake.stages.decode.parquet import check_types, decode_batch
-from meterlake.stages.ingest import shape
+from meterlake.stages.ingest import mapped_columns as shape
 from meterlake.stages.ingest.derive import derive
 from meterlake.stages.ingest.validate import Accepted, Texts, validate
 from meterlake.stages.ingest.validate.account_codes import AccountCodes

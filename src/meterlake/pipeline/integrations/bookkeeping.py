@@ -33,7 +33,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
 )
 from meterlake.pipeline.integrations.destinations import Destinations
 from meterlake.pipeline.integrations.life_cycle import write_letters
-from meterlake.pipeline.integrations.outcomes import health_after, step_after
+from meterlake.pipeline.integrations.retries import health_after, step_after
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.core.reader import DamagedRow

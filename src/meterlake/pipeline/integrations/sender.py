@@ -36,14 +36,14 @@ from meterlake.pipeline.integrations.connectors.connector import (
     batch_of,
     send_together,
 )
-from meterlake.pipeline.integrations.connectors.echoes import Echoes, secrets_of
 from meterlake.pipeline.integrations.connectors.http import HttpConnector
 from meterlake.pipeline.integrations.connectors.marketplace import MarketplaceConnector
+from meterlake.pipeline.integrations.connectors.safe_answers import Echoes, secrets_of
 from meterlake.pipeline.integrations.connectors.stripe_invoices import STRIPE_CONNECTORS
 from meterlake.pipeline.integrations.connectors.webhook import WebhookConnector
+from meterlake.pipeline.integrations.fair_shares import Shares, order_by_turns
 from meterlake.pipeline.integrations.http_client import HttpClient
-from meterlake.pipeline.integrations.outcomes import FAILURES_MAX, clean_outcome
-from meterlake.pipeline.integrations.shares import Shares, order_by_turns
+from meterlake.pipeline.integrations.retries import FAILURES_MAX, clean_outcome
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state.integrations.health import Health

@@ -40,7 +40,7 @@ from meterlake.stages.publish.months import (
 )
 from meterlake.stages.publish.tables import DICTIONARY, LAKE_TABLES, Table
 from meterlake.stages.publish.views import LIVE
-from meterlake.stores.lake.parts import month_parts
+from meterlake.stores.lake.month_parts import month_parts
 
 _CONTENTS: Final = f"{SCHEMA}.contents"
 _BEGIN: Final = (

@@ -8,7 +8,7 @@ import polars as pl
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
-from meterlake.stages.ingest.validate.columns import uid_hashes
+from meterlake.stages.ingest.validate.parse_columns import uid_hashes
 from meterlake.stores import Organization
 from meterlake.stores.lake import receipts, rejected
 from meterlake.stores.lake.receipts import ReceiptFilters

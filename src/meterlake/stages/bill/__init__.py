@@ -13,7 +13,11 @@ from meterlake.stages.bill.bills import BillMaker, Provenance, make_bills
 from meterlake.stages.bill.credits.account_ledger import AccountLedger, LineCredit, LineCredits
 from meterlake.stages.bill.credits.credit_sources import Movements
 from meterlake.stages.bill.input_digests import InputDigests
-from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar, months_billed_with
+from meterlake.stages.bill.periods.due_periods import (
+    BillIdentity,
+    BillingCalendar,
+    months_billed_with,
+)
 from meterlake.stages.bill.periods.selection import (
     BillOverrides,
     BillSelection,

@@ -36,7 +36,7 @@ from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.credits.source_returns import return_to_sources
 from meterlake.stages.bill.hierarchies import Hierarchies
 from meterlake.stages.bill.lines import lines_in_advance
-from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar
+from meterlake.stages.bill.periods.due_periods import BillIdentity, BillingCalendar
 from meterlake.stages.bill.periods.identities import BillIdentities
 from meterlake.stages.bill.periods.selection import BillSelection
 from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Currencies

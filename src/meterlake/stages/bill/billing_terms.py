@@ -8,7 +8,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.lines import has_lines_in_advance
-from meterlake.stages.bill.periods.due import BillingCalendar
+from meterlake.stages.bill.periods.due_periods import BillingCalendar
 from meterlake.stages.bill.periods.selection import BillSelection
 from meterlake.stages.bill.pricing.applicable_pricing import PlanCatalog, priced_parts
 from meterlake.stages.bill.pricing.currencies import Currencies

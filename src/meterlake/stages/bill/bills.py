@@ -24,7 +24,7 @@ from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS, Movements
 from meterlake.stages.bill.credits.draw_downs import CreditSource
 from meterlake.stages.bill.credits.funds import BillMoment
 from meterlake.stages.bill.lines import MadeLines, make_lines
-from meterlake.stages.bill.periods.due import BillIdentity
+from meterlake.stages.bill.periods.due_periods import BillIdentity
 from meterlake.stages.bill.pricing.currencies import CannotBill
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms, DueBill, PlanPeriod
 

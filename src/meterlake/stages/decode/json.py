@@ -38,7 +38,7 @@ from meterlake.model.measurements.text import (
     without_empty_lines,
 )
 from meterlake.model.values.money import LAKE_PRECISION, LAKE_SCALE
-from meterlake.stages.decode.alike import read_alike
+from meterlake.stages.decode.uniform_ndjson import read_alike
 
 # What Arrow reads otherwise than the grammar of numbers: ".5" and "5." in quotes, long exponents,
 # 3500e23, for which it gives a wrong number without a word, and more digits before the point than

@@ -7,7 +7,7 @@ from meterlake.stores import open_stores
 from meterlake.stores.fan_out.processes import decode, encode
 from meterlake.stores.fan_out.tasks import run_task
 from meterlake.stores.processes import answers, orders
-from meterlake.stores.unloaded import without_pandas
+from meterlake.stores.unneeded_modules import without_pandas
 
 
 def main() -> None:

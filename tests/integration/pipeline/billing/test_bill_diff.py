@@ -18,7 +18,7 @@ from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances.balances import Cause, book
 from meterlake.pipeline.billing.differences.changes import SOURCES_MAX
-from meterlake.pipeline.billing.differences.ends import DiffChoice, list_bill_versions
+from meterlake.pipeline.billing.differences.compared_contents import DiffChoice, list_bill_versions
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.memos import MemoRef, create_memo
 from meterlake.stores.lake.maintenance import compact, expire_snapshots

@@ -12,7 +12,7 @@ from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities, integrations
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.integrations.life_cycle import enable_integration
-from meterlake.pipeline.integrations.outcomes import GIVEN_UP_AFTER, PAUSES
+from meterlake.pipeline.integrations.retries import GIVEN_UP_AFTER, PAUSES
 from meterlake.settings import Settings
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page

@@ -17,8 +17,8 @@ from meterlake.pipeline.integrations.connectors.connector import (
     FailureKind,
     Sent,
 )
-from meterlake.pipeline.integrations.connectors.echoes import Echoes, web_address
 from meterlake.pipeline.integrations.connectors.http import render_json
+from meterlake.pipeline.integrations.connectors.safe_answers import Echoes, web_address
 from meterlake.stores.state.core.tables import ENTITY
 from tests.deliveries import add_runs, content_for, new_webhook, run_of, send_due, tries
 from tests.doubles.receivers import respond, running_receiver

@@ -11,7 +11,7 @@ from meterlake.stages.bill.charges.line_draft import BillDraft
 from meterlake.stages.bill.credits.account_ledger import AccountLedger
 from meterlake.stages.bill.credits.funds import BillMoment
 from meterlake.stages.bill.lines import STEPS, finish_step
-from meterlake.stages.bill.periods.due import BillIdentity
+from meterlake.stages.bill.periods.due_periods import BillIdentity
 from tests.billing_world import World
 
 

@@ -14,7 +14,7 @@ from meterlake.model.measurements.measurement import UNKNOWN_COLUMN, Block, Cate
 from meterlake.model.values.money import parse_number, plain
 from meterlake.stages.decode.json import FlatJsonDecoder, JsonDecoder, _line_by_line
 from meterlake.stages.decode.split import LineSplitter
-from meterlake.stages.ingest.validate import columns
+from meterlake.stages.ingest.validate import parse_columns as columns
 
 FIELDS = (
     Field(Category.MEASURE, "gb"),

@@ -11,7 +11,7 @@ import pytest
 
 from meterlake.model.errors import UnreadableSource
 from meterlake.stages.decode.parquet import check_types, decode_batch
-from meterlake.stages.ingest.validate import columns
+from meterlake.stages.ingest.validate import parse_columns as columns
 
 AT = datetime(2026, 10, 1, 12, 30, 0, 123456)
 

@@ -18,7 +18,7 @@ def test_duckdb_still_reads_json_numbers_inexactly(kind, tmp_path):
     assert found != EXACT, (
         f"DuckDB {duckdb.__version__} reads a JSON number of 26 digits exactly as {kind}."
         " Where it does so for all of them, as DECIMAL, one call of its read_json could take the"
-        " place of stages/decode/alike.py and of pyarrow.json in stages/decode/json.py (_fast, _read,"
+        " place of stages/decode/uniform_ndjson.py and of pyarrow.json in stages/decode/json.py (_fast, _read,"
         " _flat and what _MISREAD looks for): about 400 lines. See docs/decisions/ingest.md."
     )
     assert float(found) == pytest.approx(float(EXACT))

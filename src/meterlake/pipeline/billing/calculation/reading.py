@@ -56,7 +56,7 @@ from meterlake.stores.state.billing.bills.billed_plans import billed_plans
 from meterlake.stores.state.billing.calculations.pins import CalculationPins, last_transaction
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import BillKey
-from meterlake.stores.state.core.past import deleted_records
+from meterlake.stores.state.core.entity_history import deleted_records
 from meterlake.stores.state.core.state import new_id
 from meterlake.stores.state.core.versions import count_versions
 

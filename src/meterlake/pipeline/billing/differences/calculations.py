@@ -13,7 +13,7 @@ from meterlake.model.values import wire
 from meterlake.pipeline.billing.calculation.failures import describe_error
 from meterlake.pipeline.billing.calculation.recalculation import read_measured
 from meterlake.pipeline.billing.differences.changes import BillChange
-from meterlake.pipeline.billing.differences.ends import ComparedEnd
+from meterlake.pipeline.billing.differences.compared_contents import ComparedEnd
 from meterlake.pipeline.billing.differences.entities import AccountEntities, rates_of
 from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.usage.meter_rollup import MeterSource

@@ -17,7 +17,7 @@ from meterlake.pipeline.billing.differences.causes import (
     describe_measurements,
     describe_memo,
 )
-from meterlake.pipeline.billing.differences.ends import ComparedEnd
+from meterlake.pipeline.billing.differences.compared_contents import ComparedEnd
 from meterlake.pipeline.billing.differences.entities import (
     AccountEntities,
     EntityKey,

@@ -26,7 +26,11 @@ from meterlake.pipeline.billing.differences.calculations import (
     figures_of,
 )
 from meterlake.pipeline.billing.differences.changes import BillChange, ChangeFinder
-from meterlake.pipeline.billing.differences.ends import ComparedEnd, DiffChoice, read_ends
+from meterlake.pipeline.billing.differences.compared_contents import (
+    ComparedEnd,
+    DiffChoice,
+    read_ends,
+)
 from meterlake.pipeline.billing.differences.entities import read_account_entities
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.stages.bill.attribution import (

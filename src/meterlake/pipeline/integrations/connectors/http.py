@@ -41,13 +41,13 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outgoing,
     Sent,
 )
-from meterlake.pipeline.integrations.connectors.echoes import (
+from meterlake.pipeline.integrations.connectors.oauth_tokens import TokenCache, basic_header
+from meterlake.pipeline.integrations.connectors.safe_answers import (
     MASK,
     Echoes,
     secrets_of,
     web_address,
 )
-from meterlake.pipeline.integrations.connectors.oauth_tokens import TokenCache, basic_header
 from meterlake.pipeline.integrations.connectors.webhook import describe_request, read_answer
 from meterlake.pipeline.integrations.http_client import Headers
 

@@ -10,7 +10,7 @@ from meterlake.model.configuration.integration_systems import SplitBy
 from meterlake.model.configuration.integrations import IntegrationCredentials
 from meterlake.model.errors import Conflict, Invalid, Unavailable
 from meterlake.pipeline.integrations.connectors.connector import Exchange, Failed, FailureKind
-from meterlake.pipeline.integrations.connectors.echoes import Echoes, secrets_of
+from meterlake.pipeline.integrations.connectors.safe_answers import Echoes, secrets_of
 from meterlake.pipeline.integrations.http_client import TIMEOUT_S
 from meterlake.settings import Settings
 

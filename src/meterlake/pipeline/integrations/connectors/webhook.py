@@ -21,7 +21,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outgoing,
     Sent,
 )
-from meterlake.pipeline.integrations.connectors.echoes import MASK, Echoes, secrets_of
+from meterlake.pipeline.integrations.connectors.safe_answers import MASK, Echoes, secrets_of
 from meterlake.pipeline.integrations.http_client import Answer, Headers
 from meterlake.stores.secrets import Secrets
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from meterlake.model.bills.ledger import Consumption, Movement, PostingKind
 from meterlake.model.values.ids import derived_id
 from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS, Movements
-from meterlake.stages.bill.periods.due import BillIdentity
+from meterlake.stages.bill.periods.due_periods import BillIdentity
 
 
 class LineCredit(NamedTuple):

@@ -7,7 +7,7 @@ from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.configuration.organization import BillGroupingKey, OrganizationConfig
 from meterlake.model.customers.contracts import Contract
 from meterlake.model.values.entity import Configuration
-from meterlake.stages.bill.periods.due import BillIdentity, BillingPeriod
+from meterlake.stages.bill.periods.due_periods import BillIdentity, BillingPeriod
 from meterlake.stages.bill.periods.selection import BillSelection
 
 # How often, and every how many.

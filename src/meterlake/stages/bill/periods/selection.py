@@ -23,7 +23,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Value
 from meterlake.model.values.fields import Day, Text
 from meterlake.model.values.period import Month
-from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar
+from meterlake.stages.bill.periods.due_periods import BillIdentity, BillingCalendar
 
 _ONE_DAY: Final = timedelta(days=1)
 

@@ -12,7 +12,7 @@ from datetime import date, datetime
 from typing import NamedTuple
 
 from meterlake.model.values.period import Period, first_day
-from meterlake.stages.bill.periods.due import BillingCalendar, BillingPeriod
+from meterlake.stages.bill.periods.due_periods import BillingCalendar, BillingPeriod
 
 
 class ServicePeriod(NamedTuple):

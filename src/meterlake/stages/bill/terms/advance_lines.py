@@ -14,7 +14,7 @@ from meterlake.model.values.entity import Record
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.source_returns import SourcePart, SourceReturn
-from meterlake.stages.bill.periods.due import BillIdentity
+from meterlake.stages.bill.periods.due_periods import BillIdentity
 from meterlake.stages.bill.periods.selection import BillOverrides
 
 

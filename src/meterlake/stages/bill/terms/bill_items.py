@@ -17,7 +17,12 @@ from meterlake.model.scopes.plan_fields import plan_ids_of
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import Period, local_date, midnight
-from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar, BillingPeriod, own_time
+from meterlake.stages.bill.periods.due_periods import (
+    BillIdentity,
+    BillingCalendar,
+    BillingPeriod,
+    own_time,
+)
 from meterlake.stages.bill.periods.identities import BillIdentities
 from meterlake.stages.bill.periods.service_periods import Every
 from meterlake.stages.bill.pricing.currencies import Currencies

@@ -16,7 +16,12 @@ from meterlake.model.values.entity import Record
 from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.credit_sources import SourceCatalog
 from meterlake.stages.bill.hierarchies import AccountPool, Hierarchies, bills_child
-from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar, BillingPeriod, own_time
+from meterlake.stages.bill.periods.due_periods import (
+    BillIdentity,
+    BillingCalendar,
+    BillingPeriod,
+    own_time,
+)
 from meterlake.stages.bill.periods.identities import BillIdentities, is_asked_for
 from meterlake.stages.bill.periods.selection import BillSelection
 from meterlake.stages.bill.periods.service_periods import PlanTime

@@ -17,7 +17,7 @@ from meterlake.model.measurements.measurement import (
     MeterFields,
     field_of,
 )
-from meterlake.stages.ingest.validate import columns
+from meterlake.stages.ingest.validate import parse_columns as columns
 
 # Different lists of fields in one block; a meter seldom changes.
 _LISTS_MAX: Final = 100

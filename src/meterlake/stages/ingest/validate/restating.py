@@ -13,7 +13,7 @@ from meterlake.model.measurements.editable_row import (
 from meterlake.model.measurements.measurement import Decoded
 from meterlake.model.measurements.rejection import Reason, Rejection
 from meterlake.model.measurements.text import LinesOf
-from meterlake.stages.ingest.validate import columns
+from meterlake.stages.ingest.validate import parse_columns as columns
 
 
 def complete_rejections(

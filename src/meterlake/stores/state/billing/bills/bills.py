@@ -46,8 +46,8 @@ from meterlake.stores.state.billing.stored_bills import (
     join_lines,
     line_of,
 )
+from meterlake.stores.state.core.entity_history import stream_rows
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE, BILL_MEMO
 from meterlake.stores.state.core.transaction import Transaction

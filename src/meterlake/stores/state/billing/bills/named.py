@@ -13,8 +13,8 @@ from meterlake.model.catalog.catalog import Meter
 from meterlake.model.customers.accounts import Account
 from meterlake.model.values.period import Month
 from meterlake.stores.state.core.account_names import by_id
+from meterlake.stores.state.core.entity_history import select_renamed
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.past import select_renamed
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 

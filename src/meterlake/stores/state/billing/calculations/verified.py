@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Select, func, or_, select
 from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
 from meterlake.model.customers.accounts import Account
 from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
+from meterlake.stores.state.core.entity_history import stream_rows
 from meterlake.stores.state.core.many_rows import chunks_of
-from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.row_digests import digest_of_posting, digest_of_version
 from meterlake.stores.state.core.tables import (

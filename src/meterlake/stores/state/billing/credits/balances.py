@@ -37,8 +37,8 @@ from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.period import Period, format_instant
 from meterlake.stores.state.billing.credits.ledger import NewPosting, is_standing, post
 from meterlake.stores.state.core import pages
+from meterlake.stores.state.core.entity_history import stream_rows
 from meterlake.stores.state.core.json_columns import instant_text, member_text
-from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.postings import posting_of
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.stored_configuration import refers

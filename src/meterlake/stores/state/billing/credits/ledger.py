@@ -35,8 +35,8 @@ from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.outdated_bills import NO_JOB
 from meterlake.stores.state.billing.stored_bills import BillKey
+from meterlake.stores.state.core.entity_history import stream_rows
 from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
-from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.postings import posting_of, select_postings
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.row_digests import digest_of_posting

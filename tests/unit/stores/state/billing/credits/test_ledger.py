@@ -26,7 +26,7 @@ from meterlake.stores.state.billing.credits import balances, ledger
 from meterlake.stores.state.billing.credits.balances import Cause
 from meterlake.stores.state.billing.credits.ledger import Consumption
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
-from meterlake.stores.state.core.past import PastConfiguration, changes_at
+from meterlake.stores.state.core.entity_history import PastConfiguration, changes_at
 from meterlake.stores.state.core.postings import amounts_spent
 from tests.laws import examples
 

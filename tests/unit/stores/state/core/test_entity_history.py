@@ -16,8 +16,8 @@ from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.named import names_changed
 from meterlake.stores.state.billing.credits import balances
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
-from meterlake.stores.state.core import past
-from meterlake.stores.state.core.past import (
+from meterlake.stores.state.core import entity_history as past
+from meterlake.stores.state.core.entity_history import (
     PastConfiguration,
     changes_at,
     codes_at,

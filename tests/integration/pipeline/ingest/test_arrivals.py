@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from meterlake.model.values.period import Period
-from meterlake.pipeline.ingest.came_in import came_in, last_hours
+from meterlake.pipeline.ingest.arrivals import came_in, last_hours
 from meterlake.pipeline.ingest.segments import ingest_segments
 from tests.homes import HEADER, a_home, csv_row, wire_row
 from tests.integration.pipeline.ingest.test_segments import close, submit

@@ -6,7 +6,12 @@ import pytest
 from meterlake.model.errors import UnreadableSource
 from meterlake.model.measurements.mapping import parse_mapping
 from meterlake.model.measurements.measurement import UNKNOWN_COLUMN
-from meterlake.stages.ingest.shape import check_columns, is_field_column, shape, wanted_columns
+from meterlake.stages.ingest.mapped_columns import (
+    check_columns,
+    is_field_column,
+    shape,
+    wanted_columns,
+)
 
 
 def mapping(**change):

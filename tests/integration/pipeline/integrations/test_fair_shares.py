@@ -2,7 +2,7 @@
 
 import pytest
 
-from meterlake.pipeline.integrations.shares import Shares, order_by_turns
+from meterlake.pipeline.integrations.fair_shares import Shares, order_by_turns
 
 
 def fill(shares, *orgs):

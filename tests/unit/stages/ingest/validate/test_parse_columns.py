@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from meterlake.model.measurements.measurement import Category, Field, MeterFields
 from meterlake.model.values.money import parse_number
 from meterlake.model.values.period import parse_instant
-from meterlake.stages.ingest.validate import columns
-from meterlake.stages.ingest.validate.columns import content_hashes, uid_hashes
+from meterlake.stages.ingest.validate import parse_columns as columns
+from meterlake.stages.ingest.validate.parse_columns import content_hashes, uid_hashes
 
 DIGITS = st.text("0123456789", min_size=1, max_size=42) | st.text("09", min_size=1, max_size=42)
 NUMBER = st.builds(

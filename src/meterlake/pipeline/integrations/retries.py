@@ -15,7 +15,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outcome,
     Sent,
 )
-from meterlake.pipeline.integrations.connectors.echoes import Echoes, web_address
+from meterlake.pipeline.integrations.connectors.safe_answers import Echoes, web_address
 from meterlake.stores.state.integrations.health import HEALTHY, Health
 from meterlake.stores.state.integrations.queues import ClaimedRun, RunStep, RunTry
 
