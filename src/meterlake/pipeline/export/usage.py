@@ -130,7 +130,10 @@ def _measurement_sheets(
             meter=code,
             fields=tuple(name for name in fields if name not in derived),
             derived=tuple(name for name in derived if name in fields),
-            current=_current(meter),
+            current=frozenset(
+                Field(field.category, field.code).column
+                for field in (() if meter is None else meter.data_fields)
+            ),
             where=condition,
             spreadsheet=staging.request.spreadsheet,
         )
@@ -239,12 +242,6 @@ def _stored_columns(
             if columns:
                 found[table.removeprefix(_METER_TABLE)] = columns
     return found
-
-
-def _current(meter: Meter | None) -> frozenset[str]:
-    """The columns of the data fields that a meter has."""
-    fields = () if meter is None else meter.data_fields
-    return frozenset(Field(field.category, field.code).column for field in fields)
 
 
 def _derived_columns(meter: Meter | None, versions: Sequence[Mapping[str, Any]]) -> list[str]:

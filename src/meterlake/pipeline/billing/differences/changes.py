@@ -111,7 +111,19 @@ class ChangeFinder:
     ) -> Iterator[BillChange]:
         """One for each entity: what others refer to first, deletions last and the other way."""
         keys = {*former.records, *later.records}
-        changed = [each for each in keys if self._differ(former, later, each)]
+        changed = []
+        for key in keys:
+            before, after = former.records.get(key), later.records.get(key)
+            # The rates are changes of their own.
+            if (
+                before is None
+                or after is None
+                or (
+                    before.version != after.version
+                    and _without_rates(before) != _without_rates(after)
+                )
+            ):
+                changed.append(key)
         kept = sorted((each for each in changed if each in later.records), key=later.rank)
         gone = sorted((each for each in changed if each not in later.records), key=former.rank)
         for key in (*kept, *reversed(gone)):
@@ -122,13 +134,6 @@ class ChangeFinder:
                 read=(PastMoment(*key, self.after.at),),
                 drawn=(PastMoment(*key, self.after.ledger_at),),
             )
-
-    def _differ(self, former: AccountEntities, later: AccountEntities, key: EntityKey) -> bool:
-        before, after = former.records.get(key), later.records.get(key)
-        if before is None or after is None:
-            return True
-        # The rates are changes of their own.
-        return before.version != after.version and _without_rates(before) != _without_rates(after)
 
     def _entity_cause(
         self, key: EntityKey, before: Record[Any] | None, after: Record[Any] | None
