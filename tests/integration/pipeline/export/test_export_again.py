@@ -236,7 +236,9 @@ def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, wr
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writer, "compress", full)
-    organization.settings = organization.settings.model_copy(update={"export_retry_seconds": 0.01})
+    organization.stores.settings = organization.settings.model_copy(
+        update={"export_retry_seconds": 0.01}
+    )
     with pytest.raises(Unavailable, match="No space left"):
         export(organization, usage("csv"))
     [job] = organization.state.jobs.recent(organization.id)
@@ -248,7 +250,7 @@ def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, wr
 def test_exports_go_to_object_stores(home, new_place, kind):
     organization = home.organization
     place = new_place(kind)
-    organization.settings = organization.settings.model_copy(update=place.endpoints)
+    organization.stores.settings = organization.settings.model_copy(update=place.endpoints)
     exported = export(organization, usage("csv", to=place.url))
     objects = place.open()
 
@@ -265,7 +267,7 @@ def test_exports_go_to_object_stores(home, new_place, kind):
 def test_a_missing_bucket_is_not_found(home, new_place):
     organization = home.organization
     place = new_place("moto")
-    organization.settings = organization.settings.model_copy(update=place.endpoints)
+    organization.stores.settings = organization.settings.model_copy(update=place.endpoints)
     with pytest.raises(NotFound):
         export(organization, usage("csv", to="s3://never-made/x"))
     job = organization.state.jobs.recent(organization.id)[0]
