@@ -25,11 +25,9 @@ from meterlake.model.values import wire
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import naive
 from meterlake.model.values.sql import identifier
-from meterlake.model.work.jobs import FanOutRunner
 from meterlake.pipeline.backfill.difference import (
     KEPT_MAX,
     QuantityKey,
-    Shown,
     billed_months,
     differing,
     plain_quantities,
@@ -162,7 +160,18 @@ def _all(work: "_Work", periods: list[PeriodSpec]) -> Iterator[_Outcome | None]:
     """Calculate runs, a few at once."""
     runner = runner_of(work.job.organization.stores)
     if runner is not None:
-        yield from _spread_runs(work, runner, periods)
+        # Have a runner calculate runs.
+        backfill = work.job.backfill
+        tasks = [
+            FanOutTask(
+                f"{each.frequency.lower()} {each.day} of backfill {backfill.id}",
+                aggregate_run,
+                (backfill.org_id, backfill.id, backfill.snapshot, each),
+            )
+            for each in periods
+        ]
+        for note in read_notes(work.job, runner, tasks, _count_measurements):
+            yield None if note is None else (_Run.from_wire(note["run"]), note["changed"])
         return
     # After this several threads may read at once.
     work.job.lake.open_to_read()
@@ -177,23 +186,6 @@ def _all(work: "_Work", periods: list[PeriodSpec]) -> Iterator[_Outcome | None]:
             # One has failed: those that have not begun are of no use.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _spread_runs(
-    work: "_Work", runner: FanOutRunner, periods: list[PeriodSpec]
-) -> Iterator[_Outcome | None]:
-    """Have a runner calculate runs."""
-    backfill = work.job.backfill
-    tasks = [
-        FanOutTask(
-            f"{each.frequency.lower()} {each.day} of backfill {backfill.id}",
-            aggregate_run,
-            (backfill.org_id, backfill.id, backfill.snapshot, each),
-        )
-        for each in periods
-    ]
-    for note in read_notes(work.job, runner, tasks, _count_measurements):
-        yield None if note is None else (_Run.from_wire(note["run"]), note["changed"])
 
 
 def _count_measurements(note: Mapping[str, Any]) -> int:
@@ -280,7 +272,20 @@ class _Work:
             run = _Run(key, reads, accounts, self.world.snapshot, versions, {}, newest, None)
             marks = run.fingerprint(connection, self.world.snapshot)
         id_ = None if prepared.tables is None else self._store(prepared.tables)
-        before, after = _stored_quantities(chosen, prepared.known), plain_quantities(fresh)
+        # The chosen quantities of the newest run.
+        names = ("quantity", "units", "unit", "measurements", "pooled")
+        stored_quantities = {
+            QuantityKey(
+                row["account_id"],
+                row["aggregation_id"],
+                row["segment"],
+                row["period_start"],
+                row["period_end"],
+            ): {name: row[name] for name in names}
+            for row in prepared.known.iter_rows(named=True)
+            if chosen.has(row["account_id"], row["aggregation_id"], row["meter_id"])
+        }
+        before, after = stored_quantities, plain_quantities(fresh)
         changed = differing(self.world.configuration, key, before, after) if id_ else []
         done = replace(run, marks=marks, id=id_), changed
         with write_durably(self.note(key)) as temporary:
@@ -312,22 +317,6 @@ class _Work:
             same = (run.configuration, run.newest, run.snapshot) == (*now, self.world.snapshot)
             return (run, found["changed"]) if same else None
         return None
-
-
-def _stored_quantities(chosen: Chosen, known: pl.DataFrame) -> Shown:
-    """The chosen quantities of the newest run."""
-    names = ("quantity", "units", "unit", "measurements", "pooled")
-    return {
-        QuantityKey(
-            row["account_id"],
-            row["aggregation_id"],
-            row["segment"],
-            row["period_start"],
-            row["period_end"],
-        ): {name: row[name] for name in names}
-        for row in known.iter_rows(named=True)
-        if chosen.has(row["account_id"], row["aggregation_id"], row["meter_id"])
-    }
 
 
 def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:

@@ -1,7 +1,6 @@
 """What is open about bills that somebody approves: counted from what is stored."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -13,7 +12,7 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.values.money import exact
 from meterlake.pipeline.billing.jobs.approval import HeldAccounts
 from meterlake.stores import Organization
-from meterlake.stores.state.billing.bills.approval import WaitingBill, bills_to_approve
+from meterlake.stores.state.billing.bills.approval import bills_to_approve
 from meterlake.stores.state.billing.bills.lists import BillFilters
 from meterlake.stores.state.billing.bills.totals import BillTotals, read_bill_totals
 from meterlake.stores.state.billing.late_usage.lists import count_undecided
@@ -49,12 +48,8 @@ def describe_open_points(organization: Organization, filters: BillFilters) -> st
     if record.entity.review_unpriced_usage:
         held = HeldAccounts(organization)
         counts[ReviewKind.UNPRICED_USAGE] = sum(map(held.is_held, found))
-    return _sentence(counts, found)
-
-
-def _sentence(counts: Counter[ReviewKind], bills: Sequence[WaitingBill]) -> str:
     told = [f"{count} {kind.value}" for kind, count in sorted(counts.items()) if count]
-    months = sorted({f"{each.bill_date - _ONE_DAY:%Y-%m}" for each in bills})
+    months = sorted({f"{each.bill_date - _ONE_DAY:%Y-%m}" for each in found})
     if not told:
         return ""
     return f"open: {', '.join(told)} (meterlake bill review --month {months[-1]})"

@@ -72,7 +72,14 @@ def verify(settings: Settings, url: str | Path) -> list[ManifestProblem]:
     key = "/".join(segments[start:])
     manifest = _read_manifest(objects.get(key), str(url))
     files = [WrittenFile.of(entry) for entry in manifest.files]
-    problems = list(_contradictions(manifest))
+    problems = []
+    for name in ("rows", "bytes"):
+        told, found = getattr(manifest, name), sum(getattr(file, name) for file in manifest.files)
+        if found != told:
+            what = f"its files have {found} {name} together, not {told}"
+            problems.append(ManifestProblem(MANIFEST, what))
+    if len({file.key for file in manifest.files}) < len(manifest.files):
+        problems.append(ManifestProblem(MANIFEST, "a file is in it twice"))
     is_beside = "/" not in key
     for file in files:
         stored = file.key.rpartition("/")[2] if is_beside else file.key
@@ -95,16 +102,6 @@ def _read_manifest(content: bytes, url: str) -> ReadManifest:
     except Invalid as error:
         field, value, rule = error.args
         raise type(error)(f"manifest {url}: {field}", value, rule) from None
-
-
-def _contradictions(manifest: ReadManifest) -> Iterator[ManifestProblem]:
-    """What does not fit together in it."""
-    for name in ("rows", "bytes"):
-        told, found = getattr(manifest, name), sum(getattr(file, name) for file in manifest.files)
-        if found != told:
-            yield ManifestProblem(MANIFEST, f"its files have {found} {name} together, not {told}")
-    if len({file.key for file in manifest.files}) < len(manifest.files):
-        yield ManifestProblem(MANIFEST, "a file is in it twice")
 
 
 def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) -> Iterator[str]:

@@ -87,7 +87,10 @@ def create_transaction(
             pick_transaction_type(entity.transaction_type_id, configuration)
         new = Entry(entity.amount, entity.applied_date or transaction.now)
         if not _may_be_overdrawn(balance.entity, configuration):
-            _refuse_overdraft(balance.entity, of_balance(transaction, balance_id), new)
+            entries = _entries(balance.entity, of_balance(transaction, balance_id))
+            if overdrawn(entries, new):
+                rule = "it must be at most what the balance holds, unless allowOverdraft is set"
+                raise Invalid("amount", new.amount, rule)
         return book(transaction, balance, entity, cause_of(principal)).to_wire()
 
 
@@ -124,12 +127,6 @@ def _may_be_overdrawn(balance: Balance, configuration: Configuration) -> bool:
     if balance.allow_overdraft is not None:
         return balance.allow_overdraft
     return configuration.single(OrganizationConfig).entity.allow_negative_balances
-
-
-def _refuse_overdraft(balance: Balance, booked: Iterable[Booked], new: Entry) -> None:
-    if overdrawn(_entries(balance, booked), new):
-        rule = "it must be at most what the balance holds, unless allowOverdraft is set"
-        raise Invalid("amount", new.amount, rule)
 
 
 def _entries(balance: Balance, booked: Iterable[Booked]) -> list[Entry]:

@@ -186,26 +186,18 @@ class MeasuredQuantities:
         kind = usage.aggregation.aggregation
         if kind not in _DECIDING or query.value == "NULL":
             return {"by": _OF_ALL.get(kind, _DECIDING.get(kind, ""))}
-        restricted, many = (
-            _restrict(kind, query, quantity),
-            (1 if kind is Reduce.LATEST else self.rows if kind is Reduce.UNIQUE else _DECIDING_MAX),
-        )
+        has_value = f"{query.value} IS NOT NULL"
         if kind is Reduce.LATEST:
-            found = read_first(self.connection, restricted, many, quantity.measurements)
+            newest = query.restrict(has_value, NEWEST_FIRST)
+            found = read_first(self.connection, newest, 1, quantity.measurements)
+        elif kind is Reduce.UNIQUE:
+            first = f"row_number() OVER (PARTITION BY {query.value} ORDER BY m.ts, m.uid) = 1"
+            firsts = query.restrict(f"{has_value} QUALIFY {first}")
+            found = read_measurements(self.connection, firsts, self.rows)
         else:
-            found = read_measurements(self.connection, restricted, many)
+            same = query.restrict(f"{query.value} = $quantity", quantity=quantity.value)
+            found = read_measurements(self.connection, same, _DECIDING_MAX)
         return {"by": _DECIDING[kind], "measurements": [_measurement(each) for each in found]}
-
-
-def _restrict(kind: Reduce, query: MeasurementQuery, quantity: Quantity) -> MeasurementQuery:
-    """Only those measurements that decide."""
-    has_value = f"{query.value} IS NOT NULL"
-    if kind is Reduce.LATEST:
-        return query.restrict(has_value, NEWEST_FIRST)
-    if kind is Reduce.UNIQUE:
-        first = f"row_number() OVER (PARTITION BY {query.value} ORDER BY m.ts, m.uid) = 1"
-        return query.restrict(f"{has_value} QUALIFY {first}")
-    return query.restrict(f"{query.value} = $quantity", quantity=quantity.value)
 
 
 def _column(usage: LineUsage) -> str:

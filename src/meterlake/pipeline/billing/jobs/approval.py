@@ -37,7 +37,15 @@ def approve_due(organization: Organization) -> int:
     Raises:
         Unavailable: State cannot be reached.
     """
-    found = _due_bills(organization)
+    now = organization.now()
+    with organization.reading() as reader:
+        [record] = reader.all(OrganizationConfig)
+        grace = grace_period(record.entity)
+        if grace is None:
+            return 0
+        latest = local_date(now - grace, zone(record.entity.timezone))
+        waiting = waiting_bills(reader, latest)
+    found = [each for each in waiting if approves_itself(record.entity, each.bill_date, now)]
     if not found:
         return 0
     if not organization.settings.approve_held_bills:
@@ -52,18 +60,6 @@ def approve_due(organization: Organization) -> int:
                 with suppress(Locked, NotFound):
                     bills.set_status(transaction, id_, BillStatus.APPROVED)
     return len(ids)
-
-
-def _due_bills(organization: Organization) -> list[WaitingBill]:
-    now = organization.now()
-    with organization.reading() as reader:
-        [record] = reader.all(OrganizationConfig)
-        grace = grace_period(record.entity)
-        if grace is None:
-            return []
-        latest = local_date(now - grace, zone(record.entity.timezone))
-        waiting = waiting_bills(reader, latest)
-    return [each for each in waiting if approves_itself(record.entity, each.bill_date, now)]
 
 
 class _Verdict(NamedTuple):
