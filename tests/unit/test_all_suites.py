@@ -58,4 +58,4 @@ def test_a_suite_that_is_none_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["fast"])
 
-    assert "'fast' is not one of: quick, default, both databases" in capsys.readouterr().err
+    assert "'fast' is not one of: quick, default, long, both databases" in capsys.readouterr().err

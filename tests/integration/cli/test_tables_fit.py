@@ -16,8 +16,11 @@ WORD = re.compile(r"`[^`]*`\S*|\S+")
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # They run until somebody stops them, or are about processes that run.
 RUNNING = {"serve", "watch", "worker", "health", "deploy"}
-# They print a document, a page or code, or play in homes of their own.
-PRINTING = {"config schema", "config export", "demo", "bill document", "bill statement"}
+# They print a document, a page, code or a link, or play in homes of their own.
+PRINTING = {
+    *("config schema", "config export", "demo", "bill document", "bill statement"),
+    "users invite",
+}
 # The others, in an order in which each finds what it is about; some of them several times.
 COMMANDS = (
     "init --name Another",

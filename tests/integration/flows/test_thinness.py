@@ -54,6 +54,7 @@ def test_flows_import_verbs_and_errors_and_open_stores(module: Path) -> None:
             opens = (source, name) in {
                 ("meterlake.stores", "open_stores"),
                 ("meterlake.stores", "Stores"),
+                ("meterlake.stores", "Organization"),
                 ("meterlake.settings", "Settings"),
                 ("meterlake.stores.files.durable", "make_private"),
                 ("meterlake.model.values.log_lines", "redact_logs"),

@@ -239,13 +239,13 @@ _HOLDER = """
 
 def test_a_session_that_ends_while_its_lock_is_taken_is_a_store_that_failed(home, monkeypatch):
     lake = home.organization.lake
-    take = PostgresCatalog._take
+    wait = PostgresCatalog._wait
 
-    def cut_first(self, session, token):
+    def cut_then(self, session, timeout_s):
+        wait(self, session, timeout_s)
         cut_sessions(home)
-        take(self, session, token)
 
-    monkeypatch.setattr(PostgresCatalog, "_take", cut_first)
+    monkeypatch.setattr(PostgresCatalog, "_wait", cut_then)
     with pytest.raises(Unavailable), lake.lock(10):
         pass
     monkeypatch.undo()
