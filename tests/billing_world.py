@@ -48,7 +48,7 @@ from meterlake.stages.bill import (
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.assemble import add_compounds
 from meterlake.stores.custom_sql import Sandbox
-from meterlake.stores.lake.measurements.rows import groups
+from meterlake.stores.lake.measurements.groups import groups
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 SNAPSHOT = 7

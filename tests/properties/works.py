@@ -31,7 +31,8 @@ from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.pipeline.usage.aggregate import aggregate as aggregate_month
-from meterlake.stores.lake.quantities import RunKey, newest_rows
+from meterlake.stores.lake.quantities import newest_rows
+from meterlake.stores.lake.quantity_runs import RunKey
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import Home, new_home, open_home

@@ -22,8 +22,8 @@ from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores import Organization
-from meterlake.stores.lake import quantities
 from meterlake.stores.lake.backfill.changes import MeterChange
+from meterlake.stores.lake.quantity_runs import RunKey
 from meterlake.stores.lake.tables import columns_at
 
 # What State keeps of a difference; the numbers of all entries are kept beside them.
@@ -110,7 +110,7 @@ def _quantities(
             plain_quantities, before_and_after(world, configuration, affected.accounts, instead)
         )
         run = affected.run
-        key = quantities.RunKey(run.frequency.value, run.name)
+        key = RunKey(run.frequency.value, run.name)
         yield from differing(world.configuration, key, before, after, _NUMBERS)
 
 
@@ -136,7 +136,7 @@ def plain_quantities(rows: Iterable[UsageRow]) -> Shown:
 
 def differing(
     configuration: Configuration,
-    key: quantities.RunKey,
+    key: RunKey,
     before: Shown,
     after: Shown,
     compared: Sequence[str] = (*_NUMBERS, "unit", "measurements", "pooled"),
@@ -160,7 +160,7 @@ def differing(
 
 def _entry(
     configuration: Configuration,
-    key: quantities.RunKey,
+    key: RunKey,
     place: QuantityKey,
     sides: tuple[dict[str, Any] | None, dict[str, Any] | None],
 ) -> dict[str, Any]:

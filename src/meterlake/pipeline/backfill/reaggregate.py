@@ -48,6 +48,7 @@ from meterlake.stores.files.durable import make_folder, sync, write_durably
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.backfill.rows import fingerprint, keys
 from meterlake.stores.lake.backfill.steps import Next
+from meterlake.stores.lake.quantity_runs import RUNS, RunKey
 from meterlake.stores.lake.tables import newest_snapshot
 
 
@@ -63,7 +64,7 @@ class _Run:
         marks: What its measurements are told by.
     """
 
-    key: quantities.RunKey
+    key: RunKey
     reads: Bounds
     accounts: tuple[str, ...]
     snapshot: int
@@ -107,7 +108,7 @@ class _Run:
             for meter, (start, end) in found["reads"].items()
         }
         names = ("snapshot", "configuration", "marks", "newest", "id")
-        key, accounts = quantities.RunKey(*found["key"]), tuple(found["accounts"])
+        key, accounts = RunKey(*found["key"]), tuple(found["accounts"])
         return cls(key, reads, accounts, *(found[name] for name in names))
 
 
@@ -218,7 +219,7 @@ class _Work:
     def run(self, periods: PeriodSpec) -> _Outcome | None:
         """Calculate one run, unless that is done already; None if there is nothing to carry over."""
         found = read(self.world.organization.state, self.world.organization.id, periods)
-        key = quantities.RunKey(found.run.frequency.value, found.run.name)
+        key = RunKey(found.run.frequency.value, found.run.name)
         versions = found.digest()
         with self.world.lake.reader() as connection:
             stored = quantities.newest_rows(connection, key)
@@ -236,7 +237,7 @@ class _Work:
     def _calculate(
         self, found: UsageConfiguration, chosen: Chosen, stored: pl.DataFrame, versions: str
     ) -> _Outcome:
-        job, key = self.job, quantities.RunKey(found.run.frequency.value, found.run.name)
+        job, key = self.job, RunKey(found.run.frequency.value, found.run.name)
         newest = None if stored.is_empty() else str(stored["run_id"][0])
         stored = stored.filter(pl.col("account_id").is_not_null())
         usage = assembler(found, chosen.accounts or None)
@@ -302,14 +303,12 @@ class _Work:
         sync(self.job.folder.rows)
         return id_
 
-    def note(self, key: quantities.RunKey) -> Path:
+    def note(self, key: RunKey) -> Path:
         # The name of an ad hoc period has a slash.
         name = sha256(key.period.encode()).hexdigest()[:16]
         return self.job.folder.rows / f"{key.frequency}-{name}.json"
 
-    def _stored_outcome(
-        self, key: quantities.RunKey, now: tuple[str, str | None]
-    ) -> _Outcome | None:
+    def _stored_outcome(self, key: RunKey, now: tuple[str, str | None]) -> _Outcome | None:
         """What a run came to before a crash, if it would come to the same."""
         with suppress(FileNotFoundError):
             found = wire.loads(self.note(key).read_bytes())
@@ -374,6 +373,6 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
                 f" {run.key.period} was aggregated again since;"
                 " revert the later backfill first, or aggregate the period once more"
             )
-        for table in (quantities.TABLE, quantities.STATEMENTS, quantities.RUNS):
+        for table in (quantities.TABLE, quantities.STATEMENTS, RUNS):
             connection.execute(f"DELETE FROM lake.{identifier(table)} WHERE run_id = ?", [run.id])
     mark_step("backfill.brought_back")

@@ -23,6 +23,7 @@ from meterlake.stages.usage.rows import SqlFailure, UsageRow
 from meterlake.stores import Organization
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake import quantities
+from meterlake.stores.lake.quantity_runs import RunKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +120,9 @@ class PeriodQuantities:
     failures: list[Uncalculated | SqlFailure]
 
     @property
-    def key(self) -> quantities.RunKey:
+    def key(self) -> RunKey:
         """What the run is about."""
-        return quantities.RunKey(self.run.frequency.value, self.run.name)
+        return RunKey(self.run.frequency.value, self.run.name)
 
     def to_store(self, now: datetime) -> quantities.RunQuantities:
         """What is to be stored."""

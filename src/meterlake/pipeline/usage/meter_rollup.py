@@ -26,7 +26,7 @@ from meterlake.stores import Organization
 from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, check_query, limits_of
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.measurements.rows import groups
+from meterlake.stores.lake.measurements.groups import groups
 from meterlake.stores.lake.tables import columns_at
 
 # The scopes that a meter, by id, is aggregated over.

@@ -18,10 +18,10 @@ from meterlake.stages.usage.aggregate import AggregationScope, others, whole, wi
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.cycles import Cycles
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.quantities import RunKey
 from meterlake.stores.lake.quantity_runs import (
     MeterRead,
     NotedRun,
+    RunKey,
     StoredSelection,
     has_changed,
     noted_run,

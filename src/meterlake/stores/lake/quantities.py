@@ -16,11 +16,11 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.sql import quote
 from meterlake.stores.lake.connection import INLINED_ROWS_MAX, translate_errors
 from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.quantity_runs import IS_RUN, NEWEST_ID, RUNS, RunKey
 from meterlake.stores.lake.staged import StagedFiles
 
 TABLE: Final = "quantity"
 STATEMENTS: Final = "quantity_statement"
-RUNS: Final = "quantity_run"
 # What an aggregation gives; the rest of a row says which run it belongs to.
 SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
     "period_start": pl.Datetime("us"),
@@ -53,32 +53,10 @@ _COMPARED: Final = [name for name in SCHEMA if name != "statement_id"]
 # Larger statements would not do the catalog any good.
 _INLINED_BYTES_MAX: Final = 65_536
 
-# Runs that older versions made are of months, and of simple aggregations.
-_IS_RUN: Final = "coalesce(frequency, 'MONTHLY') = $frequency AND coalesce(period, month) = $period"
-NEWEST_ID: Final = f"""
-        SELECT arg_max(run_id, (computed_at, run_id)) AS run_id
-        FROM lake.quantity WHERE {_IS_RUN}"""
 _NEWEST: Final = f"""
     SELECT q.* FROM lake.quantity q SEMI JOIN ({NEWEST_ID}
     ) newest USING (run_id)
-    WHERE {_IS_RUN}"""
-
-
-class RunKey(NamedTuple):
-    """What a run is about; a later run of the same takes its place.
-
-    Attributes:
-        frequency: DAILY, WEEKLY, MONTHLY, ANNUALLY or AD_HOC.
-        period: The name of the period, such as `2026-10`.
-    """
-
-    frequency: str
-    period: str
-
-    @property
-    def month(self) -> str | None:
-        """The month that it is about; None if it is about something else."""
-        return self.period if self.frequency == "MONTHLY" else None
+    WHERE {IS_RUN}"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,14 @@ from meterlake.model.values import wire
 from meterlake.model.values.period import Period, naive
 from meterlake.model.values.sql import identifier
 from meterlake.stores.lake.connection import translate_errors
-from meterlake.stores.lake.quantities import NEWEST_ID, RUNS, RunKey
 from meterlake.stores.lake.tables import table_names
 
+RUNS: Final = "quantity_run"
+# Runs that older versions made are of months, and of simple aggregations.
+IS_RUN: Final = "coalesce(frequency, 'MONTHLY') = $frequency AND coalesce(period, month) = $period"
+NEWEST_ID: Final = f"""
+        SELECT arg_max(run_id, (computed_at, run_id)) AS run_id
+        FROM lake.quantity WHERE {IS_RUN}"""
 _NOTED: Final = f"""
     SELECT run_id, snapshot FROM lake.{RUNS}
     WHERE run_id = ({NEWEST_ID}) AND configuration = $configuration
@@ -56,6 +61,23 @@ _REACHING: Final = """
 _WITH_QUANTITIES: Final = """
     SELECT DISTINCT coalesce(frequency, 'MONTHLY'), coalesce(period, month)
     FROM lake.quantity ORDER BY 1, 2"""
+
+
+class RunKey(NamedTuple):
+    """What a run is about; a later run of the same takes its place.
+
+    Attributes:
+        frequency: DAILY, WEEKLY, MONTHLY, ANNUALLY or AD_HOC.
+        period: The name of the period, such as `2026-10`.
+    """
+
+    frequency: str
+    period: str
+
+    @property
+    def month(self) -> str | None:
+        """The month that it is about; None if it is about something else."""
+        return self.period if self.frequency == "MONTHLY" else None
 
 
 class NotedRun(NamedTuple):

@@ -29,6 +29,7 @@ from meterlake.pipeline.export.usage import Sheet, rows_of, write_sheet
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
+from meterlake.stages.decode.gzipped import GzipStream
 from meterlake.stages.export.manifest import ExportPart, ObjectPrefix
 from meterlake.stages.export.measurements import Measurements
 from meterlake.stores import open_stores
@@ -231,11 +232,11 @@ def test_an_export_after_a_change_leaves_the_one_before_it_whole(home, tmp_path)
 def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, writer):
     organization = home.organization
 
-    def full(chunks, _threads):
-        yield next(iter(chunks))
-        raise OSError(28, "No space left on device")
+    class FullStream(GzipStream):
+        def write(self, _data):
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer, "compress", full)
+    monkeypatch.setattr(writer, "GzipStream", FullStream)
     organization.stores.settings = organization.settings.model_copy(
         update={"export_retry_seconds": 0.01}
     )

@@ -10,13 +10,14 @@ from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.lake import quantities
+from meterlake.stores.lake.quantity_runs import RunKey
 from tests.bills import aggregation, price_egress, use
 from tests.databases import need_folder
 from tests.homes import a_home, configure
 
 D = Decimal
 SEPTEMBER = Month(2026, 9)
-KEY = quantities.RunKey("MONTHLY", "2026-09")
+KEY = RunKey("MONTHLY", "2026-09")
 
 
 @pytest.fixture
