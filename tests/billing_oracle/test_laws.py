@@ -59,6 +59,7 @@ def test_what_is_on_a_bill_does_not_depend_on_which_bills_are_made(world: World,
     assert (*all_bills(world, middle), *bills(world, middle, SUMMER).bills) == whole
 
 
+@pytest.mark.long
 @law(8)
 @given(worlds())
 def test_bills_differ_in_what_identifies_them(world: World) -> None:

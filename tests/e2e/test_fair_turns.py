@@ -174,6 +174,7 @@ def test_one_large_file_of_another_organization_is_not_waited_for(tmp_path, cont
     assert beside_s < 10 * alone_s + 5
 
 
+@pytest.mark.long
 def test_with_one_thread_a_turn_ends_between_two_files(tmp_path, monkeypatch):
     """No more files of a greedy organization come before a small one's than its turn holds."""
     monkeypatch.setattr(turns, "TURN_S", 0.05)
@@ -197,6 +198,7 @@ def test_with_one_thread_a_turn_ends_between_two_files(tmp_path, monkeypatch):
     assert worked.count(greedy) > worked.count(small)
 
 
+@pytest.mark.long
 def test_a_turn_that_breaks_costs_nobody_else_a_turn(tmp_path, caplog):
     options = settings(tmp_path / "home", organizations_at_once=1)
     broken, good = (initialize(options, name).org_id for name in ("Broken", "Good"))

@@ -117,6 +117,7 @@ def test_a_pool_of_google_needs_the_token_file_where_one_is_set(waiting, tmp_pat
     assert missing_here(home.stores, job) is None
 
 
+@pytest.mark.long
 def test_an_export_waits_for_a_folder_that_is_not_there_yet(waiting, tmp_path, caplog):
     home, id_ = waiting
     (tmp_path / "out").rmdir()
@@ -149,6 +150,7 @@ def test_a_worker_says_at_its_start_which_destinations_it_cannot_reach(waiting, 
     assert f"METERLAKE_EXPORT_FOLDER {tmp_path / 'out'} is not there" in said
 
 
+@pytest.mark.long
 def test_a_process_that_cannot_run_a_job_leaves_it_to_one_that_can(waiting, caplog):
     home, id_ = waiting
     change(home.stores.settings, "export_folder", None)  # A home of before it kept settings.

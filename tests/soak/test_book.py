@@ -33,6 +33,7 @@ def acknowledged_rows(batches, stored):
     return [row for row in stored if row.uid.partition(".")[0] in names]
 
 
+@pytest.mark.long
 @given(BATCHES, st.data())
 def test_a_row_that_is_stored_twice_is_found(batches, data):
     book, stored = filled(batches)
@@ -99,6 +100,7 @@ def test_what_was_never_acknowledged_may_be_there_or_not(batches, data):
     assert not any(value for key, value in found.sums.items() if key not in expected)
 
 
+@pytest.mark.long
 @given(BATCHES, st.booleans(), st.booleans())
 def test_a_retracted_row_is_gone_or_if_nobody_said_so_perhaps(batches, done, present):
     batches[0] = (batches[0][0], True)

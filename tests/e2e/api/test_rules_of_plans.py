@@ -191,6 +191,7 @@ def test_there_are_no_grandparents(sdk, world):
     )
 
 
+@pytest.mark.long
 def test_a_parent_has_999_children_at_most(server, sdk, world):
     parent = world.new_account()
     body = {"name": "Child", "email_address": "a@b.example", "parent_account_id": parent}

@@ -82,6 +82,7 @@ def test_usage_comes_as_it_was_sent_the_newest_first(sdk, used):
     )
 
 
+@pytest.mark.long
 def test_a_wrong_question_is_refused(sdk, used):
     meter, _ = used
     dates = {"start_date": START, "end_date": END}

@@ -315,6 +315,7 @@ def test_a_dead_workers_step_is_run_by_the_next(server, http, monkeypatch):
     assert got(http, "/killed")["status"] == "STAGED"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("file")
 @pytest.mark.sees("ListBackfills", "DropBackfill")
 def test_lists_are_pages_and_one_of_a_status(server, http):

@@ -23,6 +23,7 @@ def instant(month, day=1):
     return datetime(2026, month, day, tzinfo=UTC)
 
 
+@pytest.mark.long
 def test_a_source_without_a_rate_fails_the_bill_of_its_account_by_name(world):
     account, other = used(world), used(world)
     balance = world.balance(account, 50, currency="JPY")
@@ -119,6 +120,7 @@ def test_a_prepaid_balance_pays_for_months_is_carried_over_and_expires(world):
     assert summary.expired_balance_amount == 60
 
 
+@pytest.mark.long
 def test_an_overdraft_pays_for_what_is_left_and_knows_no_overage(world):
     account = used(world)
     balance = world.balance(account, 30, allow_overdraft=True, overage_surcharge_percent=10)
@@ -129,6 +131,7 @@ def test_an_overdraft_pays_for_what_is_left_and_knows_no_overage(world):
     assert world.amount(balance) == -70
 
 
+@pytest.mark.long
 def test_a_balance_in_another_currency_pays_what_it_is_worth(world):
     """Two dollars a pound, and pounds are what the ledger has."""
     account = used(world)
@@ -310,6 +313,7 @@ def test_locked_bills_stay_when_money_comes_that_applied_before(world):
     world.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("percent", "january"),
     [

@@ -118,6 +118,7 @@ def test_a_limit_beyond_its_edges_is_refused(sdk, limit):
         sdk.usage.query(**YEAR, limit=limit)
 
 
+@pytest.mark.long
 def test_every_relative_time_can_be_saved_and_asked(server, meter):
     with server.http() as http:
         for time_period in TimePeriod:
@@ -150,6 +151,7 @@ def test_values_without_letters_are_values_of_a_dimension(server):
     assert len(lines) == 1 + len(REGIONS) + 1
 
 
+@pytest.mark.long
 def test_organizations_see_nothing_of_each_other(server, sdk, other, meter):
     made, others = other
     own = others.meters.create(code="egress", name="E", data_fields=[GB], derived_fields=[]).id

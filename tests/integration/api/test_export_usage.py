@@ -117,6 +117,7 @@ def test_folded_usage_is_what_the_api_answers(server, ids, grouped):
     assert sum(row["measure.gb.COUNT"] for row in found) == 4
 
 
+@pytest.mark.long
 def test_folded_usage_of_every_format_is_the_same(server, ids):
     body = every_fold(ids["egress"]) | {"groups": groups(ids["egress"])}
     # Small numbers only: their sums are numbers in Parquet, too.

@@ -178,6 +178,7 @@ def test_a_charge_shows_its_bill(server, sdk, account):
     assert sdk.charges.retrieve(charge.id).bill_id is None
 
 
+@pytest.mark.long
 def test_a_schedule_charges_for_a_balance_by_itself(server, sdk, account):
     balance = sdk.balances.create(
         account_id=account.id,

@@ -124,6 +124,7 @@ def announced(tables, table, at, data=CSV, **changes):
     )
 
 
+@pytest.mark.long
 def test_no_more_files_of_tables_are_announced_than_may_wait(tmp_path):
     """By their bytes, together with uploads of measurements, and by their number."""
     with served(tmp_path / "home", upload_bytes=1000, upload_waiting_bytes=3000) as found:

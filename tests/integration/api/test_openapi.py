@@ -156,6 +156,7 @@ def test_the_document_is_valid_and_says_what_it_is():
     assert served()["info"].items() >= {"title": "meterlake", "version": "1.0"}.items()
 
 
+@pytest.mark.long
 def test_every_operation_is_in_the_document():
     found = {
         (method.upper(), path, each["operationId"])

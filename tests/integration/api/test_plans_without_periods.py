@@ -199,6 +199,7 @@ def test_whoever_saves_such_a_template_is_warned(server, products):
     assert "billFrequency is stored and has no effect" in answer.headers["Warning"]
 
 
+@pytest.mark.long
 def test_an_account_is_billed_for_its_monthly_plan_and_its_charge(
     server, sdk, account, on, tmp_path
 ):

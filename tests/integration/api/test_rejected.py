@@ -155,6 +155,7 @@ def test_a_body_that_is_no_object_is_refused(http, body):
     assert answer.status_code == 400
 
 
+@pytest.mark.long
 def test_a_uid_tells_where_it_was_first_seen(http, rows):
     source = row_of(http, rows[0])["name"]
     found = http.get("/measurements/receipt", params={"uid": f"good-{source}"[:50]}).json()

@@ -109,6 +109,7 @@ def test_a_plan_under_a_contract_is_charged_for_what_passes_its_filters(server, 
     assert billed(server, sdk) == (47.5, 2)
 
 
+@pytest.mark.long
 def test_what_passes_the_filters_of_no_plan_is_reported(server, sdk):
     subscribe_to(sdk, contract_of(sdk, EU))
 

@@ -153,6 +153,7 @@ def test_a_terminal_without_the_signs_gets_others(monkeypatch, encoding, signs):
     assert signs_of_terminal() is signs
 
 
+@pytest.mark.long
 def test_a_change_of_what_is_stored_ends_the_command_with_1(tmp_path, capsys):
     with a_home_to_bill(tmp_path) as home:
         _, made = lines_of(home, capsys, *BILLED)

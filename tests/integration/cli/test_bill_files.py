@@ -88,6 +88,7 @@ def test_a_document_of_no_bill_or_no_format_is_refused(at, capsys, arguments, co
     assert captured.out == ""
 
 
+@pytest.mark.long
 def test_a_document_is_printed_or_written(home, at, tmp_path, capsysbinary):
     bill_id = bill_ids(home)[0]
     assert run(["bill", "document", bill_id, "--format", "json", *at]) == 0

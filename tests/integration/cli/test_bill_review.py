@@ -48,6 +48,7 @@ def bill_months(home, *months):
         assert not bill(home.organization, Month(2026, month)).failures
 
 
+@pytest.mark.long
 def test_bills_that_were_made_have_nothing_open(home, capsys):
     bill_months(home, 9)
 
@@ -230,6 +231,7 @@ def test_a_total_that_jumped_is_open(home):
     assert opened(home) == []
 
 
+@pytest.mark.long
 def test_a_total_after_bills_of_nothing_is_no_percentage(home):
     free = {"code": "basic", "name": "Basic", "planTemplateId": "cloud", "standingCharge": 0}
     configure(home.organization, plans=[free])

@@ -57,6 +57,7 @@ def test_bills_are_verified_and_a_change_ends_the_command_with_1(empty, capsys):
     assert f"bill {ids[0]} total: stored 7, calculated" in shown.err
 
 
+@pytest.mark.long
 def test_bills_of_before_are_counted_and_bills_of_other_code_compared_by_values(empty, capsys):
     _, made = lines_of(empty, capsys, "--date", "2026-10-01")
     first, second = (each["id"] for each in made if each["type"] == "bill")

@@ -76,6 +76,7 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(home, tmp_path, capsy
         ]
 
 
+@pytest.mark.long
 def test_what_nothing_heeds_is_told_on_saving(home, tmp_path, capsys):
     changed = tmp_path / "changed.yaml"
     changed.write_text(

@@ -161,6 +161,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.long
 def test_what_files_leave_out_is_shown_asked_about_and_deleted(config, monkeypatch):
     assert config("apply", "a.yaml", a=CATALOG)[0] == 0
     less = CATALOG.replace("  - code: shop\n    name: Shop\n", "").replace("Traffic", "Data")

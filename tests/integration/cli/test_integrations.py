@@ -69,6 +69,7 @@ def test_a_run_is_shown_with_its_tries(home, capsys):
     assert "no such customer" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_an_integration_is_listed_and_deleted(home, capsys, tmp_path):
     file = tmp_path / "integration.yaml"
     file.write_text(

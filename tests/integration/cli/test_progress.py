@@ -69,6 +69,7 @@ def test_a_poll_of_inboxes_shows_them_of_the_object_at_hand(at_a_terminal, tmp_p
     assert done(at_a_terminal("inbox", "poll"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "what",
     [

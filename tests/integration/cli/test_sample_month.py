@@ -100,6 +100,7 @@ def test_bills_come_out_as_in_the_books(played, books):
     assert _bill_lines(played[0]) == {bill["account"]: _amounts(bill) for bill in books["bills"]}
 
 
+@pytest.mark.long
 def test_billing_again_changes_nothing(played, capsys):
     assert run(["bill", "--month", sample_data.MONTH, "--home", str(played[0]), "--json"]) == 0
 

@@ -41,6 +41,7 @@ def seconds_until_told(capsys, *tokens):
     return time.monotonic() - start, capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command", [COMMANDS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in COMMANDS[1:])]
 )

@@ -54,6 +54,7 @@ def test_the_outcome_is_printed(home: Path) -> None:
     assert "accepted      1\n" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("prefect")
 @pytest.mark.filterwarnings("ignore")
 def test_a_failure_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

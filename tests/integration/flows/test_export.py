@@ -108,6 +108,7 @@ def test_the_files_of_what_was_due_are_told_and_their_manifests_shown(
     assert shown["manifest"] == str(manifest)
 
 
+@pytest.mark.long
 def test_an_export_that_breaks_off_is_not_begun_anew_under_other_names(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_schedule_is_run_now(home: Path) -> None:
         }
 
 
+@pytest.mark.long
 def test_a_run_from_the_deployment_of_a_schedule_has_the_name_of_the_workers_runs(
     home: Path,
 ) -> None:

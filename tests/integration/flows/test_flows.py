@@ -281,6 +281,7 @@ def test_bill_leaves_approved_bills_as_they_are_unless_it_is_told_to_change_them
     assert (changed["of which"], changed["total"]) == ("1 updated", "30.00 USD")
 
 
+@pytest.mark.long
 def test_one_organization_that_cannot_be_billed_does_not_stop_the_others(home: Path) -> None:
     from flows.bill import bill
 

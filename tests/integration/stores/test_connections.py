@@ -66,6 +66,7 @@ def watched(postgresql) -> Watched:
     return Watched(new_database(postgresql))
 
 
+@pytest.mark.long
 def test_a_process_has_one_pool_however_many_parts_it_has(watched):
     """Thirty threads of six parts read, write within a reading, and none of them waits for ever."""
     with ExitStack() as opened:

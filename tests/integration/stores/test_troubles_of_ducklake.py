@@ -59,6 +59,7 @@ def retraction(folder: Path, uid: str) -> Path:
 # One writer
 
 
+@pytest.mark.long
 @BUCKETS
 def test_of_two_that_believe_to_hold_the_lock_one_commits_its_files(home):
     """The first one has registered its files, and stops before the commit."""
@@ -135,6 +136,7 @@ def test_a_wrong_input_is_no_trouble_of_the_world():
         raise duckdb.InvalidInputException("Invalid Input Error: no such option")
 
 
+@pytest.mark.long
 @ALL
 def test_a_commit_whose_answer_is_lost_is_found_in_the_ledger(home, monkeypatch):
     def lose(name):
@@ -185,6 +187,7 @@ def names_of_relations(catalog: PostgresCatalog) -> list[str]:
         return sorted(name for [name] in found)
 
 
+@pytest.mark.long
 @BUCKETS
 def test_credentials_are_secrets_and_no_settings(home):
     """Settings such as `s3_access_key_id` are another way in CHECKPOINT than in a query."""

@@ -327,6 +327,7 @@ def test_a_job_that_has_not_counted_yet_initializes(server, jobs):
     assert list(jobs.list(status="RUNNING")) == []
 
 
+@pytest.mark.long
 def test_a_job_whose_executor_is_dead_is_cancelled_at_once(server, jobs):
     made = jobs.create(bill_date=date(2026, 10, 1))
     server.stores.state.jobs.take(made.id, 1)
@@ -355,6 +356,7 @@ def test_an_account_that_cannot_be_billed_stops_no_other(server, jobs):
     assert told[0]["m3terEvent"]["eventData"]["oldDto"]["status"] == "RUNNING"
 
 
+@pytest.mark.long
 def test_a_job_of_an_older_version_is_not_resumed(server, jobs):
     job = server.stores.state.jobs.start(server.org_id, KIND, {"month": "2026-09"})
     ended = datetime.now(UTC) - timedelta(seconds=1)

@@ -220,6 +220,7 @@ def test_what_makes_no_sense_is_refused(http, verb, body, status, told):
     assert get(http)["status"] == "NOT_STARTED"
 
 
+@pytest.mark.long
 def test_months_that_are_none_or_not_over_are_refused(http):
     assert "2026-13" in post(http, "review", 400, month="2026-13")["message"]
     assert "has not begun" in post(http, "review", 409, month="2099-01")["message"]

@@ -415,6 +415,7 @@ def test_the_name_of_an_invitation_is_no_link_in_its_letter(server, name):
     assert not re.findall(r"\S[.\u3002]\w{2,}", letter)
 
 
+@pytest.mark.long
 def test_cookies_are_for_tls_where_people_reach_the_server_by_tls(tmp_path):
     for url, secure in ((None, False), ("http://a.example", False), ("https://a.example", True)):
         with (

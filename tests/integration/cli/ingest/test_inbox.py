@@ -91,6 +91,7 @@ def test_what_fails_hides_nothing_of_what_came_in(home, capsys):
     assert "name.csv" in printed.err
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("home")
 def test_maintain_says_what_it_did(capsys):
     assert run(["maintain", "--json"]) == 0

@@ -32,6 +32,7 @@ def stored(capsys) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_nothing_moves_before_one_says_where(home, capsys):
     for words in ([], ["--dry-run"]):
         assert run(["move-lake", *words]) == 1

@@ -81,6 +81,7 @@ def test_json_goes_to_a_file(ask, tmp_path):
     ]
 
 
+@pytest.mark.long
 def test_queries_are_typed_one_after_the_other(ask, monkeypatch):
     typed = "SELECT 41 + 1 AS n\n  WHERE true;\nSELEC 1;\nDROP TABLE account;\nSELECT 'last' AS word;\nexit\nSELECT 99;\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
@@ -105,6 +106,7 @@ CURRENCIES = """currencies:
 """
 
 
+@pytest.mark.long
 def test_amounts_have_the_decimals_of_the_currency_beside_them(home, capsys, tmp_path):
     file = tmp_path / "currencies.yaml"
     file.write_text(CURRENCIES)
@@ -137,6 +139,7 @@ def test_a_number_keeps_the_decimals_that_its_query_gives_it(ask):
     assert ask("sql", query)[1].splitlines()[2].split() == ["225.20", "1.5000", "2"]
 
 
+@pytest.mark.long
 def test_amounts_of_published_tables_have_decimals_without_a_currency(ask):
     query = "SELECT 7.5::DECIMAL(38,12) AS total, standing_charge FROM {} WHERE code = 'storage'"
 

@@ -77,6 +77,7 @@ def stored(home):
         return bills.of_period(reader, "2026-09")
 
 
+@pytest.mark.long
 def test_bills_of_quantities_that_change_are_shown(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         bill(home.organization, Month(2026, 9))

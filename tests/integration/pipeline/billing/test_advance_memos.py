@@ -227,6 +227,7 @@ def test_without_a_next_bill_there_is_one_on_the_day_of_the_plans_next_one(home)
     assert lines(home)["2026-03-01 AD_HOC"] == []
 
 
+@pytest.mark.long
 def test_a_later_job_makes_the_bill_of_a_memo_that_was_never_made(home):
     subscribe(home, "month", "2026-01-01")
     make(home, "2026-02-01")
@@ -247,6 +248,7 @@ def test_a_bill_that_was_made_before_gets_the_memo_of_a_change_of_today(home):
     assert lines(home)["2026-02-01 MONTHLY"] == [("CREDIT_MEMO", -21)]
 
 
+@pytest.mark.long
 def test_no_memo_goes_on_a_bill_that_the_lock_date_closes(home):
     subscribe(home, "month", "2026-01-01")
     make(home, "2026-01-01", approve=True)
@@ -258,6 +260,7 @@ def test_no_memo_goes_on_a_bill_that_the_lock_date_closes(home):
     assert memos(home) == {"2026-03-01 AD_HOC": [-21]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("charge", [310, 0])
 def test_prices_of_a_memo_are_those_of_its_line(home, charge):
     bill_and_lock(home, "month")
@@ -284,6 +287,7 @@ def test_a_group_of_three_months_that_ends_in_its_second_one_is_corrected(home):
     }
 
 
+@pytest.mark.long
 def test_a_minimum_in_advance_is_corrected_and_given_back_within_what_is_left(home):
     bill_and_lock(home, "minimum")
     subscribe(home, "minimum", "2026-01-01", "2026-01-11")
@@ -350,6 +354,7 @@ def test_bills_of_a_date_that_are_one_have_the_memo(home):
     ]
 
 
+@pytest.mark.long
 def test_a_plan_of_a_child_is_corrected_on_the_bill_of_its_parent(home):
     configure(
         home.organization,

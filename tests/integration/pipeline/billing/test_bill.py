@@ -82,6 +82,7 @@ def test_billing_twice_changes_nothing(home):
     assert stored(home) == before
 
 
+@pytest.mark.long
 def test_another_snapshot_alone_changes_nothing(home):
     run(home)
     before = stored(home)
@@ -94,6 +95,7 @@ def test_another_snapshot_alone_changes_nothing(home):
     assert stored(home) == before
 
 
+@pytest.mark.long
 def test_late_usage_brings_a_bill_to_its_next_version_and_back_to_pending(home):
     run(home, approve=True)
     assert {each.status for each in stored(home).values()} == {BillStatus.APPROVED}
@@ -143,6 +145,7 @@ def test_some_accounts_only(home):
         run(home, accounts=["nobody"])
 
 
+@pytest.mark.long
 def test_an_account_that_cannot_be_billed_leaves_the_others_and_its_old_bill(home):
     run(home)
     old = stored(home)["acme"]

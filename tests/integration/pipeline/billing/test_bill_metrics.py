@@ -95,6 +95,7 @@ def run(home, month=SEPTEMBER):
     return bill(home.organization, month)
 
 
+@pytest.mark.long
 def test_a_quantity_that_cannot_be_calculated_fails_the_account_by_name(home):
     price_metrics(home)
     account_field(home, "acme", "many")
@@ -127,6 +128,7 @@ def test_sql_that_gives_no_number_fails_the_account_and_the_compounds_that_read_
     assert quantities(home)["bolt", "Twice"] == 400
 
 
+@pytest.mark.long
 def test_bills_charge_for_compounds_and_sql(home):
     price_metrics(home)
     account_field(home, "bolt", 3)
@@ -155,6 +157,7 @@ def test_bills_charge_for_compounds_and_sql(home):
     assert own.body["subtotal"] == 4000
 
 
+@pytest.mark.long
 def test_bills_pin_the_parts_of_a_compound(home):
     price_metrics(home)
     run(home)

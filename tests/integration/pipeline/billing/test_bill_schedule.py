@@ -81,6 +81,7 @@ def test_without_a_schedule_or_before_its_first_instant_there_is_no_job(later):
     assert submit(later) is None
 
 
+@pytest.mark.long
 def test_a_run_is_made_once_also_after_a_time_without_a_worker(later):
     later.clock.advance(hours=1)
 
@@ -200,6 +201,7 @@ def test_a_bill_that_was_approved_and_changed_waits_for_a_person(home):
     assert approve(home) == 0
 
 
+@pytest.mark.long
 def test_a_bill_that_changed_before_it_was_ever_approved_approves_itself(home):
     settings(home, **GRACE)
     for uid in ("one", "two"):

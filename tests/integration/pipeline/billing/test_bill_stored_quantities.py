@@ -61,6 +61,7 @@ def total(home):
     return run(home).totals["USD"]
 
 
+@pytest.mark.long
 def test_a_month_that_is_aggregated_and_billed_is_scanned_once(home):
     with scans(home) as aggregated:
         aggregate(home.organization, SEPTEMBER)

@@ -136,6 +136,7 @@ def test_each_table_of_accounts_is_tried_or_named():
     assert found - OWN.keys() == NOT_READ
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("table", "column"),
     [

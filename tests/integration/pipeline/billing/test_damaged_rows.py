@@ -66,6 +66,7 @@ def bills_of(home, code):
         return set(reader.connection.execute(query, {"account": id_of(home, code)}).scalars())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("statement", "said"), DAMAGES.values(), ids=DAMAGES)
 def test_verify_names_the_bill_of_the_damaged_row_alone(home, statement, said):
     damage(home, statement)

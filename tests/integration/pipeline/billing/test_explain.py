@@ -214,6 +214,7 @@ def test_measurements_of_a_line_are_in_pages_and_sum_up_to_its_quantity(home, mo
         assert [each["row"] for each in many["measurements"]] == [2, 3, 4, 5, 6][:rows]
 
 
+@pytest.mark.long
 def test_a_line_is_named_in_many_ways_and_a_wrong_one_lists_them(home):
     id_ = bill_home(home)
     whole = as_node(explain(home, id_).root)
@@ -297,6 +298,7 @@ def test_a_bill_whose_measurements_are_lost_names_the_file(home):
     assert lost
 
 
+@pytest.mark.long
 def test_what_is_stored_and_does_not_come_out_is_named(home):
     id_ = bill_home(home)
     change = text("UPDATE bill_line SET body = replace(body, '99.5', '98') WHERE bill_id = :id")

@@ -328,6 +328,7 @@ def test_usage_beyond_a_commitment_has_the_measurements_of_all_of_it(home):
     assert found["COMMITMENT_CONSUMED"]["data"] == []
 
 
+@pytest.mark.long
 def test_what_is_no_usage_has_no_measurements(home):
     subscribe(home, "acme")
     ingest(home, *USED)

@@ -17,6 +17,7 @@ BEGINNING = "".join(chr(_RANDOM.randrange(0x4E00, 0x9FFF)) for _ in range(1_000)
 SEGMENTS = [{"region": BEGINNING + each} for each in ("eu", "us")]
 
 
+@pytest.mark.long
 def test_lines_of_segments_longer_than_an_index_takes_are_billed(tmp_path):
     """PostgreSQL has no index of more than 2,704 bytes, and a text of a row has 1,024 characters."""
     with a_home(tmp_path) as home:

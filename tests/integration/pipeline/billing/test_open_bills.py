@@ -67,6 +67,7 @@ def change_plan(home, account, **changes):
         t.update(found.id, found.version, found.entity.model_copy(update=changes))
 
 
+@pytest.mark.long
 def test_the_open_bill_of_a_plan_that_ended_before_is_made_again_and_empty(home):
     end(home, "acme", "2026-09-20")
     run_scheduled(home)
@@ -103,6 +104,7 @@ def test_a_plan_that_ended_within_the_period_keeps_its_bill(home):
     assert all_bills(home)["acme", OCTOBER].content.total == 4  # 31 of 31 days are 31.
 
 
+@pytest.mark.long
 def test_a_first_bill_date_moves_the_bill_and_empties_the_old_one(home):
     change_plan(home, "acme", bill_epoch=datetime(2026, 9, 15).date())
     run_scheduled(home)

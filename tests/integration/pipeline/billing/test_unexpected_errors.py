@@ -85,6 +85,7 @@ def assert_only_acme_fails(home, result, *reasons):
     assert job.result["failed"] == [["acme", failure.reason]]
 
 
+@pytest.mark.long
 def test_an_account_that_the_database_refuses_fails_alone(home):
     refuse_bills_of(home, "acme")
     result = run(home)

@@ -117,6 +117,7 @@ def make(home, bill_id, format_=DocumentFormat.JSON):
     return make_document(home.organization, bill_id, format_).data
 
 
+@pytest.mark.long
 def test_an_approved_bill_keeps_its_parties_and_usage_and_a_draft_has_todays_parties(a_home):
     first, second = bill_ids(a_home)[:2]
     describe(a_home, "Old name", "1 Old Street")

@@ -44,6 +44,7 @@ def test_a_meter_that_never_got_anything_is_no_incident(home):
     assert check(home) == []
 
 
+@pytest.mark.long
 @pytest.mark.happens("ingest.freshness.alert")
 def test_a_meter_that_gets_nothing_any_more_is_one_incident_until_it_does(home):
     home.ingest("a.csv", rows(1, 0))

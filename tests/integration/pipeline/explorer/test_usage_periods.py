@@ -244,6 +244,7 @@ def test_runs_of_other_frequencies_and_periods_do_not_touch_each_other(home):
     ]
 
 
+@pytest.mark.long
 def test_a_run_of_an_older_version_stands_as_long_as_nothing_changed(home):
     ingest(home, [("acme", datetime(2026, 9, 1, tzinfo=UTC), 1)])
     first = aggregate(home.organization, Month(2026, 9))
@@ -258,6 +259,7 @@ def test_a_run_of_an_older_version_stands_as_long_as_nothing_changed(home):
     assert (again.appended, again.run_id) == (False, first.run_id)
 
 
+@pytest.mark.long
 def test_what_children_use_is_pooled_with_their_parent(home):
     accounts(
         home,

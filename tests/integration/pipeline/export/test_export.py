@@ -169,6 +169,7 @@ def test_hours_have_no_leading_zero_and_are_those_of_utc():
     assert early.manifest_key().startswith("orgId=o/date=2026-01-01/hour=7/")
 
 
+@pytest.mark.long
 def test_a_month_is_a_month_in_the_organizations_time_zone(home):
     organization = home.organization
     exported = export(organization, usage("jsonl", month=OCTOBER))
@@ -322,6 +323,7 @@ def test_of_every_number_it_is_known_whether_it_is_money():
             assert not column.currency or column.currency in names
 
 
+@pytest.mark.long
 def test_measurements_of_a_deleted_field_are_still_exported(home):
     organization = home.organization
     meter = home.meter("changing", (Field(Category.WHAT, "old"),))

@@ -534,6 +534,7 @@ def test_an_export_that_failed_leaves_no_parts(home, parted):
     assert statuses(home, job_id)[0] is JobStatus.FAILED
 
 
+@pytest.mark.long
 def test_who_cancels_a_dead_export_leaves_no_parts(home, parted, monkeypatch):
     job_id, name, _ = parted
     at_step(monkeypatch, "export.file_put", stop(SystemExit()))

@@ -208,6 +208,7 @@ def shared(home_template, tmp_path_factory):
         yield Home.of(stores, clock)
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(before=STEPS, after=STEPS)
 def test_a_copy_that_applies_the_changes_is_the_full_export(shared, before, after):

@@ -69,6 +69,7 @@ def test_a_role_that_trusts_another_organization_is_not_assumed(home, trusted):
     assert policy.keys == []
 
 
+@pytest.mark.long
 def test_a_role_is_assumed_again_when_its_credentials_end_in_between(home, trusted, monkeypatch):
     policy, id_ = trusted
 

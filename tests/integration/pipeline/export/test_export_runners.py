@@ -64,6 +64,7 @@ def write(home, request):
     return totals, content, done.manifest["rows"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("runner", HEAVY_RUNNERS)
 def test_exports_are_the_same_with_any_runner(home, kind, runner):

@@ -519,6 +519,7 @@ def lasting(every_lake, tmp_path_factory):  # noqa: ARG001
         yield made
 
 
+@pytest.mark.long
 @tried(max_examples=20)
 @given(steps=STEPS, missed=st.sampled_from(["catch_up", "skip"]), minutes=st.integers(15, 300))
 def test_no_run_is_doubled_or_invented(lasting, steps, missed, minutes):

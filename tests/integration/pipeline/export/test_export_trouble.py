@@ -86,6 +86,7 @@ def test_a_bucket_that_vanishes_between_two_files_fails_and_can_be_put_right(
     client.close()
 
 
+@pytest.mark.long
 def test_of_two_executors_of_one_job_one_works_and_what_it_put_is_whole(home, bucket, monkeypatch):
     place, name = bucket
     configured(home, s3_endpoint=place.server, export_credentials="own")

@@ -163,6 +163,7 @@ def test_quantities_are_those_of_the_chosen_accounts(home, tmp_path):
     assert len(rows) == 2
 
 
+@pytest.mark.long
 def test_a_field_that_was_never_filled_has_no_value_that_is_wanted(tmp_path):
     with priced(tmp_path) as home:
         home.ingest("old.ndjson", ndjson(ROWS[:2]))

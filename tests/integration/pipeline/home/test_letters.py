@@ -235,6 +235,7 @@ def tls(tmp_path, monkeypatch):
     return context
 
 
+@pytest.mark.long
 def test_letters_and_passwords_go_over_starttls(opened, serve, mailbox, tls, caplog):
     signed = {"authenticator": mailbox.authenticate, "auth_required": True}
     port = serve(tls_context=tls, require_starttls=True, **signed)

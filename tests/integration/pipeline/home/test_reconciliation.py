@@ -70,6 +70,7 @@ def test_what_was_ingested_balances_also_after_maintenance(filled):
     assert told(filled) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("statement", "what", "name"),
     [
@@ -155,6 +156,7 @@ def test_a_source_whose_numbers_are_wrong_is_not_committed_and_raises_the_alert(
     assert told(home) == []
 
 
+@pytest.mark.long
 def test_the_incident_is_over_when_the_books_balance_again(filled):
     change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")
     check_reconciliation(filled.organization)
@@ -164,6 +166,7 @@ def test_the_incident_is_over_when_the_books_balance_again(filled):
     assert told(filled) == []
 
 
+@pytest.mark.long
 @pytest.mark.happens("ingest.books.alert")
 def test_books_that_do_not_balance_are_among_the_open_alerts_until_they_do(filled):
     change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")

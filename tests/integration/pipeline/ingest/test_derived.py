@@ -248,6 +248,7 @@ def test_the_ledger_pins_what_was_calculated_with(home):
     assert second == first | {account: 1}
 
 
+@pytest.mark.long
 def test_aggregations_read_derived_fields(home):
     configure(home.organization, aggregations=[PRICE_SUM])
     home.ingest("a.csv", HEADER + csv_row("u1", "4") + csv_row("u2", "0") + csv_row("u3", "6"))

@@ -128,6 +128,7 @@ def test_files_are_taken_oldest_first(home):
     assert [receipt.delivery.name for receipt in home.work()] == ["c.csv", "a.csv", "b.csv"]
 
 
+@pytest.mark.long
 def test_the_same_bytes_under_two_names_add_nothing(home):
     home.drop("a.csv", GOOD)
     home.work()

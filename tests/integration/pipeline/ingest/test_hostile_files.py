@@ -118,6 +118,7 @@ def test_a_small_file_that_would_be_much_work_is_refused(tmp_path: Path, name: s
     assert receipt.accepted == receipt.rejected == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODEST)
 def test_a_small_file_that_is_no_more_work_than_any_is_read(tmp_path: Path, name: str) -> None:
     receipt = received(tmp_path, name, MODEST[name]())

@@ -160,6 +160,7 @@ def test_what_is_left_or_tagged_is_ingested_once(bucket):
     assert list(bucket.objects.list("in/")) == []
 
 
+@pytest.mark.long
 def test_an_object_replaced_while_it_is_fetched_is_noticed(bucket, monkeypatch):
     bucket.put("a.csv", "old")
     replaced = []
@@ -177,6 +178,7 @@ def test_an_object_replaced_while_it_is_fetched_is_noticed(bucket, monkeypatch):
     bucket.check("new")
 
 
+@pytest.mark.long
 def test_an_object_replaced_after_it_was_ingested_is_not_removed(bucket, monkeypatch):
     bucket.put("a.csv", "old")
     replaced = []

@@ -573,6 +573,7 @@ def test_corrected_configuration_brings_in_what_was_rejected_and_only_that(home)
     home.check()
 
 
+@pytest.mark.long
 def test_a_field_taken_from_a_meter_brings_rows_in_without_it(home):
     data = HEADER + csv_row("u1", region="") + csv_row("u2")
     assert counts(home.ingest("a.csv", data)) == (2, 1, 0, 1)
@@ -593,6 +594,7 @@ def test_a_field_taken_from_a_meter_brings_rows_in_without_it(home):
     home.check()
 
 
+@pytest.mark.long
 def test_a_new_field_of_a_meter_is_a_new_column(home):
     home.ingest("a.csv", GOOD)
     fields = [

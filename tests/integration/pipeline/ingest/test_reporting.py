@@ -188,6 +188,7 @@ def test_ingest_goes_on_when_reports_cannot_be_written(home, monkeypatch):
     assert len(told(home)) == 1
 
 
+@pytest.mark.long
 def test_many_sources_are_reported_in_the_order_of_their_commits(home, monkeypatch):
     with monkeypatch.context() as later:
         later.setattr("meterlake.pipeline.ingest.reporting._AT_ONCE", 2)

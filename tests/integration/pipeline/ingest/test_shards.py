@@ -300,6 +300,7 @@ def test_a_snapshot_that_expired_after_the_look_does_no_harm(world):
     world.check()
 
 
+@pytest.mark.long
 def test_nobody_commits_who_lost_the_lock_of_the_lake(world):
     """The lock of a shard guards its index alone; whoever commits needs that of the lake."""
     busy = Busy("lake", "another process writes to it")

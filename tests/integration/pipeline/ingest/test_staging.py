@@ -149,6 +149,7 @@ def test_uids_that_are_mistaken_for_seen_ones_are_stored_like_others(tmp_path):
     assert mistaken == outcomes(tmp_path, files, 1 << 23)
 
 
+@pytest.mark.long
 def test_repeats_leave_the_other_rows_as_they_were_staged(tmp_path):
     with blocks_of(tmp_path, BLOCK) as home:
         again = home.ingest("a.csv", HEADER + "".join(map(csv_row, several(0, 60) + several(3, 9))))

@@ -479,6 +479,7 @@ def test_the_worker_runs_jobs_until_it_is_stopped(home):
     assert job(home, id_)["status"] == "succeeded"
 
 
+@pytest.mark.long
 def test_an_upload_of_which_every_row_was_rejected_has_not_succeeded(home):
     rows = [wire_row("u1", "x"), wire_row("u2", "y"), wire_row("u3", meter="nothing")]
     wrong = uploaded(home, json.dumps(rows).encode())

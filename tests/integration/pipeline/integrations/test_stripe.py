@@ -468,6 +468,7 @@ def test_an_invoice_stays_a_draft_where_the_configuration_says_so(home, stripe):
     assert [each["status"] for each in stripe.live()] == ["draft"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(4))
 def test_an_answer_that_is_lost_makes_nothing_twice(home, stripe, number):
     """Of the writes the invoice, an item, the other item, and the end: each is done unheard."""

@@ -121,6 +121,7 @@ def test_a_month_has_the_rejected_rows_of_its_days(tmp_path):
     assert list(counts.values()) == [2, 1, 1, 0]
 
 
+@pytest.mark.long
 def test_gauges_are_not_added_up(crowded):
     """Seats on three days are no seats of a month: each account's latest ones count."""
     fields = (Field(Category.MEASURE, "seats"), Field(Category.MEASURE, "calls"))
@@ -244,6 +245,7 @@ def test_much_is_cut_to_what_can_be_read(crowded):
     assert usage.steps[-1] == "2019-01-01"
 
 
+@pytest.mark.long
 def test_accounts_are_ranked_by_the_whole_of_their_sums(crowded):
     # Of the first the whole parts add up to 0, of the last the two parts to less than the first.
     used = {"many-small": ["0.9"] * 8, "one": ["5"], "negative": ["8", "-0.9", "-0.9", "-0.9"]}

@@ -96,6 +96,7 @@ def test_a_row_that_was_never_rejected_is_not_found(home):
     assert links(home) == []
 
 
+@pytest.mark.long
 def test_one_broken_edit_keeps_all_of_them_out(home):
     home.ingest("a.csv", HEADER + csv_row("u1", "x") + csv_row("u2", "x"))
     one, two = ids(home)
@@ -395,6 +396,7 @@ def test_an_origin_that_is_delivered_again_meanwhile_wins_or_loses_but_never_bot
     check(home)
 
 
+@pytest.mark.long
 def test_the_requeued_source_is_kept(home):
     home.ingest("a.csv", HEADER + csv_row("u1", meter="later"))
     correct(home)

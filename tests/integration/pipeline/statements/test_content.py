@@ -71,6 +71,7 @@ def total(rows, name="quantity"):
         return sum((Decimal(row[name]) for row in rows if row[name] is not None), Decimal(0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [{}, EVERYTHING], ids=["bare", "everything"])
 @pytest.mark.parametrize(
     "frequency",

@@ -40,6 +40,7 @@ def stored(home):
     return [(row[0], codes[row[1]], *row[2:]) for row in rows]
 
 
+@pytest.mark.long
 def test_quantities_of_a_month_are_kept_with_all_their_digits(home):
     use(home, ("1", "acme", 1), ("2", "acme", 1), ("3", "acme", "8.000000000001"))
     result = run(home)
@@ -129,6 +130,7 @@ def test_a_run_that_finds_nothing_any_more_replaces_the_one_before(home):
     assert run(home).appended
 
 
+@pytest.mark.long
 def test_what_was_read_before_the_newest_run_does_not_replace_it(home):
     use(home, ("1", "acme", 1))
     lake = home.organization.lake
@@ -153,6 +155,7 @@ def test_a_run_of_many_rows_is_a_file_of_the_lake(home):
     assert list(home.organization.lake.staging.iterdir()) == []
 
 
+@pytest.mark.long
 def test_sums_beyond_the_lakes_numbers_are_told_and_not_stored(home):
     use(home, ("1", "acme", "9" * 26), ("2", "acme", "9" * 26), ("3", "bolt", 1))
     result = run(home)
@@ -163,6 +166,7 @@ def test_sums_beyond_the_lakes_numbers_are_told_and_not_stored(home):
     assert mean[2:5] == (D("9" * 26), None, None)
 
 
+@pytest.mark.long
 def test_a_field_that_came_later_has_no_values_before(home):
     use(home, ("1", "acme", 1))
     configure(

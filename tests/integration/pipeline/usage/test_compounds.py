@@ -129,6 +129,7 @@ def test_whoever_is_on_a_plan_has_constants_and_defaults(home):
     assert {row.quantity.measurements for row in result.rows if row.statement is None} == {0}
 
 
+@pytest.mark.long
 def test_a_parent_s_compound_is_of_what_is_pooled(home):
     configure(
         home.organization,

@@ -278,6 +278,7 @@ def test_a_run_that_takes_too_long_ends_with_a_reason_for_whoever_is_left(crowd)
     assert len({detail.partition(":")[2] for detail in failures.values()}) == 1
 
 
+@pytest.mark.long
 def test_a_trial_keeps_nothing(home):
     own(home, "SELECT sum(gb) FROM measurements")
     usage = trial(home.organization, "own", SEPTEMBER, "SELECT count(*) FROM measurements")

@@ -158,6 +158,7 @@ def test_a_process_ends_with_who_started_it():
         assert process._child.wait(180) == 0
 
 
+@pytest.mark.long
 def test_two_run_at_once_and_do_not_meet():
     def run(number):
         with Sandbox(SqlLimits("64MB", 60)) as sandbox:
@@ -211,6 +212,7 @@ def test_numbers_keep_all_their_digits(small):
         assert str(small.value(f"SELECT {text}")) in {text, f"{D(text)}"}
 
 
+@pytest.mark.long
 def test_what_is_bound_for_long_is_killed(monkeypatch):
     monkeypatch.setattr(checker, "_PLAN_S", 0.3)
     with Checker() as own:

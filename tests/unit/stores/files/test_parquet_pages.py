@@ -99,6 +99,7 @@ def test_rows_that_are_small_are_not_cut(tmp_path: Path) -> None:
     assert len(only) == ROWS
 
 
+@pytest.mark.long
 def test_what_is_not_read_is_not_measured(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     large = pa.array(["x" * (20 << 20)])

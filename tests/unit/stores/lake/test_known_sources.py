@@ -35,6 +35,7 @@ def test_what_another_process_committed_is_known_at_the_commit(tmp_path):
         home.check()
 
 
+@pytest.mark.long
 def test_a_ledger_with_very_many_sources_is_asked_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_SOURCES_MAX", 1)
     with a_home(tmp_path) as home:

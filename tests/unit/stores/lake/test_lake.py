@@ -89,6 +89,7 @@ def test_a_transaction_that_fails_leaves_nothing(lake):
     assert count(lake, "uid_index") == 1
 
 
+@pytest.mark.long
 def test_a_reader_in_a_transaction_sees_one_snapshot_and_never_waits(lake):
     other = Lake(lake.folder)
     with other.reader() as reading:
@@ -169,6 +170,7 @@ def test_a_file_that_was_registered_in_vain_is_not_part_of_the_table(lake):
     assert count(lake, METER.table) == 0
 
 
+@pytest.mark.long
 def test_a_new_field_is_a_new_column_and_old_rows_lack_it(lake):
     wider = MeterFields(METER.id, 2, "egress", (*METER.fields, Field(Category.WHERE, 'a "b" c')))
     with lake.lock(), lake.transaction() as connection:

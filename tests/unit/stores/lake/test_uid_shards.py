@@ -103,6 +103,7 @@ def test_what_others_have_looked_up_later_is_not_thrown_away(home):
     assert sorted(path.name for path in shards.folder.rglob("*.u64")) == before
 
 
+@pytest.mark.long
 def test_many_threads_may_ask_at_once(home, monkeypatch):
     monkeypatch.setattr(uid_shards, "_FEW", 0)
     home.ingest("a.csv", HEADER + "".join(csv_row(f"u{k}") for k in range(50)))
@@ -123,6 +124,7 @@ def test_many_threads_may_ask_at_once(home, monkeypatch):
     assert answers == [[True] * 50 + [False]] * 4
 
 
+@pytest.mark.long
 def test_a_commit_that_others_overtook_is_read_from_the_lake(home):
     lake, shards = lake_of(home), UidShards(lake_of(home).cache, 2)
     with lake.reader() as connection:
