@@ -43,7 +43,11 @@ FOR_PEOPLE = {
 _BILLS, _CURRENCIES = "stages/bill/bills.py", "stages/bill/pricing/currencies.py"
 _PLANS, _COMPOUND = "model/scopes/plan_fields.py", "model/scopes/compound.py"
 _QUESTIONS, _QUERIES = "pipeline/explorer/usage_questions.py", "model/rules/queries.py"
+_QUESTIONS = "pipeline/explorer/usage_questions.py"
 READ_IN = {
+    "DataExplorerAggregation.meter_id": _QUESTIONS,
+    "DataExplorerAggregation.field_code": _QUESTIONS,
+    "DataExplorerAggregation.function": _QUESTIONS,
     "BillGroupingKey.archived": "model/resources/organization.py",
     "Currency.archived": "model/resources/organization.py",
     "TransactionType.archived": "model/rules/balances.py",
