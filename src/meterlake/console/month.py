@@ -1,6 +1,6 @@
 """The page of a month: is it all right, what is open, and the way to its approval."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from decimal import Decimal
@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
-from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.money import ZERO
 
 MONTHS: Final = "/console/months"
 _MONTHS_A_YEAR: Final = 12
@@ -47,22 +47,21 @@ def month_of(day: date) -> str:
 
 
 def totals(
-    bills: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]
+    now: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]
 ) -> list[CurrencyTotal]:
-    """What the bills of a month come to by currency, beside those of the month before."""
-    now: dict[str, Decimal] = defaultdict(lambda: ZERO)
-    then: dict[str, Decimal] = defaultdict(lambda: ZERO)
-    count: Counter[str] = Counter()
-    with exact():
-        for each in bills:
-            now[each["currency"]] += Decimal(each["total"])
-            count[each["currency"]] += 1
-        for each in before:
-            then[each["currency"]] += Decimal(each["total"])
-    return [
-        CurrencyTotal(each, count[each], now[each], then[each])
-        for each in sorted({*now, *then}, key=lambda each: (-count[each], each))
+    """What a month's bills come to by currency, beside those of the month before."""
+    then = {each["currency"]: Decimal(each["total"]) for each in before}
+    found = [
+        CurrencyTotal(
+            each["currency"],
+            each["bills"],
+            Decimal(each["total"]),
+            then.pop(each["currency"], ZERO),
+        )
+        for each in now
     ]
+    found += [CurrencyTotal(currency, 0, ZERO, total) for currency, total in then.items()]
+    return sorted(found, key=lambda each: (-each.bills, each.currency))
 
 
 async def current_month(visit: Visit) -> Response:
@@ -82,8 +81,8 @@ async def show_month(visit: Visit) -> Response:
         "month.html",
         month=month,
         closing=closing,
-        totals=totals(closing["bills"], (before or {}).get("bills", ())),
-        statuses=Counter(each["status"] for each in closing["bills"]),
+        totals=totals(closing["totals"], (before or {}).get("totals", ())),
+        statuses=sum((Counter(each["statuses"]) for each in closing["totals"]), Counter()),
         findings={kind: list(rows) for kind, rows in groupby(by_kind, lambda each: each["kind"])},
         jobs=[] if jobs is None else jobs["data"],
         late=[] if late is None else late["data"],

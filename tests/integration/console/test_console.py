@@ -1,6 +1,7 @@
 """The console as people use it: without scripts, over HTTP, with what they may do and no more."""
 
 import re
+from decimal import Decimal
 
 import httpx
 import pytest
@@ -9,6 +10,7 @@ from argon2 import PasswordHasher
 from meterlake.console.app import ROUTES
 from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.access import login
+from meterlake.pipeline.home import closing_requests
 from tests.commands import wait_until
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.people import allow, deny
@@ -60,6 +62,18 @@ def test_the_first_page_after_the_sign_in_is_the_month(ada):
     assert "September 2026" in ada.text
     assert "All 2 bills" in ada.text
     assert "Ada Lovelace" in ada.text
+
+
+def test_a_total_is_of_all_bills_also_of_those_that_a_closing_does_not_list(ada, monkeypatch):
+    ada.go(f"{CONSOLE}/bills?month={MONTH}")
+    amounts = re.findall(r'<td class="number"><data class="number" value="([^"]*)"', ada.page.text)
+    monkeypatch.setattr(closing_requests, "_BILLS_MAX", 1)
+    ada.go(f"{CONSOLE}/months/{MONTH}")
+
+    [total] = re.findall(r'class="figure"><data class="number" value="([^"]*)"', ada.page.text)
+    assert len(amounts) == 2
+    assert Decimal(total) == sum(map(Decimal, amounts))
+    assert "Pending 2" in ada.text
 
 
 def test_a_bill_is_approved_unapproved_and_locked(finance):

@@ -78,6 +78,15 @@ class ClosingBillResponse(Value):
     status: BillStatus
 
 
+class ClosingTotalResponse(Value):
+    """What all bills of the month in one currency come to, and how many there are by status."""
+
+    currency: Text
+    bills: Integer
+    total: Number
+    statuses: dict[str, Integer]
+
+
 class ClosingLeftResponse(Value):
     """A bill that is approved or locked already, and would come to something else."""
 
@@ -117,6 +126,7 @@ class ClosingResponse(Value):
     rejected: Text | None = None
     steps: tuple[ClosingStepResponse, ...]
     bill_count: Integer
+    totals: tuple[ClosingTotalResponse, ...]
     bills: tuple[ClosingBillResponse, ...]
     open: tuple[ClosingOpenResponse, ...]
     left: tuple[ClosingLeftResponse, ...]

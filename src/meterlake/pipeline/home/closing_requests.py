@@ -4,6 +4,8 @@ Making bills for a review and everything behind an approval may take minutes. So
 as a job and answered at once; the closing says what is pending, and why the last one failed.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -12,6 +14,7 @@ from sqlalchemy import Connection
 
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Conflict
+from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.model.work.jobs import JobKind
@@ -24,7 +27,7 @@ from meterlake.pipeline.home.closing import (
     refuse_pending,
     unfinished_steps,
 )
-from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
+from meterlake.pipeline.home.closing_bills import OtherReview, ReviewedBill, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
@@ -113,12 +116,30 @@ def describe_closing(organization: Organization, month: Month) -> Document:
             {"step": each.value, "outcome": done[each]} for each in ClosingStep if each in done
         ],
         "billCount": len(bills),
+        "totals": _totals(bills),
         "bills": [each.to_wire() for each in bills[:_BILLS_MAX]],
         "open": [each.to_wire() for each in review_bills(organization, month)],
         "left": list(made.get("left", ())),
         "reopenings": closing.reopenings,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _totals(bills: Sequence[ReviewedBill]) -> list[Document]:
+    """What all bills come to by currency, and how many there are of each status."""
+    totals = []
+    with exact():
+        for currency in sorted({each.currency for each in bills}):
+            found = [each for each in bills if each.currency == currency]
+            totals.append(
+                {
+                    "currency": currency,
+                    "bills": len(found),
+                    "total": sum((each.total for each in found), ZERO),
+                    "statuses": Counter(each.status.value for each in found),
+                }
+            )
+    return totals
 
 
 def _status(closing: Closing) -> ClosingStatus:
