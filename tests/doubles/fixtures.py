@@ -68,6 +68,8 @@ def s3_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    # The session that boto3 shares keeps the credentials of whichever test came first.
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     return ceph.ACCESS_KEY
 
 
