@@ -1,6 +1,7 @@
-"""Pages of bills: the list, one bill with its lines, where its numbers come from, what changed."""
+"""Pages of bills: the list, one bill with its lines, where its numbers come from."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final
@@ -8,24 +9,23 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.month import neighbour
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import Month
 
 BILLS: Final = "/console/bills"
 _PAGE: Final = 50
-_FORMATS: Final = ("pdf", "html")
+_ONE_DAY: Final = timedelta(days=1)
 
 
 async def list_bills(visit: Visit) -> Response:
     """One page of bills, by month, status and customer."""
-    month = visit.query("month")
     days = {}
-    if month is not None:
-        # A bill of a month has its date on the first day of the next one.
-        first = f"{month}-02"
-        days = {"billDateStart": first, "billDateEnd": f"{neighbour(month, 1)}-02"}
+    if (name := visit.query("month")) is not None:
+        # A bill's date is the day after its last one.
+        month = Month.parse(name)
+        days = {"billDateStart": month.first + _ONE_DAY, "billDateEnd": month.after + _ONE_DAY}
     answer = await visit.api.get(
         "/bills",
         accountId=visit.query("customer"),
@@ -40,12 +40,9 @@ async def list_bills(visit: Visit) -> Response:
 
 
 async def show_bill(visit: Visit) -> Response:
-    """One bill with its lines by product, and what people added to it."""
+    """One bill with its lines by product."""
     id_ = visit.request.path_params["id"]
-    bill = await visit.api.get(f"/bills/{id_}", includeBillTotal=True)
-    credits_, debits = [
-        await visit.api.every(f"/bills/{id_}/{kind}lineitems") for kind in ("credit", "debit")
-    ]
+    bill = await visit.api.get(f"/bills/{id_}")
     lines = sorted(bill["lineItems"], key=lambda each: str(each.get("productName") or ""))
     products = [
         (name, rows, subtotal(rows))
@@ -58,8 +55,6 @@ async def show_bill(visit: Visit) -> Response:
         bill=bill,
         products=products,
         total=subtotal(lines),
-        credits=credits_,
-        debits=debits,
         events=[] if events is None else events["data"],
     )
 
@@ -103,30 +98,8 @@ async def change_bill(visit: Visit) -> Response:
         case "recalculate":
             job = await visit.api.send("POST", "/billjobs/recalculate", {"billIds": [id_]})
             return visit.go(target, f"The worker makes the bill again; its job is {job['id']}.")
-        case "credit" | "debit" as kind:
-            await visit.api.send("POST", f"{place}/{kind}lineitems", _memo(visit))
-            return visit.go(target, f"You added a {kind} to the bill.")
         case action:
             raise ApiRefusalError(400, f"{action!r} is nothing that one does to a bill")
-
-
-def _memo(visit: Visit) -> dict[str, Any]:
-    """A credit or a debit as the API takes it, over the period of the bill."""
-    fields = (
-        "description",
-        "servicePeriodStartDate",
-        "servicePeriodEndDate",
-        "accountingProductId",
-    )
-    body: dict[str, Any] = {name: visit.field(name) for name in fields if visit.field(name)}
-    return {
-        **body,
-        "lineItemType": visit.field("lineItemType"),
-        "amount": visit.field("amount"),
-        "productId": visit.field("productId"),
-        "referencedBillId": visit.request.path_params["id"],
-        "referencedLineItemId": visit.field("referencedLineItemId"),
-    }
 
 
 async def explain_bill(visit: Visit) -> Response:
