@@ -1,79 +1,41 @@
 """The page of a month: is it all right, what is open, and the way to its approval."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
-from meterlake.model.values.money import ZERO
+from meterlake.model.values.money import RoundingMode, divide, exact, round_amount
+from meterlake.model.values.period import Month
 
 MONTHS: Final = "/console/months"
-_MONTHS_A_YEAR: Final = 12
 
 
-class CurrencyTotal(NamedTuple):
-    """The bills of a month in one currency, beside those of the month before."""
-
-    currency: str
-    bills: int
-    total: Decimal
-    before: Decimal
-
-    @property
-    def growth(self) -> Decimal | None:
-        """By how many percent it grew, rounded to a tenth; None if there was nothing before."""
-        if not self.before:
-            return None
-        return ((self.total - self.before) * 100 / self.before).quantize(Decimal("0.1"))
-
-
-def neighbour(month: str, by: int) -> str:
-    """The month so many months later."""
-    year, number = map(int, month.split("-"))
-    years, index = divmod(year * _MONTHS_A_YEAR + number - 1 + by, _MONTHS_A_YEAR)
-    return f"{years:04}-{index + 1:02}"
-
-
-def month_of(day: date) -> str:
-    """The month of a day."""
-    return f"{day:%Y-%m}"
-
-
-def totals(
-    now: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]
-) -> list[CurrencyTotal]:
-    """What a month's bills come to by currency, beside those of the month before."""
-    then = {each["currency"]: Decimal(each["total"]) for each in before}
-    found = [
-        CurrencyTotal(
-            each["currency"],
-            each["bills"],
-            Decimal(each["total"]),
-            then.pop(each["currency"], ZERO),
-        )
-        for each in now
-    ]
-    found += [CurrencyTotal(currency, 0, ZERO, total) for currency, total in then.items()]
-    return sorted(found, key=lambda each: (-each.bills, each.currency))
+def growth(total: Decimal, before: Decimal) -> Decimal | None:
+    """By how many percent a total grew, rounded to a tenth; None if there was nothing before."""
+    if not before:
+        return None
+    with exact():
+        added = (total - before) * 100
+    return round_amount(divide(added, before), 1, RoundingMode.HALF_EVEN)
 
 
 async def current_month(visit: Visit) -> Response:
     """Lead on to the month that is billed now: the last one that is over."""
-    return visit.go(f"{MONTHS}/{neighbour(month_of(visit.today), -1)}", visit.session.said)
+    last = Month(visit.today.year, visit.today.month).moved(-1)
+    return visit.go(f"{MONTHS}/{last}", visit.session.said)
 
 
 async def show_month(visit: Visit) -> Response:
     """The page of a month."""
-    month = visit.request.path_params["month"]
+    month = Month.parse(visit.request.path_params["month"])
     closing = await visit.api.get(f"/closings/{month}")
-    before = await visit.api.find(f"/closings/{neighbour(month, -1)}")
     jobs = await visit.api.find("/billjobs", pageSize=5)
     late = await visit.api.find("/lateusage", period=month, pageSize=100)
     by_kind = sorted(closing["open"], key=lambda each: str(each["kind"]))
@@ -81,19 +43,20 @@ async def show_month(visit: Visit) -> Response:
         "month.html",
         month=month,
         closing=closing,
-        totals=totals(closing["totals"], (before or {}).get("totals", ())),
+        growth=growth,
         statuses=sum((Counter(each["statuses"]) for each in closing["totals"]), Counter()),
         findings={kind: list(rows) for kind, rows in groupby(by_kind, lambda each: each["kind"])},
         jobs=[] if jobs is None else jobs["data"],
         late=[] if late is None else late["data"],
-        earlier=neighbour(month, -1),
-        later=neighbour(month, 1),
+        earlier=month.moved(-1),
+        later=month.moved(1),
     )
 
 
 async def change_month(visit: Visit) -> Response:
     """Carry out what was asked of a month's closing: review, approve, reject or reopen."""
-    month, action = visit.request.path_params["month"], visit.field("action")
+    month = Month.parse(visit.request.path_params["month"])
+    action = visit.field("action")
     place = f"/closings/{month}/{action}"
     match action:
         case "review":
@@ -111,16 +74,16 @@ async def change_month(visit: Visit) -> Response:
             await visit.api.send("POST", place, {"reason": visit.field("reason")})
             said = "You opened the month again. Approved bills are pending now; locked ones stay."
         case "calculate":
-            job = await visit.api.send("POST", "/billjobs", _job_of(month))
+            last = month.after - timedelta(days=1)
+            order = {
+                "billingFrequency": "MONTHLY",
+                "lastDateInBillingPeriod": last.isoformat(),
+            }
+            job = await visit.api.send("POST", "/billjobs", order)
             said = f"The worker makes the bills of the month now; its job is {job['id']}."
         case _:
             raise ApiRefusalError(400, f"{action!r} is nothing that one does to a month")
     return visit.go(f"{MONTHS}/{month}", said)
-
-
-def _job_of(month: str) -> dict[str, str]:
-    last = date.fromisoformat(f"{neighbour(month, 1)}-01") - timedelta(days=1)
-    return {"billingFrequency": "MONTHLY", "lastDateInBillingPeriod": last.isoformat()}
 
 
 ROUTES: Final = (

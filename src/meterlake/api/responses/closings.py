@@ -79,11 +79,15 @@ class ClosingBillResponse(Value):
 
 
 class ClosingTotalResponse(Value):
-    """What all bills of the month in one currency come to, and how many there are by status."""
+    """What all bills of the month in one currency come to, and how many there are by status.
+
+    `before` is what those of the month before come to.
+    """
 
     currency: Text
     bills: Integer
     total: Number
+    before: Number
     statuses: dict[str, Integer]
 
 

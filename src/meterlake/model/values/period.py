@@ -157,6 +157,11 @@ class Month:
         """The first day of the following month."""
         return date(self.year + self.month // 12, self.month % 12 + 1, 1)
 
+    def moved(self, months: int) -> "Month":
+        """The month so many months later; earlier ones have negative numbers."""
+        years, month = divmod(self.month - 1 + months, 12)
+        return Month(self.year + years, month + 1)
+
     @classmethod
     def between(cls, first: date, after: date) -> "Iterator[Month]":
         """The months that have days from one on until before another."""

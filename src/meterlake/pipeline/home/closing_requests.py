@@ -4,17 +4,16 @@ Making bills for a review and everything behind an approval may take minutes. So
 as a job and answered at once; the closing says what is pending, and why the last one failed.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Conflict
-from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.model.work.jobs import JobKind
@@ -27,12 +26,13 @@ from meterlake.pipeline.home.closing import (
     refuse_pending,
     unfinished_steps,
 )
-from meterlake.pipeline.home.closing_bills import OtherReview, ReviewedBill, bills_of_month
+from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.billing.bills.totals import MonthTotal, read_month_totals
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import AGAIN, JobFilters, read_job, submit
 
@@ -116,7 +116,7 @@ def describe_closing(organization: Organization, month: Month) -> Document:
             {"step": each.value, "outcome": done[each]} for each in ClosingStep if each in done
         ],
         "billCount": len(bills),
-        "totals": _totals(bills),
+        "totals": _totals(organization, month),
         "bills": [each.to_wire() for each in bills[:_BILLS_MAX]],
         "open": [each.to_wire() for each in review_bills(organization, month)],
         "left": list(made.get("left", ())),
@@ -125,20 +125,29 @@ def describe_closing(organization: Organization, month: Month) -> Document:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _totals(bills: Sequence[ReviewedBill]) -> list[Document]:
-    """What all bills come to by currency, and how many there are of each status."""
+def _totals(organization: Organization, month: Month) -> list[Document]:
+    """What all bills come to by currency, beside the month before, and how many have which status."""
+    with organization.reading() as reader:
+        found, earlier = (
+            {each.currency: each for each in read_month_totals(reader, str(each_month))}
+            for each_month in (month, month.moved(-1))
+        )
     totals = []
-    with exact():
-        for currency in sorted({each.currency for each in bills}):
-            found = [each for each in bills if each.currency == currency]
-            totals.append(
-                {
-                    "currency": currency,
-                    "bills": len(found),
-                    "total": sum((each.total for each in found), ZERO),
-                    "statuses": Counter(each.status.value for each in found),
-                }
-            )
+    for currency in sorted({*found, *earlier}):
+        now = found.get(currency) or MonthTotal(str(month), currency, 0, 0, ZERO, ZERO)
+        statuses = {
+            BillStatus.PENDING.value: now.bills - now.approved,
+            BillStatus.APPROVED.value: now.approved,
+        }
+        totals.append(
+            {
+                "currency": currency,
+                "bills": now.bills,
+                "total": now.total,
+                "before": earlier[currency].total if currency in earlier else ZERO,
+                "statuses": {name: count for name, count in statuses.items() if count},
+            }
+        )
     return totals
 
 

@@ -249,3 +249,18 @@ def test_instants_are_written_in_utc():
     assert format_instant(there) == "2025-12-31T18:30:00Z"
     with pytest.raises(AssertionError):
         format_instant(datetime(2026, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("month", "by", "moved"),
+    [
+        ("2026-10", 1, "2026-11"),
+        ("2026-12", 1, "2027-01"),
+        ("2026-01", -1, "2025-12"),
+        ("2026-10", 0, "2026-10"),
+        ("2026-03", 27, "2028-06"),
+        ("2026-03", -27, "2023-12"),
+    ],
+)
+def test_months_are_moved_over_the_ends_of_years(month, by, moved):
+    assert str(Month.parse(month).moved(by)) == moved
