@@ -1,5 +1,6 @@
 """The console as people use it: without scripts, over HTTP, with what they may do and no more."""
 
+import json
 import re
 from decimal import Decimal
 
@@ -8,6 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.console.app import ROUTES
+from meterlake.console.month import growth
 from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.access import login
 from meterlake.pipeline.home import closing_requests
@@ -74,6 +76,58 @@ def test_a_total_is_of_all_bills_also_of_those_that_a_closing_does_not_list(ada,
     assert len(amounts) == 2
     assert Decimal(total) == sum(map(Decimal, amounts))
     assert "Pending 2" in ada.text
+
+
+def test_a_month_stands_beside_the_one_before(ada):
+    ada.go(f"{CONSOLE}/months/{MONTH}")
+    assert "2 bills; none in August 2026" in ada.text
+    [total] = re.findall(r'class="figure"><data class="number" value="([^"]*)"', ada.page.text)
+    ada.go(f"{CONSOLE}/months/2026-10")
+
+    assert re.search(r"0 bills, -100\.0 % beside ([\d.,]+) USD in September 2026", ada.text)
+    assert f'value="{total}"' in ada.page.text
+
+
+@pytest.mark.parametrize(
+    ("total", "before", "grown"),
+    [
+        ("110", "100", "10.0"),
+        ("0", "3", "-100.0"),
+        ("1", "3", "-66.7"),
+        ("100000000000000000000", "0.000000000001", f"{10**34 - 100}.0"),
+        ("5", "0", None),
+    ],
+)
+def test_growth_is_in_percent_of_what_was_before(total, before, grown):
+    found = growth(Decimal(total), Decimal(before))
+
+    assert found == (None if grown is None else pytest.approx(Decimal(grown), rel=Decimal("1e-19")))
+
+
+@pytest.mark.parametrize("month", ["october", "2026-13", "0000-01", "2026-1"])
+def test_a_month_that_is_none_is_refused_in_words(ada, month):
+    for page in (f"months/{month}", f"bills?month={month}"):
+        ada.go(f"{CONSOLE}/{page}")
+        assert ada.page.status_code == 400
+        assert "it must be a year and a month such as 2026-10" in ada.text
+
+
+def test_a_form_of_too_many_fields_is_refused_in_words(ada):
+    ada.go(f"{CONSOLE}/bills?month={MONTH}")
+    ada.page = ada.client.post(f"{CONSOLE}/bills", data={f"f{n}": "" for n in range(3_000)})
+
+    assert ada.page.status_code == 400
+    assert "it must be a form of 2000 fields or less" in ada.text
+
+
+def test_a_cookie_of_another_version_asks_for_a_new_sign_in(world):
+    browser = world.strange_browser()
+    content = json.dumps({"name": "session", "content": {"token": "t", "later": 1}})
+    name = "meterlake_console_session"
+    browser.client.cookies.set(name, world.home.stores.secrets.encrypt(content))
+    browser.go(f"{CONSOLE}/bills")
+
+    assert browser.path == "/oauth/authorize"
 
 
 def test_a_bill_is_approved_unapproved_and_locked(finance):

@@ -83,28 +83,36 @@ def is_own_form(request: Request, form: dict[str, str]) -> bool:
 
 
 def set_cookie(
-    request: Request, response: Response, name: str, value: str, *, seconds: int | None = None
+    request: Request,
+    response: Response,
+    name: str,
+    value: str,
+    *,
+    seconds: int | None = None,
+    path: str = COOKIE_PATH,
 ) -> None:
     """Give the browser a cookie that no script reads and no other site sends along a form."""
     response.set_cookie(
         name,
         value,
         max_age=seconds,
-        path=COOKIE_PATH,
-        secure=_is_secure(request),
+        path=path,
+        secure=is_secure(request),
         httponly=True,
         samesite="lax",
     )
 
 
-def delete_cookie(request: Request, response: Response, name: str) -> None:
+def delete_cookie(
+    request: Request, response: Response, name: str, *, path: str = COOKIE_PATH
+) -> None:
     """Have the browser forget a cookie; one that is for TLS is forgotten as such only."""
     response.delete_cookie(
-        name, path=COOKIE_PATH, secure=_is_secure(request), httponly=True, samesite="lax"
+        name, path=path, secure=is_secure(request), httponly=True, samesite="lax"
     )
 
 
-def _is_secure(request: Request) -> bool:
+def is_secure(request: Request) -> bool:
     """Whether people reach the server by TLS, also where a proxy ends it and does not say so."""
     public = request.app.state.services.stores.settings.public_url or ""
     return request.url.scheme == "https" or public.startswith("https://")

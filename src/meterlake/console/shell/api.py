@@ -129,7 +129,9 @@ def _parameters(query: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _content(answer: Response) -> Any:
-    found = json.loads(answer.text, parse_float=Decimal) if answer.content else {}
+    found = (
+        json.loads(answer.text, parse_float=Decimal, parse_int=Decimal) if answer.content else {}
+    )
     if answer.status_code >= _FAILED:
         raise ApiRefusalError(answer.status_code, found.get("message") or answer.reason_phrase)
     return found

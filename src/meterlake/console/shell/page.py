@@ -21,6 +21,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from meterlake.api.server import body
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
 from meterlake.console.shell.session import ConsoleSession, api_of, begin_sign_in, origin
+from meterlake.model.errors import Invalid, MeterlakeError
+from meterlake.model.values.period import Month
 from meterlake.model.values.version import code_version
 
 _FORM_MAX: Final = 1 << 20
@@ -123,6 +125,9 @@ def page(function: PageFunction) -> Callable[[Request], Awaitable[Response]]:
             visit = Visit(request, session, api)
             try:
                 return await _answered(function, visit)
+            except MeterlakeError as error:
+                refusal = ApiRefusalError(error.status, str(error))
+                return visit.page("refused.html", refusal.status, refusal=refusal)
             except ApiRefusalError as refusal:
                 if refusal.status == _UNAUTHORIZED:
                     return begin_sign_in(request, _target(request))
@@ -135,9 +140,13 @@ async def _answered(function: PageFunction, visit: Visit) -> Response:
     request = visit.request
     if request.method == "POST":
         data = await body.content(request, _FORM_MAX)
-        for name, value in parse_qsl(
-            data.decode("ascii", "replace"), True, max_num_fields=_FIELDS_MAX
-        ):
+        try:
+            pairs = parse_qsl(data.decode("ascii", "replace"), True, max_num_fields=_FIELDS_MAX)
+        except ValueError:
+            raise Invalid(
+                "body", "…", f"it must be a form of {_FIELDS_MAX} fields or less"
+            ) from None
+        for name, value in pairs:
             visit.form.setdefault(name, []).append(value)
         if not _is_own(request) or not visit.session.has_sent(visit.field("csrf")):
             reason = "The page was open for too long, or the form is not from here. Try again."
@@ -240,9 +249,9 @@ def words(value: str) -> str:
     return apart.replace("_", " ").replace("-", " ").capitalize()
 
 
-def month_name(value: str, locale: Locale) -> str:
+def month_name(month: Month, locale: Locale) -> str:
     """A month as people read it: `October 2026`."""
-    return str(format_date(date.fromisoformat(f"{value}-01"), "LLLL yyyy", locale=locale))
+    return str(format_date(month.first, "LLLL yyyy", locale=locale))
 
 
 @cache

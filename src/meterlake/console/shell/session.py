@@ -6,7 +6,6 @@ console ends after two hours without a page, and in any case with the access tok
 """
 
 import base64
-import hashlib
 import hmac
 import json
 import secrets
@@ -18,9 +17,11 @@ from httpx import ASGITransport, AsyncClient
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from meterlake.api.server import pages
 from meterlake.api.server.oauth import AUTHORIZE_PATH, CALLBACK, CLIENT, SIGN_OUT_PATH
 from meterlake.console.shell.api import ApiClient
 from meterlake.model.errors import MeterlakeError
+from meterlake.pipeline.access.login import challenge_of
 from meterlake.stores import Stores
 
 IDLE_S: Final = 2 * 3600
@@ -65,7 +66,10 @@ class ConsoleSession:
     def read(cls, request: Request) -> Self | None:
         """The session of a browser; None if it has none that lives."""
         found = _read_cookie(request, "session")
-        session = None if found is None else cls(**found)
+        try:
+            session = None if found is None else cls(**found)
+        except TypeError:  # Of a version whose sessions had other fields.
+            return None
         return session if session is not None and session.is_alive(_now(request)) else None
 
     def keep(self, request: Request, response: Response, said: str = "") -> None:
@@ -88,12 +92,11 @@ class ConsoleSession:
 def begin_sign_in(request: Request, target: str) -> Response:
     """Send a browser to the sign-in page; it comes back to the callback, and then to a page."""
     verifier, state = secrets.token_urlsafe(_VERIFIER_BYTES), secrets.token_urlsafe(16)
-    digest = hashlib.sha256(verifier.encode()).digest()
     asked = {
         "response_type": "code",
         "client_id": CLIENT,
         "redirect_uri": f"{origin(request)}{CALLBACK}",
-        "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
+        "code_challenge": challenge_of(verifier),
         "code_challenge_method": "S256",
         "state": state,
     }
@@ -180,15 +183,9 @@ def _now(request: Request) -> float:
     return _stores(request).now().timestamp()
 
 
-def _is_secure(request: Request) -> bool:
-    return origin(request).startswith("https://")
-
-
 def _cookie_name(request: Request, name: str) -> str:
     # Browsers take the prefix only over TLS.
-    return (
-        f"__Host-meterlake_console_{name}" if _is_secure(request) else f"meterlake_console_{name}"
-    )
+    return f"{'__Host-' if pages.is_secure(request) else ''}meterlake_console_{name}"
 
 
 def _read_cookie(request: Request, name: str) -> Any:
@@ -205,23 +202,10 @@ def _read_cookie(request: Request, name: str) -> Any:
 def _set_cookie(
     request: Request, response: Response, name: str, content: Any, seconds: int | None = None
 ) -> None:
-    text = json.dumps({"name": name, "content": content})
-    response.set_cookie(
-        _cookie_name(request, name),
-        _stores(request).secrets.encrypt(text),
-        max_age=seconds,
-        path="/",
-        secure=_is_secure(request),
-        httponly=True,
-        samesite="lax",
-    )
+    text = _stores(request).secrets.encrypt(json.dumps({"name": name, "content": content}))
+    cookie = _cookie_name(request, name)
+    pages.set_cookie(request, response, cookie, text, seconds=seconds, path="/")
 
 
 def _delete_cookie(request: Request, response: Response, name: str) -> None:
-    response.delete_cookie(
-        _cookie_name(request, name),
-        path="/",
-        secure=_is_secure(request),
-        httponly=True,
-        samesite="lax",
-    )
+    pages.delete_cookie(request, response, _cookie_name(request, name), path="/")

@@ -131,6 +131,12 @@ def new_code(state: State, session: Session, org_id: str, redirect_uri: str, cha
     return code
 
 
+def challenge_of(verifier: str) -> str:
+    """The challenge of a verifier by the method S256 (RFC 7636, section 4.2)."""
+    hashed = hashlib.sha256(verifier.encode("utf-8", "surrogatepass")).digest()
+    return base64.urlsafe_b64encode(hashed).decode().rstrip("=")
+
+
 def exchange_code(
     state: State, tokens: Tokens, code: str, verifier: str, redirect_uri: str
 ) -> Issued:
@@ -140,9 +146,7 @@ def exchange_code(
         Unauthorized: The code is unknown, over, used, or somebody else's.
     """
     grant, session = _take(state, code, GrantKind.CODE)
-    hashed = hashlib.sha256(verifier.encode("utf-8", "surrogatepass")).digest()
-    challenge = base64.urlsafe_b64encode(hashed).decode().rstrip("=")
-    same = hmac.compare_digest(challenge, grant.challenge or "")
+    same = hmac.compare_digest(challenge_of(verifier), grant.challenge or "")
     if not same or not _VERIFIER.fullmatch(verifier) or redirect_uri != grant.redirect_uri:
         raise Unauthorized(_REFUSED)
     return _issue(state, tokens, session, grant.org)
