@@ -1,5 +1,6 @@
 """The application with the console beside both APIs; what a server process runs."""
 
+from decimal import Decimal
 from typing import Final
 
 from starlette.requests import Request
@@ -10,7 +11,9 @@ from starlette.staticfiles import StaticFiles
 from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
 from meterlake.console import bills, customers, month
-from meterlake.console.shell.page import Visit, page, plain_page
+from meterlake.console.shell.charts import bar_chart
+from meterlake.console.shell.lists import Column, ListFilter, Listing
+from meterlake.console.shell.page import Visit, locale_of, page, plain_page
 from meterlake.console.shell.session import end_session, end_sign_in
 from meterlake.model.values.log_lines import redact_logs
 from meterlake.settings import Settings
@@ -26,7 +29,30 @@ async def _sign_out(visit: Visit) -> Response:
 
 
 async def _components(visit: Visit) -> Response:
-    return visit.page("components.html")
+    days = [f"{day} Oct" for day in range(1, 32)]
+    groups = {
+        name: [Decimal(each * (day % 7 + 1)) for day in range(31)]
+        for name, each in (("eu", 12), ("us", 7), ("Credits", -2))
+    }
+    return visit.page(
+        "components.html",
+        listing=_EXAMPLE,
+        rows=[{"code": "acme", "month": "2026-10-31", "total": "1234.50", "currency": "EUR"}],
+        chart=bar_chart("Usage by day", days, groups, locale_of(visit.request), "GB"),
+    )
+
+
+_EXAMPLE: Final = Listing(
+    "Example",
+    "",
+    (
+        Column("Code", "code", "code"),
+        Column("Day", "month", "day"),
+        Column("Total", "total", "money"),
+    ),
+    empty=("Nothing here yet", "A sentence that says what comes here, and how you bring it."),
+    filters=(ListFilter("status", "Status", (("A", "First"), ("B", "Second"))),),
+)
 
 
 async def _nothing(visit: Visit) -> Response:

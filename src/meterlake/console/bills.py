@@ -122,7 +122,9 @@ ROUTES: Final = (
     Route(BILLS, page(list_bills), methods=["GET"], name="ConsoleBills"),
     Route(BILLS, page(change_bills), methods=["POST"], name="ConsoleBillsChange"),
     Route(f"{BILLS}/{{id}}", page(show_bill), methods=["GET"], name="ConsoleBill"),
-    Route(f"{BILLS}/{{id}}", page(change_bill), methods=["POST"], name="ConsoleBillChange"),
+    Route(
+        f"{BILLS}/{{id}}", page(change_bill, show_bill), methods=["POST"], name="ConsoleBillChange"
+    ),
     Route(f"{BILLS}/{{id}}/explain", page(explain_bill), methods=["GET"], name="ConsoleExplain"),
     Route(f"{BILLS}/{{id}}/document", page(bill_document), methods=["GET"], name="ConsoleDocument"),
 )

@@ -8,23 +8,37 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills import BILLS
+from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.page import Visit, page
 
 CUSTOMERS: Final = "/console/customers"
 SEARCH: Final = "/console/search"
-_PAGE: Final = 50
 _FOUND: Final = 20
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # What means something in the query of a search, or ends a term of it.
 _SIGNS: Final = re.compile(r"[~:<>$&|]")
 
 
+_LISTING: Final = Listing(
+    "Customers",
+    "/accounts",
+    (
+        Column("Name", "name", link=f"{CUSTOMERS}/{{id}}"),
+        Column("Code", "code", "code"),
+        Column("E-mail", "emailAddress"),
+        Column("Currency", "currency"),
+        Column("Since", "dtCreated", "instant"),
+    ),
+    empty=(
+        "No customers yet",
+        "You make a customer with meterlake config apply or the API.",
+    ),
+)
+
+
 async def list_customers(visit: Visit) -> Response:
     """One page of customers."""
-    answer = await visit.api.get("/accounts", pageSize=_PAGE, nextToken=visit.query("page"))
-    return visit.page(
-        "customers.html", customers=answer["data"], later=answer.get("nextToken"), asked=""
-    )
+    return await show_list(visit, _LISTING)
 
 
 async def search(visit: Visit) -> Response:
@@ -53,7 +67,7 @@ async def search(visit: Visit) -> Response:
     ]
     if len(exactly) == 1:
         return visit.go(f"{CUSTOMERS}/{exactly[0]['id']}")
-    return visit.page("customers.html", customers=list(found.values()), later=None, asked=asked)
+    return visit.page("found.html", customers=list(found.values()), asked=asked)
 
 
 async def show_customer(visit: Visit) -> Response:

@@ -10,6 +10,7 @@ from argon2 import PasswordHasher
 
 from meterlake.console.app import ROUTES
 from meterlake.console.month import growth
+from meterlake.console.shell import lists
 from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.access import login
 from meterlake.pipeline.home import closing_requests
@@ -54,7 +55,7 @@ def ada(world):
 def href(page, text):
     """Where the link with a text leads."""
     found = re.search(rf'<a [^>]*href="([^"]*)"[^>]*>\s*{re.escape(text)}\s*</a>', page)
-    assert found is not None, text
+    assert found is not None
     return found[1]
 
 
@@ -315,3 +316,46 @@ def test_text_of_others_is_only_text(world, ada):
 def test_every_page_has_a_name():
     names = [each.name for each in ROUTES if getattr(each, "name", "")]
     assert len(set(names)) == len(names)
+
+
+def test_a_list_is_downloaded_whole_with_all_its_pages(ada, monkeypatch):
+    monkeypatch.setattr(lists, "_DOWNLOAD_PAGE", 1)
+    ada.go(f"{CONSOLE}/customers?format=csv")
+    lines = ada.page.text.splitlines()
+
+    assert ada.page.headers["content-disposition"] == 'attachment; filename="customers.csv"'
+    assert lines[0] == "Name,Code,E-mail,Currency,Since"
+    assert {line.split(",")[1] for line in lines[1:]} == {"acme", "bolt"}
+
+
+def test_what_the_api_refuses_of_a_download_is_a_page(world):
+    nobody = world.browser("nobody@example.com")
+    nobody.go(f"{CONSOLE}/customers?format=csv")
+
+    assert nobody.page.status_code == 403
+    assert "You may not see this" in nobody.text
+
+
+def test_a_form_that_is_refused_comes_back_on_its_page(finance):
+    finance.go(f"{CONSOLE}/bills?month={MONTH}")
+    finance.go(re.findall(rf'href="({CONSOLE}/bills/[0-9a-f-]+)"', finance.page.text)[0])
+    finance.press("approve")
+    finance.press("lock")
+    finance.page = finance.client.post(
+        finance.path, data={"csrf": finance.hidden()["csrf"], "action": "unapprove"}
+    )
+
+    assert finance.page.status_code >= 400
+    assert "Nothing was changed." in finance.text
+    assert "Lines" in finance.text
+
+
+def test_the_navigation_shows_the_rooms_that_a_person_may_enter(world):
+    reader, catalog = world.browser("reader@example.com"), world.browser("catalog@example.com")
+    shown = {
+        name: set(re.findall(r'<li><a href="([^"]*)"', browser.go(CONSOLE) and browser.page.text))
+        for name, browser in (("reader", reader), ("catalog", catalog))
+    }
+
+    assert {f"{CONSOLE}/bills", f"{CONSOLE}/customers"} <= shown["reader"]
+    assert f"{CONSOLE}/bills" not in shown["catalog"]

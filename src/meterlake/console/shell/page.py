@@ -20,6 +20,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from meterlake.api.server import body
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
+from meterlake.console.shell.navigation import ROOMS, Room
+from meterlake.console.shell.people import author_name, names_of_authors
 from meterlake.console.shell.session import ConsoleSession, api_of, begin_sign_in, origin
 from meterlake.model.errors import Invalid, MeterlakeError
 from meterlake.model.values.period import Month
@@ -49,6 +51,7 @@ class Visit:
     Attributes:
         allowed: The operations of the API that the person may call.
         form: The fields of what was sent; empty for a GET.
+        refusal: Why the API refused what was sent, if the page comes back with it.
     """
 
     request: Request
@@ -56,6 +59,8 @@ class Visit:
     api: ApiClient
     allowed: frozenset[str] = frozenset()
     form: dict[str, list[str]] = field(default_factory=dict)
+    refusal: ApiRefusalError | None = None
+    _people: dict[str, str] | None = None
 
     def query(self, name: str) -> str | None:
         """A parameter of the address; None if it is absent or empty."""
@@ -64,6 +69,30 @@ class Visit:
     def field(self, name: str) -> str:
         """A field of the form; empty if it is absent."""
         return self.form.get(name, [""])[0].strip()
+
+    def typed(self, name: str, value: Any = "") -> str:
+        """What a field shows: what was typed, if the form comes back, or the value of now."""
+        if self.refusal is not None and name in self.form:
+            return self.form[name][0]
+        return "" if value is None or value == "" else f"{value}"
+
+    def is_ticked(self, name: str, ticked: bool) -> bool:
+        """As `typed`, for a field that one ticks: browsers send it only if it is ticked."""
+        return name in self.form if self.refusal is not None else ticked
+
+    def is_filtered(self, listing: Any) -> bool:
+        """Whether the address narrows a list."""
+        return any(self.query(each.name) for each in listing.filters)
+
+    def rooms(self) -> list[Room]:
+        """The rooms that have something to show to the person."""
+        return [each for each in ROOMS if self.may(each.operation)]
+
+    async def people(self) -> dict[str, str]:
+        """The names of authors, for `author` in templates; asked for once on a page."""
+        if self._people is None:
+            self._people = await names_of_authors(self.api)
+        return self._people
 
     def may(self, *operations: str) -> bool:
         """Whether the person may call all of some operations."""
@@ -87,7 +116,7 @@ class Visit:
                 locale=locale_of(self.request),
                 said=self.session.said,
                 version=code_version(),
-                **values,
+                **{"people": self._people or {}, **values},
             )
         )
         answer = HTMLResponse(text, status, _HEADERS)
@@ -110,10 +139,15 @@ class Visit:
 PageFunction = Callable[[Visit], Awaitable[Response]]
 
 
-def page(function: PageFunction) -> Callable[[Request], Awaitable[Response]]:
+def page(
+    function: PageFunction, back: PageFunction | None = None
+) -> Callable[[Request], Awaitable[Response]]:
     """A page, or an action, of people who are signed in; others are led to the sign-in.
 
-    What the API refuses becomes a page that says so in the API's words.
+    Args:
+        function: Answers.
+        back: For an action, the page with its form: it is shown again with what was typed and with
+            the API's words if the API refuses. Without it, a page shows the words alone.
     """
 
     @wraps(function)
@@ -125,15 +159,32 @@ def page(function: PageFunction) -> Callable[[Request], Awaitable[Response]]:
             visit = Visit(request, session, api)
             try:
                 return await _answered(function, visit)
-            except MeterlakeError as error:
-                refusal = ApiRefusalError(error.status, str(error))
-                return visit.page("refused.html", refusal.status, refusal=refusal)
-            except ApiRefusalError as refusal:
-                if refusal.status == _UNAUTHORIZED:
-                    return begin_sign_in(request, _target(request))
-                return visit.page("refused.html", refusal.status, refusal=refusal)
+            except (MeterlakeError, ApiRefusalError) as error:
+                return await _refused(visit, _refusal(error), back)
 
     return answer
+
+
+async def _refused(visit: Visit, refusal: ApiRefusalError, back: PageFunction | None) -> Response:
+    """The page with the form once more, or one that says why."""
+    if refusal.status == _UNAUTHORIZED:
+        return begin_sign_in(visit.request, _target(visit.request))
+    if back is not None and visit.form and visit.allowed:
+        visit.refusal = refusal
+        try:
+            shown = await back(visit)
+        except (MeterlakeError, ApiRefusalError):
+            visit.refusal = None
+        else:
+            shown.status_code = refusal.status
+            return shown
+    return visit.page("refused.html", refusal.status, refusal=refusal)
+
+
+def _refusal(error: MeterlakeError | ApiRefusalError) -> ApiRefusalError:
+    if isinstance(error, ApiRefusalError):
+        return error
+    return ApiRefusalError(error.status, str(error))
 
 
 async def _answered(function: PageFunction, visit: Visit) -> Response:
@@ -271,6 +322,7 @@ def _templates() -> Environment:
         "period": period,
         "words": words,
         "month": month_name,
+        "author": author_name,
     }
     environment.filters.update(filters)
     return environment

@@ -1,0 +1,159 @@
+"""Charts as SVG that the server draws: bars over days or months, stacked by group.
+
+A chart shows; the table under it says. Every bar has its exact value as its title. Colours come
+from the style sheet, so a chart is dark where the page is.
+"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Final
+
+from babel import Locale
+from babel.numbers import format_decimal
+from markupsafe import Markup
+
+from meterlake.model.values.money import ZERO
+
+# Of the drawing; the page scales it.
+_WIDTH: Final = 800
+_HEIGHT: Final = 240
+_LEFT: Final = 84
+_RIGHT: Final = 24
+_TOP: Final = 12
+_BOTTOM: Final = 28
+_LABELS: Final = 7
+# How many groups have a colour of their own.
+GROUPS: Final = 8
+
+
+def bar_chart(
+    title: str,
+    labels: Sequence[str],
+    groups: Mapping[str, Sequence[Decimal | None]],
+    locale: Locale,
+    unit: str = "",
+) -> Markup:
+    """Bars, one for each label, stacked by group; negative values hang below the line.
+
+    Args:
+        title: What the chart shows, for those who do not see it.
+        labels: One for each bar, as people read them.
+        groups: For each group its value at each label; None where there is none.
+        locale: How the axis writes numbers.
+        unit: The unit or currency of all values.
+    """
+    high, low = _bounds(groups, len(labels))
+    if not labels or high == low:
+        return Markup("")
+    place = _Scale(low, high, len(labels))
+    parts = [_axis(place, locale, unit)]
+    ups, downs = [ZERO] * len(labels), [ZERO] * len(labels)
+    for number, (name, values) in enumerate(groups.items()):
+        for index, value in enumerate(values):
+            if not value:
+                continue
+            stack = ups if value > 0 else downs
+            parts.append(
+                place.bar(number % GROUPS, index, stack[index], value, name, labels[index])
+            )
+            stack[index] += value
+    every = -(-len(labels) // _LABELS)
+    parts += [
+        Markup('<text class="tick" x="{}" y="{}" text-anchor="middle">{}</text>').format(
+            place.middle(index), _HEIGHT - 8, label
+        )
+        for index, label in enumerate(labels)
+        if index % every == 0
+    ]
+    legend = Markup("")
+    if len(groups) > 1:
+        items = (
+            Markup('<li><span class="swatch group-{}"></span>{}</li>').format(number % GROUPS, name)
+            for number, name in enumerate(groups)
+        )
+        legend = Markup('<ul class="legend">{}</ul>').format(Markup("").join(items))
+    return Markup(
+        '<figure class="chart"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}</figure>'
+    ).format(_WIDTH, _HEIGHT, title, Markup("").join(parts), legend)
+
+
+def _bounds(groups: Mapping[str, Sequence[Decimal | None]], count: int) -> tuple[Decimal, Decimal]:
+    """The highest and the lowest stack; zero is between them."""
+    ups, downs = [ZERO] * count, [ZERO] * count
+    for values in groups.values():
+        for index, value in enumerate(values):
+            stack = ups if (value or ZERO) > 0 else downs
+            stack[index] += value or ZERO
+    return max([ZERO, *ups]), min([ZERO, *downs])
+
+
+class _Scale:
+    """From values to places in the drawing, in tenths of its units."""
+
+    def __init__(self, low: Decimal, high: Decimal, count: int) -> None:
+        self.low, self.high = low, high
+        self._step = Decimal(_WIDTH - _LEFT - _RIGHT) / count
+
+    def height(self, value: Decimal) -> Decimal:
+        """The vertical place of a value."""
+        room = _HEIGHT - _TOP - _BOTTOM
+        return _tenth(_TOP + (self.high - value) / (self.high - self.low) * room)
+
+    def middle(self, index: int) -> Decimal:
+        """The horizontal middle of a bar."""
+        return _tenth(_LEFT + self._step * index + self._step / 2)
+
+    def bar(
+        self, group: int, index: int, base: Decimal, value: Decimal, name: str, label: str
+    ) -> Markup:
+        """One part of one bar, which stands on a base."""
+        top, bottom = sorted((self.height(base), self.height(base + value)))
+        said = f"{label}: {value:f}" if not name else f"{label}, {name}: {value:f}"
+        return Markup(
+            '<rect class="group-{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>'
+        ).format(
+            group,
+            _tenth(_LEFT + self._step * index + self._step / 10),
+            top,
+            _tenth(self._step * 8 / 10),
+            max(bottom - top, Decimal("0.5")),
+            said,
+        )
+
+
+def _axis(place: _Scale, locale: Locale, unit: str) -> Markup:
+    levels = sorted({place.low, ZERO, place.high / 2, place.high})
+    lines = (
+        Markup(
+            '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>'
+            '<text class="tick" x="{}" y="{}" text-anchor="end">{}</text>'
+        ).format(
+            _LEFT,
+            _WIDTH - _RIGHT,
+            place.height(level),
+            place.height(level),
+            _LEFT - 6,
+            place.height(level) + 4,
+            " ".join(filter(None, (_short(level, locale), unit if level == place.high else ""))),
+        )
+        for level in levels
+    )
+    return Markup("").join(lines)
+
+
+def _short(value: Decimal, locale: Locale) -> str:
+    """A number for an axis: three digits that count, thousands and millions by their letter."""
+    size, letter = next(
+        (
+            (size, letter)
+            for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k"))
+            if abs(value) >= size
+        ),
+        (1, ""),
+    )
+    rounded = Decimal(f"{value / size:.3g}")
+    return str(format_decimal(rounded, locale=locale)) + letter
+
+
+def _tenth(value: Decimal) -> Decimal:
+    return value.quantize(Decimal("0.1"))

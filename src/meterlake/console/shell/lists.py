@@ -1,0 +1,187 @@
+"""Lists: a table with filters, sorting, pages and a download, declared by its columns.
+
+A room declares a `Listing` and answers with `show_list`. Everything that a person chooses is in the
+address, so that a list can be sent. The download has all rows of all pages, in the API's own text.
+"""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+from starlette.responses import Response, StreamingResponse
+
+from meterlake.console.shell.page import Visit
+from meterlake.console.shell.session import api_of
+from meterlake.stages.export.column_kinds import MARK, STARTS
+
+PAGE: Final = 50
+_DOWNLOAD_PAGE: Final = 100
+
+Kind = Literal["text", "code", "number", "money", "day", "instant", "status", "words", "author"]
+# Adds members to the rows of one page: names beside ids.
+Completion = Callable[[Visit, list[dict[str, Any]]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a list.
+
+    Attributes:
+        title: Its head.
+        member: The member of a row; dots lead into it: `address.country`.
+        kind: How it is shown.
+        link: Where it leads, with members of the row in braces: `/console/plans/{id}`.
+        currency: For money, the member with the currency.
+        sort: The name that the API sorts by; empty if it does not.
+    """
+
+    title: str
+    member: str
+    kind: Kind = "text"
+    link: str = ""
+    currency: str = "currency"
+    sort: str = ""
+
+    def value(self, row: dict[str, Any]) -> Any:
+        """What a row has in the column; None if nothing."""
+        found: Any = row
+        for name in self.member.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def target(self, row: dict[str, Any]) -> str:
+        """Where a cell leads; empty if nowhere."""
+        try:
+            return self.link.format_map(
+                {name: quote(str(value), safe="") for name, value in row.items()}
+            )
+        except KeyError:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListFilter:
+    """What people narrow a list by.
+
+    Attributes:
+        name: The parameter of the API, and of the address.
+        label: What people read.
+        choices: Values and their words; without any, people type one.
+        type: The type of the input, without choices.
+    """
+
+    name: str
+    label: str
+    choices: tuple[tuple[str, str], ...] = ()
+    type: Literal["text", "date", "month", "number", "search"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list of things of one kind.
+
+    Attributes:
+        title: The heading.
+        path: The API's path; members in braces come from the page's own path.
+        columns: What is shown; the first one heads the row.
+        empty: What an empty list says: a title, and how something comes here.
+        intro: A sentence below the heading.
+        filters: What people narrow it by.
+        fixed: Parameters of each call of the API.
+        create: A label and an address for something new, and the operation that this takes.
+        complete: Adds to the rows what the API's list has not.
+        links: Labels and addresses of pages that belong to it.
+    """
+
+    title: str
+    path: str
+    columns: tuple[Column, ...]
+    empty: tuple[str, str]
+    intro: str = ""
+    filters: tuple[ListFilter, ...] = ()
+    fixed: tuple[tuple[str, Any], ...] = ()
+    create: tuple[str, str, str] | None = None
+    complete: Completion | None = None
+    links: tuple[tuple[str, str], ...] = ()
+
+    def parameters(self, visit: Visit) -> dict[str, Any]:
+        """What the person chose, as parameters of the API."""
+        chosen = {each.name: visit.query(each.name) for each in self.filters}
+        sort = visit.query("sort")
+        if sort in {each.sort for each in self.columns if each.sort}:
+            chosen |= {"sortBy": sort, "sortOrder": visit.query("order")}
+        return {**dict(self.fixed), **chosen}
+
+    async def page(
+        self, visit: Visit, size: int, token: str | None
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """One page of rows with what is added to them, and the token of the next page."""
+        path = self.path.format_map(visit.request.path_params)
+        answer = await visit.api.get(path, pageSize=size, nextToken=token, **self.parameters(visit))
+        rows = answer["data"]
+        if self.complete is not None and rows:
+            await self.complete(visit, rows)
+        return rows, answer.get("nextToken")
+
+
+async def show_list(
+    visit: Visit, listing: Listing, template: str = "list.html", **values: Any
+) -> Response:
+    """A page of a list, or with `format=csv` the file with all of it."""
+    if visit.query("format") == "csv":
+        name = visit.request.url.path.rpartition("/")[2]
+        headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+        lines = _lines(visit, listing)
+        # The first page is asked for before the answer begins: what is refused is refused.
+        first = await anext(lines)
+        return StreamingResponse(_after(first, lines), headers=headers, media_type="text/csv")
+    rows, later = await listing.page(visit, PAGE, visit.query("page"))
+    return visit.page(template, listing=listing, rows=rows, later=later, **values)
+
+
+async def _lines(visit: Visit, listing: Listing) -> AsyncIterator[str]:
+    token: str | None = None
+    head = [each.title for each in listing.columns]
+    # The answer is still sent when the page's own client is closed.
+    async with api_of(visit.request, visit.session.token, visit.session.org_id) as api:
+        later = replace(visit, api=api)
+        while True:
+            rows, token = await listing.page(later, _DOWNLOAD_PAGE, token)
+            cells = [[each.value(row) for each in listing.columns] for row in rows]
+            yield csv_text([head, *cells] if head else cells)
+            head = []
+            if not token:
+                return
+
+
+async def _after(first: str, later: AsyncIterator[str]) -> AsyncIterator[str]:
+    yield first
+    async for each in later:
+        yield each
+
+
+def csv_text(rows: Sequence[Sequence[Any]]) -> str:
+    """Rows as CSV that no spreadsheet takes for formulas; numbers stay digit by digit."""
+    text = io.StringIO()
+    csv.writer(text).writerows([[_cell(value) for value in row] for row in rows])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    text = str(value)
+    if text.startswith(STARTS):
+        try:
+            Decimal(text)
+        except InvalidOperation:
+            return f"{MARK}{text}"
+    return text
