@@ -18,6 +18,7 @@ from meterlake.api import (
     integrations,
     lookups,
     rejected,
+    relations,
     submit,
     uploads,
 )
@@ -45,6 +46,7 @@ _NAMED: Final = (
     integrations.OPERATIONS,
     lookups.OPERATIONS,
     rejected.OPERATIONS,
+    relations.OPERATIONS,
     submit.OPERATIONS,
     uploads.OPERATIONS,
     statements.OPERATIONS,
@@ -60,7 +62,9 @@ async def _list_allowed(call: Call) -> dict[str, list[str]]:
             each.id
             for each in OPERATIONS
             if any(
-                allows(action, each.resource) for action in (each.action, each.or_action) if action
+                allows(action, each.resource)
+                for action in (each.action, each.or_action)
+                if action is not None
             )
             and (each.reads is None or allows(each.reads, each.resource))
             and (each.feature is None or getattr(features, each.feature))

@@ -125,7 +125,12 @@ def signed(server, key=None, headers=None, **changes):
 def test_every_operation_says_what_it_needs():
     assert [each.id for each in OPERATIONS if not each.resource] == []
     open_to_all = [each.id for each in OPERATIONS if not each.action]
-    assert sorted(open_to_all) == ["GetMe", "ListAllowedOperations"]
+    assert sorted(open_to_all) == [
+        "GetMe",
+        "ListAllowedOperations",
+        "ListEntityChanges",
+        "ListEntityReferences",
+    ]
     twice = Counter((each.method, each.path) for each in OPERATIONS)
     assert [place for place, count in twice.items() if count > 1] == []
 

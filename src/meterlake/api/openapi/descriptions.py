@@ -55,6 +55,8 @@ PARAMETERS: Final = {
     "token": "What the signed URL carries.",
     "month": "A month such as 2026-10, `last` or `current`, by the calendar of the organization.",
     "type": "The type of resources in the group, such as `account`.",
+    "kind": "The kind of the entity, as in configuration files: `planTemplates`.",
+    "including": "Kinds of entities that refer to it, such as `pricings`: their changes, too.",
     "pageSize": "How many a page has at most.",
     "nextToken": "Leads to the next page: `nextToken` of the page before.",
     "ids": "Only these ids.",

@@ -25,6 +25,7 @@ from meterlake.api.responses import (
     integrations,
     people,
     rejected,
+    relations,
     usage,
 )
 from meterlake.model.bills.bill import LineItemType
@@ -286,6 +287,11 @@ SHAPES: Final[dict[str, Shape]] = {
         gives=closings.LateUsageResponse,
         page=100,
         query=(text("period"), text("accountId"), text("status", *LateUsageStatus)),
+    ),
+    "ListEntityReferences": Shape(gives=relations.EntityReferencesResponse),
+    "ListEntityChanges": Shape(
+        gives=relations.EntityChangesResponse,
+        query=(texts("including"), whole("limit", minimum=1, maximum=1000)),
     ),
     "GetClosing": Shape(gives=closings.ClosingResponse),
     "ReviewClosing": Shape(

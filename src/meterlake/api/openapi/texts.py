@@ -57,6 +57,24 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Get metrics for Prometheus",
         "Requests by operation and status, and their times.",
     ),
+    # The configuration.
+    "ListEntityReferences": (
+        "List what an entity refers to and what refers to it",
+        (
+            "By codes and names, of each kind the first hundred. It needs the right to read the entity;"
+            " what else you may not read is left out. What refers to an entity stands against its"
+            " deletion."
+        ),
+    ),
+    "ListEntityChanges": (
+        "List the changes of an entity",
+        (
+            "Who changed which field from what to what, the newest change first; also of a deleted"
+            " entity. With `including` you get the changes of entities that refer, or referred, to it:"
+            " of a plan with `including=pricings` those of its prices. What is referred to stands there"
+            " by its code. It needs the right to read the entity; what else you may not read is left out."
+        ),
+    ),
     # Bills.
     "ListBillJobs": (
         "List bill jobs",

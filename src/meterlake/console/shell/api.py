@@ -9,6 +9,8 @@ from typing import Any, Final, Self
 from httpx import ASGITransport, AsyncClient, Response
 from starlette.types import ASGIApp
 
+from meterlake.model.values import wire
+
 _FAILED: Final = 400
 # What a page lists at most where the API has no end: more is behind a link.
 _EVERY_MAX: Final = 1_000
@@ -102,9 +104,12 @@ class ApiClient:
         Raises:
             ApiRefusalError: The API refuses it; nothing was changed.
         """
-        content = None if body is None else {"json": body}
+        content = None if body is None else wire.dumps(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
         return _content(
-            await self._client.request(method, path, params=_parameters(query), **content or {})
+            await self._client.request(
+                method, path, params=_parameters(query), content=content, headers=headers
+            )
         )
 
     async def fetch(self, path: str, /, **query: Any) -> Response:

@@ -21,7 +21,10 @@ SUBJECTS: Final = (
     Subject(
         "Organization",
         "Settings that bills depend on, currencies, custom fields, and the lists that people pick from.",
-        ("organizationconfig", "customfields", "billconfig", "features", "picklists"),
+        (
+            *("organizationconfig", "customfields", "billconfig", "features", "picklists"),
+            "configuration",
+        ),
     ),
     Subject(
         "Catalog",

@@ -102,15 +102,17 @@ class Reader:
         query = self._entities(kind).order_by(ENTITY.c.created, ENTITY.c.id)
         return [record_of(row) for row in self.connection.execute(query)]
 
-    def matching(self, kind: type[E], *conditions: ColumnElement[bool]) -> list[Record[E]]:
-        """The entities of a kind that meet all conditions, in no particular order."""
-        return [
-            record_of(row)
-            for row in self.connection.execute(self._entities(kind).where(*conditions))
-        ]
+    def matching(
+        self, kind: type[E], *conditions: ColumnElement[bool], most: int | None = None
+    ) -> list[Record[E]]:
+        """The entities of a kind that meet all conditions, in no particular order; at most so many."""
+        query = self._entities(kind).where(*conditions).limit(most)
+        return [record_of(row) for row in self.connection.execute(query)]
 
-    def referring(self, kind: type[E], target: type[Entity], id: str) -> list[Record[E]]:
-        """The entities of a kind that refer to one entity."""
+    def referring(
+        self, kind: type[E], target: type[Entity], id: str, most: int | None = None
+    ) -> list[Record[E]]:
+        """The entities of a kind that refer to one entity; at most so many."""
         table = ENTITY_REFERENCE.c
         ids = select(table.id).where(
             table.org == self.org_id,
@@ -118,7 +120,7 @@ class Reader:
             table.target_kind == target.__name__,
             table.target_id == id,
         )
-        return self.matching(kind, ENTITY.c.id.in_(ids))
+        return self.matching(kind, ENTITY.c.id.in_(ids), most=most)
 
     def configuration(self, at: datetime | None = None) -> Configuration:
         """All entities, as they are or as they were at an instant."""

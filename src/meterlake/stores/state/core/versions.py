@@ -44,3 +44,14 @@ def count_versions(reader: Reader) -> int:
     """How many versions all entities of the organization ever had: each change adds one."""
     query = select(func.count()).where(ENTITY_HISTORY.c.org == reader.org_id)
     return int(reader.connection.scalar(query.select_from(ENTITY_HISTORY)) or 0)
+
+
+def ids_that_referred(reader: Reader, kind: type[Entity], id_: str) -> list[str]:
+    """The ids of all entities of a kind that ever had the id of another one in them."""
+    table = ENTITY_HISTORY.c
+    query = select(table.id).where(
+        table.org == reader.org_id,
+        table.kind == kind.__name__,
+        table.body.contains(f'"{id_}"', autoescape=True),
+    )
+    return sorted(reader.connection.scalars(query.distinct()))
