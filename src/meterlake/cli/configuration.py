@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.shell.confirmation import confirm, require_somebody
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.cli.shell.output import problem_lines
 from meterlake.model.errors import Invalid, MeterlakeError
@@ -120,17 +121,13 @@ def _confirm_deletions(changes: "list[EntityChange]", options: Options) -> froze
     gone = [change for change in changes if change.action == "deleted"]
     if not gone:
         return frozenset()
-    if options.json or not sys.stdin.isatty():
-        rule = (
-            f"it makes {counted(len(gone), 'deletion')}, and nobody can be asked here;"
-            " add --yes, or look with --dry-run"
-        )
-        raise Invalid("--prune", True, rule)
+    rule = (
+        f"it makes {counted(len(gone), 'deletion')}, and nobody can be asked here;"
+        " add --yes, or look with --dry-run"
+    )
+    require_somebody(options.output, Invalid("--prune", True, rule))
     _show_entities(gone, "deleted", options.output)
-    sys.stdout.write(f"Delete {'this' if len(gone) == 1 else f'these {len(gone)}'}? [y/N] ")
-    sys.stdout.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        options.output.note("Nothing was changed.")
+    if not confirm(f"Delete {'this' if len(gone) == 1 else f'these {len(gone)}'}?", options.output):
         return None
     return frozenset(change.id for change in gone)
 

@@ -1,7 +1,7 @@
 """One organization of a home: its lake, its part of State, and all that they share with others."""
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -106,6 +106,13 @@ class Organization:
         """Write as an author, all or nothing; see `State.transaction`."""
         return self.stores.state.transaction(self.id, author)
 
+    def rehearsed(self) -> "Organization":
+        """The same organization, which forgets every transaction at its end.
+
+        What is done to it obeys all rules and answers as it would, and nothing stays.
+        """
+        return _Rehearsed(self.stores, self.id)
+
     def configuration(self, at: datetime | None = None) -> Configuration:
         """All its entities, as they are or as they were at an instant."""
         return self.stores.state.configuration(self.id, at)
@@ -121,3 +128,19 @@ class Organization:
         """The same organization, as it would be; see `Stores.simulating`."""
         with self.stores.simulating(self.id, first) as (stores, state):
             yield stores.organization(self.id), state
+
+
+class _Undone(Exception):
+    """Ends a transaction without keeping what it wrote."""
+
+
+class _Rehearsed(Organization):
+    """An organization of which nothing is kept that is written."""
+
+    @contextmanager
+    def transaction(self, author: str) -> Iterator[Transaction]:
+        """Write as an author, and keep nothing."""
+        with suppress(_Undone), super().transaction(author) as transaction:
+            yield transaction
+            transaction.finish()
+            raise _Undone

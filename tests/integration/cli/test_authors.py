@@ -17,13 +17,14 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.named_bills import find_bills
+from meterlake.stores.state.access.access import grant
 from meterlake.stores.state.core.tables import METADATA
 from tests.bills import a_home_to_bill, use
 from tests.deliveries import add_runs, content_for, new_webhook, send_due, update_webhook
 from tests.homes import configure
 from tests.integration.cli.test_lookups import CONFIGURATION
 from tests.integration.cli.test_tables_fit import command_of, leaves
-from tests.people import join
+from tests.people import allow, join, policy
 
 MONTH = "2026-09"
 # They read, or print.
@@ -56,6 +57,9 @@ WRITING = (
     "rejected reopen {rejected}",
     "bill --month {month}",
     "bill --month {month} --approve",
+    "bill unapprove acme/{month}",
+    "bill approve acme/{month}",
+    "bill recalculate bolt/{month}",
     "bill statement acme {month} --to {folder}/statement.csv",
     "backfill start retract --uid 1 --reason twice --id one",
     "backfill apply one",
@@ -64,7 +68,10 @@ WRITING = (
     "backfill drop two",
     "late --apply",
     "users invite bo@acme.example --first-name Bo --last-name Lind",
+    # Whoever approved these bills stands in their history: the same user locks and deletes them.
+    "bill lock acme/{month} --yes",
     "close-month {month}",
+    "bill delete bolt/{month} --yes",
     "export destinations create local lake --bucket lake",
     "export destinations update lake --name Lake",
     "export schedules create usage nightly --every day --period yesterday",
@@ -85,7 +92,7 @@ WRITING = (
     "integrations delete {integration}",
 )
 
-ASKS = re.compile(r"\boptions\.author\(")
+ASKS = re.compile(r"\boptions\.(?:author|permitted)\(")
 AUTHOR = re.compile(r"[A-Z]+_[0-9a-f]{8}-[0-9a-f-]{27}")
 # A deletion leaves no row that says who, nor does a month without late usage; of an event, the
 # contract keeps only when somebody saw to it.
@@ -182,9 +189,11 @@ def home(tmp_path):
     (tmp_path / "inbox").mkdir()
     with a_home_to_bill(tmp_path) as opened:
         use(opened, ("bad", "acme", "no number"))
-        opened.ada = join(opened.stores.state, opened.org_id)
+        all_ = policy(opened.stores.state, opened.org_id, allow())
+        opened.ada = join(opened.stores.state, opened.org_id, permissionPolicyIds=[all_])
         with opened.organization.transaction("test") as transaction:
             opened.importer = transaction.create(ServiceUser(name="Importer")).id
+            grant(transaction, all_, opened.importer, PrincipalType.SERVICEUSER)
         leave_bill_behind(opened)
         miss_message(opened)
         yield opened

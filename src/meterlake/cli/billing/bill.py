@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.billing import bills as listed_bills
-from meterlake.cli.billing import diff, document, explanation, review, verification, what_if
+from meterlake.cli.billing import (
+    changes,
+    diff,
+    document,
+    explanation,
+    review,
+    verification,
+    what_if,
+)
 from meterlake.cli.billing.document import statement
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.options import (
@@ -66,6 +74,8 @@ def register(app: App) -> None:
     bills = App(name="bill")
     bills.default(bill)
     listed_bills.register(bills)
+    changes.register(bills)
+    bills.command(recalculate)
     review.register(bills)
     verification.register(bills)
     what_if.register(bills)
@@ -168,6 +178,22 @@ def bill(
         message = f"{counted(len(result.failures), 'account')} could not be billed: {codes}"
         error_line("Unbilled", message, json=options.json)
     return 1 if result.failures else 0
+
+
+def recalculate(
+    *bills: changes.BillNames, options: OrganizationOptions = NO_ORGANIZATION_OPTIONS
+) -> int:
+    """Make bills again, approved or not; if a bill comes out as another one, it waits for approval.
+
+    To see before what would change: `meterlake bill diff BILL --against now`.
+
+    Example: `meterlake bill recalculate acme/2026-10`
+
+    Args:
+        bills: The bills, each by its id or the first eight digits of it, by its invoice number, or
+            as ACCOUNT/MONTH.
+    """
+    return bill(choice=BillChoice(recalculate=bills), options=options)
 
 
 def _making(choice: BillChoice) -> str:

@@ -1,7 +1,7 @@
 """What all commands share: the home, the organization, the form of the output, the names of options."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +136,26 @@ class Options(HomeOptions):
         from meterlake.pipeline.access.named_people import author_named
 
         return NOBODY if self.as_ is None else author_named(organization, self.as_)
+
+    def permitted(
+        self, organization: "Organization", to: tuple[str, str], ids: Iterable[str] = ()
+    ) -> str:
+        """Who gives the command, if they may do something: the policies of who `--as` names decide.
+
+        Args:
+            organization: The organization.
+            to: The action and the type of the resource, as operations of the API have them.
+            ids: Which of them; without any, all of the type.
+
+        Raises:
+            NotFound: The organization has no such person.
+            Forbidden: The person may not, or the person's access has ended.
+        """
+        from meterlake.pipeline.access.named_people import permit_author
+
+        author = self.author(organization)
+        permit_author(organization, author, to, ids)
+        return author
 
     @contextmanager
     def looked_at(self) -> Iterator["Organization"]:

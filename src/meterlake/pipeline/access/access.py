@@ -4,7 +4,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -66,15 +66,37 @@ def permissions_of(state: State, principal: Principal) -> Permissions:
             holders = [principal.id]
         else:
             own, holders = _of_person(reader, principal, now)
-        holders += groups.groups_of(reader, principal.id)
-        policies = (
-            reader.get(PermissionPolicy, id_) for id_ in access.granted_policy_ids(reader, *holders)
-        )
-        statements = [
-            *own,
-            *(each for record in policies for each in record.entity.permission_policy),
-        ]
-        return Permissions(statements)
+        return _permissions(reader, principal.id, own, holders)
+
+
+def permissions_of_author(reader: Reader, author: str) -> Permissions | None:
+    """What who writes under a name may do, whatever way they came in; None if it is no user's name.
+
+    Raises:
+        NotFound: The organization has no such user.
+    """
+    try:
+        principal = Principal.of_author(author, reader.org_id, "")
+    except ValueError:
+        return None
+    if principal.type is PrincipalType.SERVICEUSER:
+        reader.get(ServiceUser, principal.id)
+        own: tuple[PermissionStatement, ...] = ()
+    else:
+        own = people.user(reader, principal.id).statements
+    return _permissions(reader, principal.id, own, [principal.id])
+
+
+def _permissions(
+    reader: Reader, id: str, own: Sequence[PermissionStatement], holders: Sequence[str]
+) -> Permissions:
+    """What is allowed to somebody by statements of their own, and by policies of who has some."""
+    held = (*holders, *groups.groups_of(reader, id))
+    policies = (
+        reader.get(PermissionPolicy, id_) for id_ in access.granted_policy_ids(reader, *held)
+    )
+    granted = (each for record in policies for each in record.entity.permission_policy)
+    return Permissions((*own, *granted))
 
 
 def _require_key(reader: Reader, principal: Principal) -> None:

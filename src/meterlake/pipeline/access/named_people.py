@@ -6,8 +6,9 @@ from typing import Any, Final
 from meterlake.model.configuration.access import Principal, PrincipalType, ServiceUser
 from meterlake.model.errors import Forbidden, Invalid, NotFound
 from meterlake.model.values.period import format_instant
+from meterlake.pipeline.access.access import permissions_of_author
 from meterlake.stores import Organization
-from meterlake.stores.state.access import people
+from meterlake.stores.state.access import groups, people
 from meterlake.stores.state.access.people import User
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.reader import Reader
@@ -54,6 +55,35 @@ def author_named(organization: Organization, name: str) -> str:
             f"--as: the access of {user.person.email} ended at {ended}; name another user"
         )
     return Principal(PrincipalType.USER, user.person.id, organization.id, "").author
+
+
+def permit_author(
+    organization: Organization, author: str, to: tuple[str, str], ids: Iterable[str] = ()
+) -> None:
+    """Let an author do something, as the API does; who is no user of the organization may do all.
+
+    Args:
+        organization: The organization.
+        author: As `author_named` gives it.
+        to: The action, such as `config:update`, and the type of the resource.
+        ids: Which of them; without any, all of the type.
+
+    Raises:
+        Forbidden: No policy of the user allows it, or one denies it.
+    """
+    with organization.reading() as reader:
+        permissions = permissions_of_author(reader, author)
+        if permissions is None:
+            return
+        asks = permissions.asks_for_groups(*to)
+        wanted: list[str | None] = [*ids]
+        for id_ in wanted or [None]:
+            found = groups.groups_of(reader, id_) if asks and id_ is not None else ()
+            if not permissions.allows(*to, id_, found):
+                what = to[1] if id_ is None else f"{to[1]} {id_!r}"
+                raise Forbidden(
+                    f"--as: no permission for {to[0]} on {what}; ask an administrator for it"
+                )
 
 
 def names_of_authors(organization: Organization, authors: Iterable[str]) -> Mapping[str, str]:

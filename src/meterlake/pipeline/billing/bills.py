@@ -113,6 +113,13 @@ def get_bill(organization: Organization, id: str) -> Document:
         return _responses(reader, [bills.get(reader, id)])[0]
 
 
+def read_heads(organization: Organization, ids: Sequence[str]) -> list[Document]:
+    """Those of some bills that there are, without their lines, the latest date first."""
+    with organization.reading() as reader:
+        found = bill_lists.bills_by_date(reader, BillFilters(ids=tuple(ids)), len(ids))
+        return _responses(reader, found, lines=False)
+
+
 def latest_bill(organization: Organization, account_id: str) -> Document:
     """The bill of an account with the latest date.
 

@@ -33,8 +33,8 @@ def find_bills(organization: Organization, words: Sequence[str]) -> list[str]:
 
     Args:
         organization: The organization.
-        words: Of each bill its id, or its first eight digits or more, or its invoice number; or two
-            words: the code of its account and the month of its last day.
+        words: Of each bill its id, or its first eight digits or more, or its invoice number; or the
+            code of its account and the month of its last day, as two words or with `/` between them.
 
     Raises:
         NotFound: There is no such bill; the message lists bills that there are.
@@ -53,6 +53,9 @@ def take_bill(organization: Organization, words: Sequence[str]) -> tuple[str, li
     if is_id(first):
         return first.lower(), rest
     finder = _Finder(organization)
+    account, _, month = first.rpartition("/")
+    if account and _MONTH.fullmatch(month):
+        return finder.of_month(account, month), rest
     if rest and _MONTH.fullmatch(rest[0]):
         return finder.of_month(first, rest[0]), rest[1:]
     return finder.named(first), rest
