@@ -62,7 +62,7 @@ async def change_month(visit: Visit) -> Response:
         case "review":
             await visit.api.send("POST", place, {"early": visit.field("early") == "yes"})
             said = (
-                "The worker makes the month ready for your review. Load this page again to see it."
+                "The worker makes the month ready for your review. This page shows when it is done."
             )
         case "approve":
             await visit.api.send("POST", place, {"review": visit.field("review")})

@@ -7,6 +7,9 @@ from argon2 import PasswordHasher
 from playwright.sync_api import sync_playwright
 
 from meterlake.pipeline.access import login
+from meterlake.pipeline.home.closing_requests import CLOSING_STEPS
+from meterlake.pipeline.jobs.waiting import run_round
+from meterlake.worker.flow_runs import Executor
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.people import PASSWORD, allow
 
@@ -46,13 +49,17 @@ def tab(browser, world, request):
     tab.problems = []
     tab.on("console", lambda said: tab.problems.append(said.text))
     tab.on("requestfailed", lambda failed: note_failure(tab.problems, failed))
+    sign_in(tab)
+    yield tab
+    context.close()
+
+
+def sign_in(tab):
     tab.goto(CONSOLE)
     tab.get_by_label("E-mail address").fill("ada@example.com")
     tab.get_by_label("Password").fill(PASSWORD)
     tab.keyboard.press("Enter")
     tab.wait_for_url("**/console/months/**")
-    yield tab
-    context.close()
 
 
 def note_failure(problems, request):
@@ -90,3 +97,46 @@ def test_a_page_fits_the_window_and_loads_nothing_from_elsewhere(tab, world, pag
     box = tab.locator("body").bounding_box()
     assert box["width"] <= tab.viewport_size["width"]
     assert tab.problems == []
+
+
+@pytest.mark.long
+def test_with_scripts_a_page_shows_what_the_worker_does_without_a_load(browser, tmp_path):
+    with a_console(tmp_path) as found:
+        found.join("ada@example.com", allow())
+        context = browser.new_context(base_url=found.url)
+        context.set_default_timeout(180_000)
+        tab = context.new_page()
+        problems = []
+        tab.on("console", lambda said: problems.append(said.text))
+        sign_in(tab)
+        tab.goto(f"{CONSOLE}/months/{MONTH}")
+        tab.get_by_role("button", name="Make the month ready for review").click()
+        tab.get_by_text("The worker carries out").wait_for()
+        tab.evaluate("document.body.dataset.loaded = 'once'")
+        executor = Executor(found.home.stores.settings)
+        list(run_round(CLOSING_STEPS, executor, found.home.organization, lambda: False))
+
+        tab.get_by_role("button", name="Approve all bills of the month").wait_for()
+        assert tab.evaluate("document.body.dataset.loaded") == "once"
+        assert tab.locator("#progress[hx-get]").count() == 0
+        assert problems == []
+        context.close()
+
+
+@pytest.mark.long
+def test_what_somebody_puts_into_a_page_acts_on_nothing(browser, world):
+    context = browser.new_context(base_url=world.url)
+    context.set_default_timeout(180_000)
+    tab = context.new_page()
+    asked = []
+    tab.on("request", lambda request: asked.append(request.url))
+    sign_in(tab)
+    tab.evaluate("""() => {
+        const main = document.querySelector("main");
+        main.insertAdjacentHTML("beforeend", "<p hx-get='/console/stolen' hx-trigger='load'>x</p>");
+        htmx.process(main);
+    }""")
+    tab.goto(f"{CONSOLE}/customers")
+
+    assert not any("stolen" in each for each in asked)
+    context.close()

@@ -1,6 +1,7 @@
 """How a page is answered: who asks, what they may do, the template, and errors as pages."""
 
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -29,12 +30,13 @@ from meterlake.model.values.version import code_version
 
 _FORM_MAX: Final = 1 << 20
 _FIELDS_MAX: Final = 2_000
+# Scripts are files of our own, and htmx acts on elements with the page's nonce only.
+_POLICY: Final = (
+    "default-src 'self'; script-src 'self' 'nonce-{nonce}'; object-src 'none'; base-uri 'none';"
+    " form-action 'self'; frame-ancestors 'none'; trusted-types htmx"
+)
 _HEADERS: Final = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": (
-        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self';"
-        " frame-ancestors 'none'"
-    ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
@@ -106,21 +108,19 @@ class Visit:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page of the console."""
-        text = (
-            _templates()
-            .get_template(template)
-            .render(
-                visit=self,
-                session=self.session,
-                path=self.request.url.path,
-                locale=locale_of(self.request),
-                said=self.session.said,
-                version=code_version(),
-                **{"people": self._people or {}, **values},
-            )
+        answer = _rendered(
+            template,
+            status,
+            visit=self,
+            session=self.session,
+            path=self.request.url.path,
+            locale=locale_of(self.request),
+            said=self.session.said,
+            **{"people": self._people or {}, **values},
         )
-        answer = HTMLResponse(text, status, _HEADERS)
-        self.session.keep(self.request, answer)
+        # A part that asks by itself is nobody who looks: the session goes on to its end.
+        if "HX-Request" not in self.request.headers:
+            self.session.keep(self.request, answer)
         return answer
 
     def go(self, target: str, said: str = "") -> Response:
@@ -223,12 +223,14 @@ def _target(request: Request) -> str:
 
 def plain_page(template: str, status: int = 200) -> Response:
     """A page for anybody."""
-    text = (
-        _templates()
-        .get_template(template)
-        .render(visit=None, session=None, path="", locale=_LOCALE, said="", version=code_version())
-    )
-    return HTMLResponse(text, status, _HEADERS)
+    return _rendered(template, status, visit=None, session=None, path="", locale=_LOCALE, said="")
+
+
+def _rendered(template: str, status: int, **values: Any) -> HTMLResponse:
+    nonce = secrets.token_urlsafe(18)
+    text = _templates().get_template(template).render(nonce=nonce, version=code_version(), **values)
+    policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
+    return HTMLResponse(text, status, {**_HEADERS, **policy})
 
 
 def locale_of(request: Request) -> Locale:
