@@ -15,6 +15,7 @@ from meterlake.api.server.answers import JsonResponse
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
 from meterlake.api.server.downloads import link
 from meterlake.model.configuration.queries import UsageQueryRequest
+from meterlake.model.customers.accounts import Account
 from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
     QueryCommitmentsRequest,
@@ -24,9 +25,11 @@ from meterlake.model.usage.explorer import (
     QueryUsageDataRequest,
 )
 from meterlake.model.values.entity import Value
+from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer import bills as explorer_bills
 from meterlake.pipeline.explorer import usage as explorer_usage
+from meterlake.pipeline.explorer.account_usage import read_account_usage
 from meterlake.pipeline.explorer.answers import FileFormat, keep
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
 from meterlake.stores import Organization
@@ -227,7 +230,27 @@ def _operation(id_: str, path: str, resource: str, handler: Handler, method: str
     return Operation(id_, method, path, _QUERY, resource, handler, limit="explorer")
 
 
+async def account_usage(call: Call) -> Any:
+    """What an account used on each day of a month."""
+    name = call.query.text("month")
+    month = None if name is None else Month.parse(name)
+    id_ = member(call, Account.__name__)
+    return await ended_with_request(
+        call, lambda stop: read_account_usage(call.organization, id_, month, stop)
+    )
+
+
 OPERATIONS: Final = (
+    Operation(
+        "GetAccountUsage",
+        "GET",
+        f"{ORGANIZATION}/accounts/{{id}}/usage",
+        "analytics:query",
+        "usage",
+        account_usage,
+        item="",
+        limit="query",
+    ),
     Operation(
         "PostUsageDataQuery",
         "POST",

@@ -408,6 +408,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "CancelDataExportJob": Shape(gives=exports.JobResponse),
     "RetryDataExportJob": Shape(gives=exports.JobResponse),
     "GenerateDataExportFileDownloadUrl": Shape(gives=exports.GenerateExportDownloadUrlResponse),
+    "GetAccountUsage": Shape(gives=explorer.AccountUsageResponse, query=(text("month"),)),
     "PostUsageDataQuery": Shape(takes=UsageQueryRequest, gives=explorer.UsageQueryResponse),
     "QueryUsageSavedQuery": Shape(gives=explorer.UsageQueryResponse),
     **_EXPLORED,

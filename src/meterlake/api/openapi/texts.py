@@ -301,7 +301,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         (
             "Terms `<field><comparator><value>` are joined by `$`; comparators are `>`, `>=`, `:`, `<`,"
             " `<=` and `~` (begins with). Fields are accountId, locked, billDate, startDate, endDate,"
-            " dueDate, billingFrequency, id, ids, createdBy, dtCreated and lastModifiedBy."
+            " dueDate, billingFrequency, id, ids, createdBy, dtCreated, lastModifiedBy, accountCode,"
+            " sequentialInvoiceNumber, externalInvoiceReference, purchaseOrderNumber and billTotal."
         ),
     ),
     "GetBill": ("Retrieve a bill", "One bill with its lines."),
@@ -488,6 +489,14 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Undoes a backfill that is applied. The worker does it.",
     ),
     # Usage.
+    "GetAccountUsage": (
+        "What an account used by day",
+        (
+            "The quantities of a month and of each of its days, by the aggregations that the account's"
+            " plans price: those of one field. Days are the organization's. A day without measurements"
+            " is left out. `month` is such as 2026-10; without it, the present one."
+        ),
+    ),
     "PostUsageDataQuery": (
         "Query usage",
         (

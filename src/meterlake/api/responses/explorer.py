@@ -4,7 +4,7 @@ from typing import Any
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.values.entity import Value
-from meterlake.model.values.fields import Flag, Id, Instant, Integer, Number, Text
+from meterlake.model.values.fields import Day, Flag, Id, Instant, Integer, Number, Text
 
 
 class UsageQueryResponse(Value):
@@ -12,6 +12,37 @@ class UsageQueryResponse(Value):
 
     data: tuple[dict[str, Any], ...] | None = None
     has_more_data: bool | None = None
+
+
+class UsageOfDay(Value):
+    """What was used on one day of the organization."""
+
+    date: Day
+    quantity: Number
+
+
+class AggregationUsage(Value):
+    """What was used of one aggregation, in all and by day."""
+
+    aggregation_id: Id
+    code: Text | None = None
+    name: Text
+    meter_id: Id
+    meter_code: Text
+    meter_name: Text
+    unit: Text | None = None
+    quantity: Number | None = None
+    days: tuple[UsageOfDay, ...]
+
+
+class AccountUsageResponse(Value):
+    """What an account used in a month."""
+
+    account_id: Id
+    month: Text
+    start_date: Day
+    end_date: Day
+    aggregations: tuple[AggregationUsage, ...]
 
 
 class UsageData(Value):

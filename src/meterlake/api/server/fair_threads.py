@@ -41,6 +41,7 @@ COSTLY: Final = frozenset(
         "PreviewBill",
         "VerifyBill",
         # Queries of lakes.
+        "GetAccountUsage",
         "GetRejectedRow",
         "GetUsageReport",
         "ListRejectedRows",

@@ -323,6 +323,30 @@ def test_totals_are_sorted_as_numbers(sdk):
     assert [each.bill_total for each in found] == [131, 73.5, 31, 31]
 
 
+@pytest.mark.parametrize(
+    ("query", "totals"),
+    [
+        ("billTotal:73.50", [Decimal("73.5")]),
+        ("billTotal:73.51", []),
+        ("billTotal:031", [Decimal(31), Decimal(31)]),
+        ("billTotal>31$accountCode:acme", [Decimal("73.5")]),
+        ("billTotal<=31.0", [Decimal(31), Decimal(31)]),
+    ],
+)
+@pytest.mark.usefixtures("calm")
+def test_a_search_finds_bills_by_what_they_come_to(sdk, query, totals):
+    found = sdk.bills.search(search_query=query, sort_by="billTotal").data
+    assert [Decimal(str(each.bill_total)) for each in found] == totals
+
+
+@pytest.mark.parametrize("term", ["billTotal:much", "billTotal~3", "billTotal:1e9", "billTotal:"])
+@pytest.mark.usefixtures("calm")
+def test_a_search_by_amount_refuses_what_is_none(http, term):
+    answer = http.get("/bills/search", params={"searchQuery": term})
+    assert answer.status_code == 400
+    assert "searchQuery" in answer.json()["message"]
+
+
 @pytest.mark.usefixtures("calm")
 def test_a_search_takes_all_fields_of_the_contract(sdk, accounts):
     one = bill_of(sdk, accounts)

@@ -1,8 +1,10 @@
 """Lists and searches of bills and of their lines: conditions as SQL, pages newest first."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -24,6 +26,7 @@ from sqlalchemy import (
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources.listing import Search, Term
+from meterlake.model.values.money import plain
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill, join_lines, line_of
 from meterlake.stores.state.core import pages
@@ -32,10 +35,14 @@ from meterlake.stores.state.core.listing import compare, starts_with
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
+_TOTAL: Final = "billTotal"
 SEARCH_FIELDS: Final = frozenset(
     {
         *("accountId", "locked", "billDate", "startDate", "endDate", "dueDate"),
         *("billingFrequency", "id", "createdBy", "dtCreated", "lastModifiedBy", "ids"),
+        # By what a customer says who calls.
+        *("accountCode", "sequentialInvoiceNumber", "externalInvoiceReference"),
+        *("purchaseOrderNumber", _TOTAL),
     }
 )
 _COLUMNS: Final = {
@@ -61,7 +68,7 @@ _IN_BODY: Final = frozenset(
 _SORTED: Final[dict[str, ColumnElement[Any]]] = {
     "version": BILL.c.version,
     "billFrequencyInterval": BILL.c.interval,
-    "billTotal": cast(BILL.c.total, Numeric),
+    _TOTAL: cast(BILL.c.total, Numeric),
     "billJobId": BILL.c.job_id,
     "createdDate": BILL.c.created,
     "lastCalculatedDate": func.coalesce(BILL.c.calculated, BILL.c.created),
@@ -73,6 +80,8 @@ _SORTED: Final[dict[str, ColumnElement[Any]]] = {
     "sequentialInvoiceNumber": func.length(BILL.c.invoice_number),
 }
 _FLAGS: Final = frozenset({(":", "true"), (":", "false")})
+_AMOUNT: Final = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
+_TOTAL_RULE: Final = "it must be an amount such as billTotal:1234.5; comparators are > >= : < <="
 _FLAG_RULE: Final = "it must be one of locked:true, locked:false"
 _INSTANTS: Final = frozenset({"dtCreated", "dtLastModified"})
 
@@ -294,12 +303,25 @@ def _column(name: str, is_locked: ColumnElement[bool]) -> ColumnElement[Any]:
         return case((is_locked, "true"), else_="false")
     if name in _INSTANTS:
         return func.rtrim(type_coerce(_COLUMNS[name], String), "Z")
+    if name == "sequentialInvoiceNumber":
+        return type_coerce(BILL.c.invoice_number, String)
     if name in _COLUMNS:
         return type_coerce(_COLUMNS[name], String)
     return member_text(BILL.c.body, literal(name))
 
 
+def _total(term: Term) -> ColumnElement[bool]:
+    """Whether a bill comes to an amount, however many zeros that has behind its point."""
+    if not _AMOUNT.fullmatch(term.value) or term.comparator == "~":
+        raise Invalid("searchQuery", f"billTotal{term.comparator}{term.value}", _TOTAL_RULE)
+    if term.comparator == ":":
+        return BILL.c.total == plain(Decimal(term.value))
+    return compare(_SORTED[_TOTAL], term.comparator, cast(literal(term.value), Numeric))
+
+
 def _term(term: Term, is_locked: ColumnElement[bool]) -> ColumnElement[bool]:
+    if term.field == _TOTAL:
+        return _total(term)
     column, value = _column(term.field, is_locked), term.value
     if term.field == "locked" and (term.comparator, value) not in _FLAGS:
         raise Invalid("searchQuery", f"locked{term.comparator}{value}", _FLAG_RULE)

@@ -1,0 +1,174 @@
+"""What one account has used on each day of a month, as the aggregations of its prices fold it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any, Final
+
+from meterlake.model.catalog.catalog import Aggregation, Meter
+from meterlake.model.catalog.pricing import Plan, PlanGroupLink, Pricing
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.configuration.queries import DataExplorerAggregationFunction
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.usage.quantity import quantity_unit
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.period import Month, Period, midnight, naive, zone
+from meterlake.pipeline.explorer.explore import Stop, answer
+from meterlake.pipeline.explorer.usage_questions import reduction_of, stored_fields
+from meterlake.stages.usage.explore import ExplorerScope, Group, Question
+from meterlake.stores import Organization
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+
+Document = dict[str, Any]
+
+_DAY: Final = "day"
+_ONE_DAY: Final = timedelta(days=1)
+# What the days of one question can be folded by.
+_FOLDED: Final = frozenset(each.value for each in DataExplorerAggregationFunction)
+
+
+def read_account_usage(
+    organization: Organization,
+    account_id: str,
+    month: Month | None = None,
+    stop: Stop | None = None,
+) -> Document:
+    """The quantities of an account by aggregation, of a month and of each of its days.
+
+    Days are those of the organization. Of the account's plans in that month, each priced
+    aggregation of one field counts; usage of its children stands with them.
+
+    Args:
+        organization: The organization.
+        account_id: Whose usage.
+        month: Which month; the present one if None.
+        stop: Ends it early.
+
+    Raises:
+        NotFound: There is no such account.
+        Unavailable: A store failed.
+    """
+    with organization.reading() as reader:
+        reader.get(Account, account_id)
+        configuration = StoredConfiguration(reader)
+        tz = zone(configuration.single(OrganizationConfig).entity.timezone)
+        today = organization.now().astimezone(tz).date()
+        month = month or Month(today.year, today.month)
+        period = month.period(tz)
+        found = _priced(configuration, account_id, period)
+        meters = {each.entity.meter_id: None for each in found}
+        known = {id_: configuration.get(Meter, id_) for id_ in meters}
+    scope = _Scope(account_id, period, list(_days(month, tz)), stop or Stop())
+    shown: list[Document] = []
+    for meter in sorted(known.values(), key=lambda each: each.entity.code):
+        own = [each for each in found if each.entity.meter_id == meter.id]
+        shown += _of_meter(organization, meter, own, scope)
+    return {
+        "accountId": account_id,
+        "month": str(month),
+        "startDate": month.first,
+        "endDate": month.after,
+        "aggregations": shown,
+    }
+
+
+class _Scope:
+    """Whose usage of which days is asked for."""
+
+    def __init__(
+        self, account_id: str, period: Period, days: list[tuple[date, datetime]], stop: Stop
+    ) -> None:
+        self.days = days
+        self.stop = stop
+        self.explored = ExplorerScope(period, 1 << 20, (account_id,))
+        # A constant of the statement: which of the days' beginnings are not after a measurement.
+        starts = ", ".join(f"TIMESTAMP '{naive(start)}'" for _, start in days)
+        self.by_day = Group(_DAY, f"len(list_filter([{starts}], lambda start: start <= m.ts))")
+
+
+def _days(month: Month, tz: tzinfo) -> Iterator[tuple[date, datetime]]:
+    """The days of a month, and the instants at which they begin."""
+    day = month.first
+    while day < month.after:
+        yield day, midnight(day, tz).astimezone(UTC)
+        day += _ONE_DAY
+
+
+def _priced(
+    configuration: Configuration, account_id: str, period: Period
+) -> list[Record[Aggregation]]:
+    """The aggregations for which the plans of an account have prices in a time."""
+    ids: dict[str, None] = {}
+    for attached in configuration.where(AccountPlan, "account_id", account_id):
+        if period.intersection(attached.entity.start_date, attached.entity.end_date) is None:
+            continue
+        for plan_id in _plan_ids(attached.entity, configuration):
+            plan = configuration.get(Plan, plan_id).entity
+            prices = [
+                *configuration.where(Pricing, "plan_id", plan_id),
+                *configuration.where(Pricing, "plan_template_id", plan.plan_template_id),
+            ]
+            for each in prices:
+                active = period.intersection(each.entity.start_date, each.entity.end_date)
+                if active is not None and each.entity.aggregation_id is not None:
+                    ids[each.entity.aggregation_id] = None
+    return [
+        found
+        for id_ in ids
+        if (found := configuration.get(Aggregation, id_)).entity.aggregation.value in _FOLDED
+    ]
+
+
+def _plan_ids(attached: AccountPlan, configuration: Configuration) -> Iterable[str]:
+    if attached.plan_id is not None:
+        return (attached.plan_id,)
+    links = configuration.where(PlanGroupLink, "plan_group_id", attached.plan_group_id)
+    return [each.entity.plan_id for each in links]
+
+
+def _of_meter(
+    organization: Organization,
+    meter: Record[Meter],
+    aggregations: list[Record[Aggregation]],
+    scope: _Scope,
+) -> Iterator[Document]:
+    """The aggregations of one meter with their quantities."""
+    fields = stored_fields(meter.entity)
+    rollups = {
+        each.id: reduction_of(fields[each.entity.target_field], each.entity.aggregation)
+        for each in aggregations
+    }
+    different = tuple({each.key: each for each in rollups.values()}.values())
+    by_day = Question(
+        meter.id,
+        meter.entity.code,
+        tuple(fields.values()),
+        groups=(scope.by_day,),
+        rollups=different,
+    )
+    rows = _rows(organization, by_day, scope)
+    [total] = _rows(organization, replace(by_day, groups=()), scope) or [{}]
+    at = {row[_DAY]: row for row in rows}
+    for each in sorted(aggregations, key=lambda found: found.entity.code or found.entity.name):
+        key = rollups[each.id].key
+        entity = each.entity
+        shown = {
+            "aggregationId": each.id,
+            "code": entity.code,
+            "name": entity.name,
+            "meterId": meter.id,
+            "meterCode": meter.entity.code,
+            "meterName": meter.entity.name,
+            "unit": quantity_unit(entity, meter.entity),
+            "quantity": total.get(key),
+            "days": [
+                {"date": day, "quantity": row[key]}
+                for number, (day, _) in enumerate(scope.days, start=1)
+                if (row := at.get(number)) is not None and row[key] is not None
+            ],
+        }
+        yield {name: value for name, value in shown.items() if value is not None}
+
+
+def _rows(organization: Organization, question: Question, scope: _Scope) -> list[Document]:
+    return answer(organization, [question], scope.explored, scope.stop).documents()
