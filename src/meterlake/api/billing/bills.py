@@ -155,7 +155,14 @@ async def _explain(call: Call) -> Any:
     version = query.integer("version", least=1)
     assert rows is not None
     id_ = member(call, RESOURCE)
-    request = ExplanationRequest(id_, query.text("line"), version, rows)
+    request = ExplanationRequest(
+        id_,
+        query.text("line"),
+        version,
+        rows,
+        newest=query.flag("newest"),
+        days=query.flag("days"),
+    )
     return await call.run(explain_as_wire, call.organization, request)
 
 
@@ -298,6 +305,7 @@ OPERATIONS: Final = (
     _row("GetLatestBill", "GET", f"{BILLS}/latest/{{accountId}}", _latest),
     _row("SearchBills", "GET", f"{BILLS}/search", _search),
     _row("GetBill", "GET", f"{BILLS}/{{id}}", _of_bill(bills.get_bill)),
+    _row("ListBillVersions", "GET", f"{BILLS}/{{id}}/versions", _of_bill(bills.list_bill_versions)),
     _row("VerifyBill", "GET", f"{BILLS}/{{id}}/verify", _verify),
     _row("DiffBill", "GET", f"{BILLS}/{{id}}/diff", _diff),
     _row("GetBillDocument", "GET", f"{BILLS}/{{id}}/document", _document),

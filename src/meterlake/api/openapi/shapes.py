@@ -181,6 +181,7 @@ _BILLS: Final = {
     "GetAllBillsInBillingPeriod": _BILLS_OF,
     "SearchBills": Shape(gives=BillResponse, page=100, query=SEARCHED),
     "GetBill": Shape(gives=BillResponse, query=(ADDITIONAL,)),
+    "ListBillVersions": Shape(gives=bills.BillVersionsResponse),
     "VerifyBill": Shape(gives=bills.BillVerificationResponse, query=(flag("former"),)),
     "DiffBill": Shape(gives=bills.BillDiffResponse, query=(whole("from", minimum=1), text("to"))),
     "GetBillDocument": Shape(
@@ -196,6 +197,8 @@ _BILLS: Final = {
             text("line"),
             whole("rows", minimum=0, maximum=ROWS_SHOWN_MAX),
             whole("version", minimum=1),
+            flag("newest"),
+            flag("days"),
         ),
     ),
     "GetLatestBill": Shape(gives=BillResponse, query=(ADDITIONAL,)),

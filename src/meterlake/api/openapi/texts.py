@@ -321,6 +321,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " would be now. Without both, the last two contents are compared. Nothing is stored."
         ),
     ),
+    "ListBillVersions": (
+        "List the versions of a bill",
+        (
+            "What the bill came to over time, the newest first, with who made each version and who replaced"
+            " it. `DiffBill` compares two of them; an approval or a lock is no version of its own."
+        ),
+    ),
     "GetBillDocument": (
         "Retrieve a bill as a document",
         (
@@ -335,6 +342,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             "What the total follows from, number by number: lines, bands, units, quantities, the SQL of each"
             " quantity, and its first measurements with file and row. Each number names the rule by which it"
             " follows from its `children`. The bill is calculated again from what it pins; nothing is stored."
+            " `newest` shows the newest measurements instead; `days` adds what each day alone comes to, in the"
+            " days of the bill's time zone."
         ),
     ),
     "GetLatestBill": (

@@ -80,6 +80,24 @@ class BillDifferenceResponse(Value):
     calculated: Any = None
 
 
+class BillVersionResponse(Value):
+    """What a bill came to from one version on, until another took its place."""
+
+    version: Integer
+    currency: Text
+    bill_total: Number
+    dt_last_modified: Instant
+    last_modified_by: Text
+    dt_replaced: Instant | None = None
+    replaced_by: Text | None = None
+
+
+class BillVersionsResponse(Value):
+    """The versions of a bill."""
+
+    data: tuple[BillVersionResponse, ...]
+
+
 class BillVerificationResponse(Value):
     """What a bill is against what it was made from."""
 
@@ -180,6 +198,15 @@ class ExplainedNumberResponse(Value):
     beside: tuple["ExplainedNumberResponse", ...] = ()
     measurements: tuple[dict[str, Any], ...] = ()
     more: bool | None = None
+    days: tuple["ExplainedDayResponse", ...] = ()
+
+
+class ExplainedDayResponse(Value):
+    """What a quantity is of one day alone; absent where the day says nothing of it."""
+
+    day: Day
+    quantity: Text | None = None
+    measurements: Integer
 
 
 class BillExplanationResponse(Value):

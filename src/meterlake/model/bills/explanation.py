@@ -7,6 +7,7 @@ of which the decimals are cut for the eye.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -79,6 +80,7 @@ class ExplainedNumber:
         fraction: The exact number, if its decimals do not end.
         measurements: The first of the measurements behind it, with file and row.
         more: Whether there are others.
+        days: What each day alone comes to, with its measurements, if somebody asked for that.
         source: The quantity that was measured, for who looks up its measurements; not shown.
     """
 
@@ -94,6 +96,7 @@ class ExplainedNumber:
     fraction: Fraction | None = None
     measurements: Sequence[Mapping[str, Any]] = ()
     more: bool = False
+    days: Sequence[Mapping[str, Any]] = ()
     source: Quantity | None = field(default=None, compare=False)
 
     @property
@@ -130,6 +133,7 @@ class ExplainedNumber:
             "beside": [each.to_wire() for each in self.beside],
             "measurements": [dict(each) for each in self.measurements],
             "more": self.more,
+            "days": [_plain(each) for each in self.days],
         }
         always = ("name", "value", "unit", "rule")
         return {name: each for name, each in found.items() if each or name in always}
@@ -174,6 +178,8 @@ def number_of(exact_value: Fraction) -> tuple[Decimal, Fraction | None]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return plain(value)
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

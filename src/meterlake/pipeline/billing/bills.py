@@ -19,6 +19,7 @@ from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills import lists as bill_lists
 from meterlake.stores.state.billing.bills.approval import BATCH, approve_pending
 from meterlake.stores.state.billing.bills.lists import BillFilters, of_billing_period
+from meterlake.stores.state.billing.bills.versions import BillVersion, list_versions
 from meterlake.stores.state.billing.credits.source_events import last_posting
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.statements.files import NO_FILES, statement_files
@@ -118,6 +119,30 @@ def read_heads(organization: Organization, ids: Sequence[str]) -> list[Document]
     with organization.reading() as reader:
         found = bill_lists.bills_by_date(reader, BillFilters(ids=tuple(ids)), len(ids))
         return _responses(reader, found, lines=False)
+
+
+def list_bill_versions(organization: Organization, id: str) -> Document:
+    """What a bill said over time, the newest version first, without lines; also of a deleted bill.
+
+    Raises:
+        NotFound: There never was such a bill.
+    """
+    with organization.reading() as reader:
+        found = list_versions(reader, id)
+    return {"data": [_version_row(each) for each in reversed(found)]}
+
+
+def _version_row(version: BillVersion) -> Document:
+    row = {
+        "version": version.version,
+        "currency": version.content.currency,
+        "billTotal": version.content.total,
+        "dtLastModified": version.modified,
+        "lastModifiedBy": version.modified_by,
+        "dtReplaced": version.replaced,
+        "replacedBy": version.replaced_by,
+    }
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def latest_bill(organization: Organization, account_id: str) -> Document:

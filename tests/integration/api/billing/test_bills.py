@@ -815,6 +815,57 @@ def test_a_bill_is_explained_down_to_its_measurements(server, sdk):
     assert [len(each["measurements"]) for each in measured] == [1]
 
 
+def test_an_explained_quantity_has_its_days_and_its_newest_measurements(calm):
+    with calm.http() as http:
+        account = account_of(calm, "acme")
+        listed = http.get("/bills", params={"accountId": account, "billDate": "2026-10-01"})
+        url = f"/bills/{listed.json()['data'][0]['id']}/explain"
+        oldest = http.get(url, params={"line": "1"}).json()
+        found = http.get(url, params={"line": "1", "days": "true", "newest": "true"}).json()
+    [before], [measured] = (
+        [each for each in walk(tree["tree"]) if "measurements" in each] for tree in (oldest, found)
+    )
+    assert "days" not in before
+    assert [each["day"] for each in measured["days"]] == [
+        f"2026-09-{day:02}" for day in range(1, 31)
+    ]
+    quantities = [Decimal(each["quantity"]) for each in measured["days"]]
+    assert sum(quantities) == Decimal(measured["value"]) > 0
+    counts = [each["measurements"] for each in measured["days"]]
+    assert sum(counts) == len(measured["measurements"])
+    assert measured["measurements"] == before["measurements"][::-1]
+
+
+@pytest.mark.sees("ListBillVersions")
+def test_the_versions_of_a_bill_say_what_it_came_to_and_who_made_them(server):
+    with server.http() as http:
+        account = account_of(server, "bolt")
+        [listed] = http.get(
+            "/bills", params={"accountId": account, "billDate": "2026-10-01"}
+        ).json()["data"]
+        url = f"/bills/{listed['id']}"
+        line = http.get(url).json()["lineItems"][0]
+        body = {
+            "amount": 5,
+            "productId": line["productId"],
+            "accountingProductId": line["productId"],
+            "referencedBillId": listed["id"],
+            "referencedLineItemId": line["id"],
+            "description": "late",
+            "servicePeriodStartDate": "2026-09-01T00:00:00Z",
+            "servicePeriodEndDate": "2026-10-01T00:00:00Z",
+        }
+        made = http.post(f"{url}/debitlineitems", json=body)
+        assert made.status_code == 200, made.text
+        found = http.get(f"{url}/versions").json()["data"]
+        changed = http.get(url).json()
+        assert http.get(f"/bills/{NOBODY}/versions").status_code == 404
+    assert [each["version"] for each in found] == [changed["version"], listed["version"]]
+    assert found[0]["billTotal"] == changed["billTotal"] == found[1]["billTotal"] + 5
+    assert found[0]["lastModifiedBy"] == found[1]["replacedBy"] == changed["lastModifiedBy"]
+    assert "dtReplaced" not in found[0]
+
+
 def account_of(server, code):
     with server.organization.reading() as reader:
         return reader.find(Account, code).id

@@ -16,7 +16,7 @@ from meterlake.model.errors import Conflict, Invalid, Unavailable
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import plain
-from meterlake.model.values.period import Period
+from meterlake.model.values.period import Period, zone
 from meterlake.model.values.version import calculation_digest
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
@@ -113,12 +113,16 @@ class ExplanationRequest:
         line: The line, by id, number or name; the whole bill if None.
         version: Of the bill; the newest if None.
         rows: How many measurements are shown of each quantity.
+        newest: Whether they are the newest ones; the oldest if not.
+        days: Whether each quantity is shown by the days of the bill's time zone, too.
     """
 
     bill_id: str
     line: str | None = None
     version: int | None = None
     rows: int = ROWS_SHOWN
+    newest: bool = False
+    days: bool = False
 
 
 class _PinnedVersion(NamedTuple):
@@ -184,7 +188,14 @@ def open_explanation(
     with explaining.name_lost_files():
         calculation, bill, drafted, explained = explaining.calculate()
         with organization.lake.reader() as connection:
-            quantities = MeasuredQuantities(connection, calculation, drafted, request.rows)
+            quantities = MeasuredQuantities(
+                connection,
+                calculation,
+                drafted,
+                request.rows,
+                newest=request.newest,
+                days=zone(explaining.timezone) if request.days else None,
+            )
             root = explaining.explain(explained).map(quantities.attach)
             differences = [each.to_wire() for each in explaining.differences(bill)]
             found = BillExplanation(explaining.head(explained), root, differences)
@@ -276,6 +287,11 @@ class _Explaining:
             with_id.append(replace(each, facts={"id": ids.get(key), **each.facts}))
         lines = tuple(with_id)
         return replace(root, operands=lines)
+
+    @property
+    def timezone(self) -> str:
+        """The time zone that the bill was made in."""
+        return str(self.version.content.body["timezone"])
 
     def head(self, explained: ExplainedBill) -> dict[str, Any]:
         """What the bill says of itself, and what it was made from."""

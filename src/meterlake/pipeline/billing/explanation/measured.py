@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from functools import cached_property
 from typing import Any, Final
 
@@ -10,7 +11,9 @@ import duckdb
 from meterlake.model.bills.bill import Quantity, Query
 from meterlake.model.bills.explanation import ExplainedNumber
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.configuration.statements import AggregationFrequency
 from meterlake.model.measurements.measurement import meter_table
+from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import Period, aware, format_instant
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.billing.calculation.account_bills import BillCalculation
@@ -24,6 +27,17 @@ from meterlake.stages.usage.aggregate.statement import (
     quantity_query,
 )
 from meterlake.stages.usage.aggregate.time_weighted import lasting
+from meterlake.stages.usage.statement_rows import (
+    ADDITIVE,
+    FieldValue,
+    RowsQuestion,
+    UsageDetail,
+    needs_wide_rows,
+    read_rows,
+    rows_query,
+    split_time,
+)
+from meterlake.stores.lake import quantities
 from meterlake.stores.lake.measurements.rows import (
     HOLDS_IN_TIME,
     NEWEST_FIRST,
@@ -62,34 +76,70 @@ class MeasuredQuantities:
     Attributes:
         connection: Reads the lake.
         rows: How many measurements are shown of each quantity; the SQL alone if 0.
+        newest: Whether they are the newest ones; the oldest if not.
+        days: The time zone in whose days each quantity is shown, too; by no days if None.
     """
 
     connection: duckdb.DuckDBPyConnection
     calculation: BillCalculation
     drafted: DraftedBill
     rows: int
+    newest: bool = False
+    days: tzinfo | None = None
     columns: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def attach(self, number: ExplainedNumber) -> ExplainedNumber:
         """A number with its SQL and measurements, if it was measured."""
-        if number.source is None:
+        quantity = number.source
+        if quantity is None:
             return number
-        usage = self._usage_of(number.source)
-        facts = {**number.facts, "statement": self._statement(number.source, usage)}
+        usage = self._usage_of(quantity)
+        facts = {**number.facts, "statement": self._statement(quantity, usage)}
+        number = replace(number, facts=facts, days=self._by_day(usage))
         query = self._query(usage)
         if query is None or not self.rows:
-            return replace(number, facts=facts)
-        count = number.source.measurements
-        found = read_first(self.connection, query, self.rows + 1, count)
-        facts["decides"] = self._deciding(usage, query, number.source)
+            return number
+        facts["decides"] = self._deciding(usage, query, quantity)
+        if self.newest:
+            query = replace(query, order=NEWEST_FIRST)
+        found = read_first(self.connection, query, self.rows + 1, quantity.measurements)
         shown = [_measurement(each) for each in found[: self.rows]]
-        return replace(number, facts=facts, measurements=shown, more=len(found) > self.rows)
+        return replace(number, measurements=shown, more=len(found) > self.rows)
 
     def stream(self, quantity: Quantity) -> Iterator[dict[str, Any]]:
         """All measurements of a quantity, the oldest first."""
         query = self._query(self._usage_of(quantity))
         for each in () if query is None else stream_measurements(self.connection, query):
             yield _measurement(each)
+
+    def _by_day(self, usage: LineUsage) -> list[dict[str, Any]]:
+        """What its aggregation makes of each day alone, if anybody asks for that."""
+        columns = self._columns(usage)
+        if self.days is None or not columns:
+            return []
+        source, column = read_line_source(usage, columns), _column(usage)
+        aggregation = usage.aggregation
+        present = column if column in columns else None
+        times = split_time(usage.period, AggregationFrequency.DAY, self.days)
+        question = RowsQuestion(
+            source=source.sql,
+            where=source.where,
+            parameters=source.parameters,
+            times=times,
+            groups=(),
+            values=[FieldValue(present, aggregation.aggregation, aggregation.percentile)],
+            most=len(times) + 1,
+        )
+        rows = quantities.rows(self.connection, *rows_query(question))
+        if rows is None or needs_wide_rows(rows):
+            rows = quantities.rows(self.connection, *rows_query(question, wide=True))
+            assert rows is not None, "wide sums do not overflow"
+        found = {each.number: each for each in read_rows(question, rows)}
+        nothing = (ZERO if aggregation.aggregation in ADDITIVE else None,)
+        empty = UsageDetail(0, (), 0, nothing)
+        return [
+            _day(time, found.get(number, empty), self.days) for number, time in enumerate(times)
+        ]
 
     @cached_property
     def pools(self) -> Pools:
@@ -202,6 +252,12 @@ class MeasuredQuantities:
 
 def _column(usage: LineUsage) -> str:
     return segments.column(usage.meter, usage.aggregation.target_field)
+
+
+def _day(time: Period, detail: UsageDetail, tz: tzinfo) -> dict[str, Any]:
+    [quantity] = detail.values
+    day = time.start.astimezone(tz).date()
+    return {"day": day, "quantity": quantity, "measurements": detail.measurements}
 
 
 def _measurement(found: Mapping[str, Any]) -> dict[str, Any]:
