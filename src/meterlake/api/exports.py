@@ -83,15 +83,15 @@ def _permit_document(call: Call, document: Document) -> None:
     source, chosen = document.get("sourceType"), document.get("operationalDataTypes")
     # What is no document of an export is refused by whoever reads it.
     if source == SourceType.USAGE:
-        _permit(call, [MEASUREMENTS])
+        permit_exports(call, [MEASUREMENTS])
     elif source == SourceType.OPERATIONAL:
         known = OperationalDataType.__members__
         names = chosen if isinstance(chosen, list) else []
         found = [operational(known[each]) for each in names if each in known]
-        _permit(call, [*found, FOCUS] if document.get("focus") else found or [BILLS])
+        permit_exports(call, [*found, FOCUS] if document.get("focus") else found or [BILLS])
 
 
-def _permit(call: Call, exports: Iterable[Export]) -> None:
+def permit_exports(call: Call, exports: Iterable[Export]) -> None:
     """Let only those take data out who may, and from whom nothing of them is withheld.
 
     Raises:
@@ -146,7 +146,7 @@ async def cancel(call: Call) -> Any:
 async def retry(call: Call) -> Any:
     """Run a job that failed once more, perhaps to where its destinations are by now."""
     id_ = member(call, _KIND)
-    _permit(call, await call.run(export_jobs.exports_of_job, call.organization, id_))
+    permit_exports(call, await call.run(export_jobs.exports_of_job, call.organization, id_))
     return await call.run(export_jobs.retry, call.organization, id_)
 
 
@@ -154,7 +154,7 @@ async def update_destination(call: Call) -> Any:
     """Change a destination, and so where its schedules export to."""
     document, here = await call.document(), resource_ref(call, _DESTINATION)
     id_ = member(call, "ExportDestination")
-    _permit(call, await call.run(export_destinations.exports_to, call.organization, id_))
+    permit_exports(call, await call.run(export_destinations.exports_to, call.organization, id_))
     return await call.run(entities.update, call.organization, call.author, here, document)
 
 

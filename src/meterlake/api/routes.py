@@ -19,6 +19,7 @@ from meterlake.api import (
     lookups,
     rejected,
     relations,
+    runs,
     submit,
     uploads,
 )
@@ -47,6 +48,7 @@ _NAMED: Final = (
     lookups.OPERATIONS,
     rejected.OPERATIONS,
     relations.OPERATIONS,
+    runs.OPERATIONS,
     submit.OPERATIONS,
     uploads.OPERATIONS,
     statements.OPERATIONS,

@@ -74,6 +74,8 @@ PARAMETERS: Final = {
     "operator": "Whether all terms of the search must hold, or one of them.",
     "searchQuery": "The terms of the search, joined by `$`.",
     "fromDocument": "How many found entities are skipped.",
+    "kinds": "Only those of these kinds.",
+    "createdBy": "Only those that this user asked for: `USER_` or `SERVICE_USER_`, and the id.",
     "status": "Only those with this status.",
     "reason": "Only those with this reason, such as `UndefinedMeter`.",
     "source": "Only those of this source, by its name or identity.",

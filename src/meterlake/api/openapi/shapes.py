@@ -26,6 +26,7 @@ from meterlake.api.responses import (
     people,
     rejected,
     relations,
+    runs,
     usage,
 )
 from meterlake.model.bills.bill import LineItemType
@@ -394,6 +395,21 @@ SHAPES: Final[dict[str, Shape]] = {
     "ApplyBackfill": Shape(gives=backfills.BackfillResponse),
     "DropBackfill": Shape(gives=backfills.BackfillResponse),
     "RevertBackfill": Shape(gives=backfills.BackfillResponse),
+    "ListRuns": Shape(
+        gives=runs.RunResponse,
+        page=100,
+        query=(
+            texts("ids"),
+            texts("kinds"),
+            texts("status"),
+            texts("createdBy"),
+            instant("dateCreatedStart"),
+            instant("dateCreatedEnd"),
+        ),
+    ),
+    "GetRun": Shape(gives=runs.RunResponse),
+    "CancelRun": Shape(gives=runs.RunResponse),
+    "RetryRun": Shape(gives=runs.RunResponse),
     "TriggerDataExport": Shape(takes=AdHocExport, gives=exports.AdHocResponse),
     "listJobStatuses": Shape(
         gives=exports.JobResponse,

@@ -497,6 +497,32 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Revert a backfill",
         "Undoes a backfill that is applied. The worker does it.",
     ),
+    # Runs.
+    "ListRuns": (
+        "List runs of all kinds",
+        (
+            "The jobs of all kinds, newest first: files, bills, statements, closings, exports, backfills,"
+            " and what is sent to other systems. Kinds that you may not read in full are left out."
+        ),
+    ),
+    "GetRun": (
+        "Retrieve a run of any kind",
+        "How far it is, how it ended, and what you can do about it.",
+    ),
+    "CancelRun": (
+        "Cancel a run",
+        (
+            "A bill job, a statement or an export that waits ends at once; one that runs stops soon."
+            " 409 if it has ended, or if runs of its kind end by themselves."
+        ),
+    ),
+    "RetryRun": (
+        "Run again what failed",
+        (
+            "What failed or was cancelled is done once more: by the same run, or by a new one, which"
+            " is the answer. A file is sent again instead: 409."
+        ),
+    ),
     # Usage.
     "GetAccountUsage": (
         "What an account used by day",

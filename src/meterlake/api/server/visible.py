@@ -6,6 +6,7 @@ from typing import Any, Final
 from meterlake.api.server.call import Call, Operation
 from meterlake.model.errors import Forbidden
 from meterlake.pipeline.access.access import visible
+from meterlake.pipeline.access.named_people import names_of_authors
 
 RETRIEVE: Final = "config:retrieve"
 # Operations that change or remove something answer with what it is.
@@ -63,6 +64,22 @@ def permit_query(call: Call, operation: Operation) -> None:
     if operation.action == _QUERY:
         action, resource = _QUERIED.get(operation.resource, (RETRIEVE, operation.resource))
         permit_sum(call, resource, action)
+
+
+async def with_author_names(
+    call: Call, rows: list[dict[str, Any]], member: str = "createdBy"
+) -> list[dict[str, Any]]:
+    """Rows with what people call their authors, in a member `...Name`, for who may read users."""
+    if not call.permissions.unrestricted(RETRIEVE, "user"):
+        return rows
+    authors = {str(each[member]) for each in rows if member in each}
+    names = await call.run(names_of_authors, call.organization, authors)
+    return [
+        {**each, f"{member}Name": names[author]}
+        if (author := str(each.get(member))) in names
+        else each
+        for each in rows
+    ]
 
 
 async def shown_to(call: Call, operation: Operation, answer: Any) -> Any:

@@ -94,6 +94,11 @@ SUBJECTS: Final = (
         ),
     ),
     Subject(
+        "Runs",
+        "The jobs of all kinds: how far each is, how it ended, cancelled and repeated.",
+        ("runs",),
+    ),
+    Subject(
         "Users and permissions",
         "Who may do what: people, service users with access keys, policies, groups of resources, tokens.",
         (

@@ -1,6 +1,6 @@
 """Runs of integrations: written with the event that they follow from, listed newest first."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -11,7 +11,7 @@ from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import RunAction, RunStatus
 from meterlake.model.errors import NotFound
 from meterlake.model.work.jobs import JobKind
-from meterlake.stores.state.core.many_rows import insert_rows
+from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
@@ -221,6 +221,15 @@ def find_run(connection: Connection, org_id: str, id: str) -> IntegrationRun:
     if row is None:
         raise NotFound("IntegrationRun", id)
     return run_of(row)
+
+
+def contents_of_runs(reader: Reader, ids: Iterable[str]) -> dict[str, RunContent]:
+    """What some runs hand over, by their ids."""
+    found: dict[str, RunContent] = {}
+    for some in chunks_of(ids):
+        rows = reader.connection.execute(_runs(reader.org_id, INTEGRATION_RUN.c.id.in_(some)))
+        found |= {row.id: run_of(row).content for row in rows}
+    return found
 
 
 def sent_entities(reader: Reader, entity_type: str, ids: Sequence[str]) -> set[str]:

@@ -4,7 +4,7 @@ A job begins at once (`start`), or waits until somebody takes it (`submit`, `tak
 one says so again and again (`renew`), or takes a lease that is long enough.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import (
     BigInteger,
     Connection,
+    Row,
     Select,
     Update,
     and_,
@@ -29,7 +30,7 @@ from meterlake.model.errors import Busy, Conflict, NotFound
 from meterlake.model.values import wire
 from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.engine import Database
-from meterlake.stores.state.core.pages import Page, read
+from meterlake.stores.state.core.pages import Page, key_token, read
 from meterlake.stores.state.core.tables import InstantText
 from meterlake.stores.state.jobs.job import Job, insert_job, job_of
 from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
@@ -291,17 +292,17 @@ class Jobs:
             )
         return job
 
-    def find(self, org_id: str, id: str, kind: str) -> Job:
-        """One job of an organization.
+    def find(self, org_id: str, id: str, *kinds: str) -> Job:
+        """One job of an organization, of one of some kinds.
 
         Raises:
             NotFound: The organization has no such job.
         """
-        query = select(JOB).where(one_job(org_id, id, kind))
+        query = select(JOB).where(one_job(org_id, id, *kinds))
         with self._database.reading() as connection:
             row = connection.execute(query).first()
         if row is None:
-            raise NotFound(f"{kind} job", id)
+            raise NotFound(f"{kinds[0]} job" if len(kinds) == 1 else "run", id)
         return job_of(row)
 
     def page(
@@ -312,6 +313,24 @@ class Jobs:
         with self._database.reading() as connection:
             rows, token = read(connection, query, JOB.c.created, JOB.c.id, page)
         return [job_of(row) for row in rows], token
+
+    def page_of_kinds(
+        self, org_id: str, kinds: Iterable[str], filters: JobFilters, page: Page
+    ) -> tuple[list[Job], str | None]:
+        """One page of the jobs of several kinds, the newest first, and the token of the next page."""
+        found: list[Row[Any]] = []
+        has_more = False
+        # By kind, as the index has them: one kind may have millions of jobs.
+        with self._database.reading() as connection:
+            for kind in kinds:
+                query = select(JOB).where(of_kind(org_id, kind), *filters.conditions())
+                rows, token = read(connection, query, JOB.c.created, JOB.c.id, page)
+                found += rows[: page.size]
+                has_more |= token is not None
+        found.sort(key=lambda row: (row.created, row.id), reverse=True)
+        has_more |= len(found) > page.size
+        jobs = [job_of(row) for row in found[: page.size]]
+        return jobs, key_token(jobs[-1].created, jobs[-1].id) if has_more else None
 
     def waiting(self, org_id: str, kind: str) -> list[Job]:
         """The jobs that somebody could take now, the oldest first."""

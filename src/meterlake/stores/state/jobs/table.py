@@ -107,6 +107,7 @@ class JobFilters:
     """Which jobs of a kind are listed; made from `start` on and before `end`.
 
     Attributes:
+        authors: Who asked for them.
         counted: Whether their progress says how much there is to do in `total`; None if any may.
         also: A condition of their kind.
     """
@@ -114,6 +115,7 @@ class JobFilters:
     ids: tuple[str, ...] = ()
     schedule_id: str | None = None
     statuses: tuple[JobStatus, ...] = ()
+    authors: tuple[str, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
     counted: bool | None = None
@@ -121,12 +123,16 @@ class JobFilters:
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
         """What all of them fulfil."""
-        if self.ids:
-            yield JOB.c.id.in_(self.ids)
+        among = (
+            (JOB.c.id, self.ids),
+            (JOB.c.author, self.authors),
+            (JOB.c.status, self.statuses),
+        )
+        for column, values in among:
+            if values:
+                yield column.in_([str(each) for each in values])
         if self.schedule_id is not None:
             yield JOB.c.schedule_id == self.schedule_id
-        if self.statuses:
-            yield in_status(*self.statuses)
         if self.start is not None:
             yield JOB.c.created >= self.start
         if self.end is not None:
@@ -148,6 +154,6 @@ def of_kind(org_id: str, *kinds: str) -> ColumnElement[bool]:
     return and_(JOB.c.org == org_id, JOB.c.kind.in_(kinds))
 
 
-def one_job(org_id: str, id: str, kind: str) -> ColumnElement[bool]:
-    """One job, if it is of the organization and of the kind."""
-    return and_(JOB.c.id == id, of_kind(org_id, kind))
+def one_job(org_id: str, id: str, *kinds: str) -> ColumnElement[bool]:
+    """One job, if it is of the organization and of one of the kinds."""
+    return and_(JOB.c.id == id, of_kind(org_id, *kinds))

@@ -3,6 +3,7 @@
 A bill has the beginning of an id, an invoice number, or an account and a month.
 """
 
+from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from meterlake.model.values.period import Month
 from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.entity_history import select_renamed
 from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
@@ -61,6 +63,14 @@ def newest_bills(reader: Reader, limit: int, account_id: str | None = None) -> l
     """The bills with the latest dates: of an account, or of all."""
     of_account = [] if account_id is None else [BILL.c.account_id == account_id]
     return _find(reader, of_account, limit)
+
+
+def bills_with_ids(reader: Reader, ids: Iterable[str]) -> dict[str, NamedBill]:
+    """Bills by their ids, as far as there are some."""
+    found: dict[str, NamedBill] = {}
+    for some in chunks_of(ids):
+        found |= {each.id: each for each in _find(reader, [BILL.c.id.in_(some)], len(some))}
+    return found
 
 
 def _find(reader: Reader, conditions: list[ColumnElement[bool]], limit: int) -> list[NamedBill]:

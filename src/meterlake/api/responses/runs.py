@@ -1,0 +1,63 @@
+"""Answers about runs: the jobs of all kinds."""
+
+from enum import StrEnum
+from typing import Any
+
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Flag, Id, Instant, Integer, Text
+
+
+class RunKindName(StrEnum):
+    """What a run is for."""
+
+    UPLOAD = "UPLOAD"
+    LOOKUP = "LOOKUP"
+    INBOX_OBJECT = "INBOX_OBJECT"
+    BILL = "BILL"
+    STATEMENT = "STATEMENT"
+    CLOSING_STEP = "CLOSING_STEP"
+    EXPORT = "EXPORT"
+    BACKFILL = "BACKFILL"
+    INTEGRATION_RUN = "INTEGRATION_RUN"
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    AWAITING_FILE = "AWAITING_FILE"
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class RunVerb(StrEnum):
+    """What can be done about a run now, by whoever asks."""
+
+    CANCEL = "cancel"
+    RETRY = "retry"
+
+
+class RunResponse(Value):
+    """A run: what it is about, how far it is, how it ended, and what can be done about it."""
+
+    id: Id
+    version: Integer
+    kind: RunKindName
+    subject: Text
+    about_id: Text | None = None
+    status: RunState
+    attempt: Integer | None = None
+    progress: dict[str, Any] | None = None
+    error: Text | None = None
+    message: Text | None = None
+    actions: tuple[RunVerb, ...]
+    cancel_requested: Flag | None = None
+    schedule_id: Id | None = None
+    scheduled_for: Instant | None = None
+    dt_created: Instant
+    created_by: Text
+    created_by_name: Text | None = None
+    dt_started: Instant | None = None
+    dt_completed: Instant | None = None
