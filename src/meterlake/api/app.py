@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from meterlake.api import documentation, uploads
+from meterlake.api import customer_links, documentation, uploads
 from meterlake.api.routes import OPERATIONS
 from meterlake.api.server import downloads, oauth, pages
 from meterlake.api.server.answers import WireResponse, failure, message
@@ -98,6 +98,7 @@ def create_app(settings: Settings, more: Sequence[BaseRoute] = ()) -> Applicatio
             *pages.ROUTES,
             *downloads.ROUTES,
             *uploads.ROUTES,
+            *customer_links.ROUTES,
             *more,
         ],
         middleware=[Middleware(Observed)],

@@ -93,6 +93,13 @@ _OPEN: Final = (
     TOKEN,
     Operation("PutUploadFile", "PUT", "/uploads/{token}", "", ""),
     Operation("GetDownload", "GET", "/downloads/{token}", "", ""),
+    Operation("GetCustomerPage", "GET", "/customerpages/{token}", "", ""),
+    Operation("GetCustomerPageSpend", "GET", "/customerpages/{token}/spend", "", ""),
+    Operation("ListCustomerPageBills", "GET", "/customerpages/{token}/bills", "", ""),
+    Operation("GetCustomerPageBill", "GET", "/customerpages/{token}/bills/{id}", "", ""),
+    Operation(
+        "GetCustomerPageDocument", "GET", "/customerpages/{token}/bills/{id}/document", "", ""
+    ),
     Operation("GetKeySet", "GET", "/.well-known/jwks.json", "", ""),
     Operation("GetLiveness", "GET", "/healthz", "", ""),
     Operation("GetReadiness", "GET", "/readyz", "", ""),

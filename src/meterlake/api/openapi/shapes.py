@@ -20,6 +20,7 @@ from meterlake.api.responses import (
     backfills,
     bills,
     closings,
+    customer_links,
     explorer,
     exports,
     integrations,
@@ -102,6 +103,7 @@ _RUNS_QUERY: Final = (
     text("status", *RunStatus),
     text("order", "ASC", "DESC"),
 )
+_OF_LINKS: Final = {"401": "The link is unknown, has ended, or was revoked."}
 _ROWS_QUERY: Final = (whole("limit", minimum=1, maximum=2000), ADDITIONAL)
 
 # The first Data Explorer: bodies and answers, and which answers are files, too.
@@ -427,6 +429,11 @@ SHAPES: Final[dict[str, Shape]] = {
     "CancelDataExportJob": Shape(gives=exports.JobResponse),
     "RetryDataExportJob": Shape(gives=exports.JobResponse),
     "GenerateDataExportFileDownloadUrl": Shape(gives=exports.GenerateExportDownloadUrlResponse),
+    "CreateCustomerLink": Shape(
+        takes="CustomerLinkRequest", gives=customer_links.CreatedCustomerLinkResponse
+    ),
+    "RevokeCustomerLink": Shape(gives="CustomerLinkResponse"),
+    "GetAccountSpend": Shape(gives=customer_links.AccountSpendResponse),
     "GetAccountUsage": Shape(gives=explorer.AccountUsageResponse, query=(text("month"),)),
     "PostUsageDataQuery": Shape(takes=UsageQueryRequest, gives=explorer.UsageQueryResponse),
     "QueryUsageSavedQuery": Shape(gives=explorer.UsageQueryResponse),
@@ -436,6 +443,15 @@ SHAPES: Final[dict[str, Shape]] = {
         sends_file=True,
         errors={"403": "The link was changed, or has ended.", "404": "The file is gone."},
     ),
+    "GetCustomerPage": Shape(
+        gives=customer_links.CustomerPageResponse, query=(text("month"),), errors=_OF_LINKS
+    ),
+    "GetCustomerPageSpend": Shape(gives=customer_links.CustomerSpendResponse, errors=_OF_LINKS),
+    "ListCustomerPageBills": Shape(
+        gives=customer_links.CustomerBillResponse, page=50, errors=_OF_LINKS
+    ),
+    "GetCustomerPageBill": Shape(gives=customer_links.CustomerBillResponse, errors=_OF_LINKS),
+    "GetCustomerPageDocument": Shape(sends_file=True, errors=_OF_LINKS),
     "GetKeySet": Shape(gives=people.KeySetResponse),
     "GetLiveness": Shape(gives=people.ServerStatusResponse),
     "GetReadiness": Shape(gives=people.ServerStatusResponse),

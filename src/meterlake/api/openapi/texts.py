@@ -524,6 +524,49 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         ),
     ),
     # Usage.
+    "GetAccountSpend": (
+        "What an account has spent so far",
+        (
+            "The bills of the account's open periods, calculated with the usage and prices of now;"
+            " nothing is stored. `failures` says why one cannot be made."
+        ),
+    ),
+    "CreateCustomerLink": (
+        "Make a link to a customer's page",
+        (
+            "Whoever has the link sees this customer's usage, spend, balances and approved bills until"
+            " `dtExpiry`, a year ahead at most, and nothing else. The answer has `token` and `url`, which"
+            " nobody is shown again. Pages of `allowedOrigins`, such as https://portal.example.com, may"
+            " show it in a frame."
+        ),
+    ),
+    "RevokeCustomerLink": (
+        "Revoke a link to a customer's page",
+        "It never works again; make a new one instead.",
+    ),
+    "GetCustomerPage": (
+        "Get the page of a customer",
+        (
+            "Whose page it is, the balances, and the usage of a month such as 2026-10 by day; without"
+            " `month`, of the present one. The token of the link is all that it takes."
+        ),
+    ),
+    "GetCustomerPageSpend": (
+        "Get what a customer has spent so far",
+        "What the bills of the customer's open periods would come to now.",
+    ),
+    "ListCustomerPageBills": (
+        "List a customer's bills",
+        "The approved ones, the newest first, without their lines.",
+    ),
+    "GetCustomerPageBill": (
+        "Get a customer's bill",
+        "An approved bill with its lines and price bands; 404 for one of anybody else.",
+    ),
+    "GetCustomerPageDocument": (
+        "Get the document of a customer's bill",
+        "The bill as PDF; 404 for one of anybody else.",
+    ),
     "GetAccountUsage": (
         "What an account used by day",
         (

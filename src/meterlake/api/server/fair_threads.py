@@ -32,6 +32,7 @@ COSTLY: Final = frozenset(
         "DiffBill",
         "DownloadBillsCsv",
         "ExplainBill",
+        "GetAccountSpend",
         "GetBackfillDifference",
         "GetBillDocument",
         "GetBillJsonStatement",

@@ -289,5 +289,11 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "email": "ada@acme.example",
         "dtEndAccess": _END,
     },
+    "customerLinks": {
+        "accountId": "acme",
+        "name": "Portal of Acme",
+        "dtExpiry": _END,
+        "allowedOrigins": ["https://portal.acme.example"],
+    },
     "supportAccess": {"dtEndSupportUsersAccess": _END},
 }

@@ -47,7 +47,7 @@ SUBJECTS: Final = (
     Subject(
         "Accounts",
         "End customers, their contracts, the plans that they are on, and what they have a number of.",
-        ("accounts", "contracts", "accountplans", "counteradjustments"),
+        ("accounts", "contracts", "accountplans", "counteradjustments", "customerpages"),
     ),
     Subject(
         "Balances, commitments and charges",

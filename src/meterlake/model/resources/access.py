@@ -9,6 +9,8 @@ from meterlake.model.configuration.access import (
     ServiceUser,
     SupportAccess,
 )
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.customer_links import CustomerLink
 from meterlake.model.resources.resource import ACCESS, VERBS, Resource
 from meterlake.model.rules.access import managed_policies_stay, policy_shown
 
@@ -60,6 +62,18 @@ ROWS: Final = (
         page_max=200,
         schema="OrgUserInvitation",
         permission="invitation",
+    ),
+    Resource(
+        name="customerLinks",
+        path="accounts/{accountId}/customerlinks",
+        entity=CustomerLink,
+        area=ACCESS,
+        refs={"account_id": Account},
+        verbs=frozenset({"retrieve", "list", "delete"}),
+        filters=(),
+        frozen=("account_id",),
+        schema="CustomerLink",
+        permission="customerlink",
     ),
     Resource(
         name="supportAccess",

@@ -31,7 +31,7 @@ _RULES: Final = tuple(
         (r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", rf"\1 {_MASK}"),
         (r"\beyj[\w-]+\.[\w-]+\.[\w-]*", _MASK),
         (rf"""([?&](?:{_PARAMETERS})=)[^&\s"'<>]+""", rf"\1{_MASK}"),
-        (r"""(/(?:downloads|uploads)/)[^\s"'/?<>]+""", rf"\1{_MASK}"),
+        (r"""(/(?:downloads|uploads|customer|customerpages)/)[^\s"'/?<>]+""", rf"\1{_MASK}"),
         (r"(://)[^/\s@]+@", rf"\1{_MASK}@"),
         (rf"""\b((?:{_SECRETS})["']?\s*[:=]\s*["']?)[^\s"',&}}]+""", rf"\1{_MASK}"),
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", _MASK),
@@ -39,7 +39,7 @@ _RULES: Final = tuple(
 )
 # Most lines of a log hold none of these, and are done with one search.
 _SUSPICIOUS: Final = re.compile(
-    r"@|eyj|bearer|basic|authorization|/downloads/|/uploads/|secret|password|token|signature|code"
+    r"@|eyj|bearer|basic|authorization|/downloads/|/uploads/|/customer|secret|password|token|signature|code"
     r"|credential",
     re.IGNORECASE,
 )

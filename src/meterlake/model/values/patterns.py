@@ -23,6 +23,7 @@ PATTERN_RULES: Final = MappingProxyType(
         r"^\d+(MB|GB)$": "a size such as 700MB or 2GB",
         r"^(https?://[^?#\s]+)?$": "an http:// or https:// URL without a query, or empty",
         r"^https?://[^/?#\s]+$": "an http:// or https:// URL without a path",
+        r"^https?://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$": "the origin of a page, such as https://portal.example.com",
         r"^[^\s<>]+@[^\s<>]+$": "an e-mail address",
     }
 )

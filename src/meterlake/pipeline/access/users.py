@@ -362,6 +362,8 @@ def _alive(
     found = sessions.one_time_token(connection, digest(token), lock=lock)
     if found is None or found.used is not None or found.expires <= now:
         raise Unauthorized(_DEAD)
+    if found.purpose is Purpose.CUSTOMER_PAGE:
+        raise Unauthorized(_DEAD)
     return found
 
 

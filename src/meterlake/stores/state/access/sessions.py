@@ -24,10 +24,11 @@ class GrantKind(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What a link in a letter is good for."""
+    """What a link is good for: once, or for the page of a customer until it ends."""
 
     INVITATION = "invitation"
     PASSWORD = "password"  # noqa: S105 - the word, not one
+    CUSTOMER_PAGE = "customer-page"
 
 
 @dataclass(frozen=True, slots=True)
