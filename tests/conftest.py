@@ -30,6 +30,7 @@ pytest_plugins = [
 ]
 
 _SHOWN_MAX: Final = 12
+_QUICK_WORKERS: Final = 2
 
 # What needs no server and no process; of unit tests, all but those of stores.
 _QUICK: Final = ("unit", "golden", "properties")
@@ -89,6 +90,14 @@ settings.register_profile(CI, print_blob=True, **_PATIENT)
 settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Quick tests wait for nothing: a third worker on two cores would only collect once more."""
+    chosen = any(str(each).startswith("-n") for each in config.invocation_params.args)
+    if config.option.markexpr == "quick" and not chosen:
+        config.option.maxprocesses = _QUICK_WORKERS
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Where only quick tests are asked for, do not even read the others."""
     if config.option.markexpr != "quick" or collection_path.parent != Path(__file__).parent:
@@ -109,7 +118,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_finish() -> None:
     """Spare the tests that were collected, a million objects and more, searches for garbage."""
-    gc.collect()
     gc.freeze()
 
 

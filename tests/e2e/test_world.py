@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.workers import NOBODY, result, start
 from tests.homes import HEADER, a_home, csv_row, new_home, open_home
+from tests.long_cases import long_after
 
 
 def rows(first: int, last: int) -> str:
@@ -205,7 +206,7 @@ def test_a_moved_home_works(place, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        *("Übergrößenträger", 'it\'s "quoted"', "100% #1 [x]?*"),
+        *long_after(1, ['it\'s "quoted"', "Übergrößenträger", "100% #1 [x]?*"]),
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("mit Leerzeichen", "日本")),
     ],
 )

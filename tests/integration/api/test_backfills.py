@@ -272,6 +272,7 @@ def staged_again(server, http, id_, about):
     return got(http, f"/{id_}")["status"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("file")
 def test_what_the_world_broke_waits_for_the_next_round(server, http, monkeypatch):
     left = [Unavailable("lake", "gone")]

@@ -58,6 +58,7 @@ def test_a_commitment_is_spent_and_usage_beyond_it_costs_more(world):
         assert (line.commitment_id, line.balance_id) == (commitment.id, None)
 
 
+@pytest.mark.long
 def test_usage_beyond_a_commitment_has_a_line_and_prices_of_its_own(world):
     """200 units cost 150; 120 pay for 140 of them, and 60 are beyond at 3."""
     account = world.account("tiers")
@@ -208,6 +209,7 @@ def test_sources_pay_for_lines_of_their_types_and_products_only(world):
     ]
 
 
+@pytest.mark.long
 def test_a_source_of_a_contract_pays_for_lines_under_it_only(world):
     account = world.account("seats")
     contract = world.contract(account)
@@ -338,6 +340,7 @@ def test_usage_beyond_a_balance_has_overage_bands_unless_it_has_a_percent(world,
         assert (beyond.units, beyond.balance_id) == (60, balance.id)
 
 
+@pytest.mark.long
 def test_usage_beyond_a_commitment_has_no_overage_bands_unless_it_is_separate(world):
     """200 units cost 150, of which the commitment pays 120; the bands beyond it do not count."""
     account = world.account("tiers")

@@ -155,6 +155,7 @@ def test_a_saved_question_of_a_relative_time_is_asked(http):
         assert found.status_code == 200, found.text
 
 
+@pytest.mark.long
 def test_whoever_asks_too_often_waits(tmp_path):
     with served(tmp_path / "home") as found, found.http() as client:
         answers = [client.post("/usage/query", json=SEPTEMBER) for _ in range(30)]

@@ -97,6 +97,7 @@ def test_a_client_that_does_not_know_of_it_leaves_a_schedule_disabled(server, ex
     assert (now["name"], now["enabled"]) == ("Renamed", False)
 
 
+@pytest.mark.long
 def test_lines_of_bills_are_exported_as_focus_with_types_or_alone(server, exports):
     focus = {"name": "Costs", "code": "costs", "focus": True, **CLOCK}
     made = exports.schedules.create(

@@ -137,6 +137,7 @@ def test_folded_usage_of_every_format_is_the_same(server, ids):
     assert table["measure.gb.SUM"].to_list() == [row["measure.gb.SUM"] for row in expected]
 
 
+@pytest.mark.long
 def test_sums_beyond_the_numbers_of_parquet_are_text(server, ids):
     body = {"aggregations": [fold(ids["egress"], "gb", "SUM")]}
     [row] = lines(exported(server, body))

@@ -155,6 +155,7 @@ def test_entities_are_what_the_api_answers(server, exports):
     assert (names[-1], len(names)) == ("manifest.json", 3)
 
 
+@pytest.mark.long
 @pytest.mark.sees("listJobStatuses")
 def test_jobs_are_listed_by_status_and_time(server, exports):
     waits, done = ask(exports), ask(exports)

@@ -115,6 +115,7 @@ def test_a_commitment_is_billed_with_the_bills_of_its_plan(server, sdk, account,
     )
 
 
+@pytest.mark.long
 def test_a_changed_commitment_changes_its_bills(server, sdk, account, plan):
     made = commit(sdk, account, billing_plan_id=plan.id)
     bill(server, sdk, account, "2026-02-01")

@@ -84,6 +84,7 @@ def test_what_was_created_has_no_old_fields(world):
     assert (len(fired(world.sdk, "none")), fired(world.sdk, "some")) == (1, [])
 
 
+@pytest.mark.long
 def test_a_bill_that_is_due_for_ten_days_reminds(world):
     name = "scheduled.bill.reminder"
     world.sdk.scheduled_event_configurations.create(

@@ -38,6 +38,7 @@ def uploads(server):
         yield sdk.usage.file_uploads
 
 
+@pytest.mark.long
 def test_an_organization_announces_no_more_than_may_wait(tmp_path):
     """What is announced counts until its file has come and was ingested, or can come no more."""
     most = {"upload_bytes": 1000, "upload_waiting_bytes": 3000}
@@ -223,6 +224,7 @@ def _done(uploads):
     return url.job_id
 
 
+@pytest.mark.long
 def test_a_url_works_once(server, uploads):
     url = announce(uploads)
     assert put(url).status_code == 200
@@ -407,6 +409,7 @@ def test_a_file_that_cannot_be_read_fails_its_job(server, uploads):
     assert (job["totalRows"], job["processedRows"], job["failedRows"]) == (0, 0, 0)
 
 
+@pytest.mark.long
 def test_the_name_says_the_format_or_else_the_first_bytes(server, uploads):
     data = gzip.compress(ROWS, mtime=0)
     url = announce(uploads, data, name="some file", kind="application/octet-stream")
@@ -416,6 +419,7 @@ def test_the_name_says_the_format_or_else_the_first_bytes(server, uploads):
     assert uploads.jobs.retrieve(url.job_id).total_rows == 3
 
 
+@pytest.mark.long
 def test_a_larger_file_comes_in_whole(server, uploads):
     rows = [wire_row(f"large-{number}") for number in range(20_000)]
     data = json.dumps(rows).encode()

@@ -46,6 +46,7 @@ def test_what_cannot_be_tried_is_one_line_of_error(used, capsys, sql, sentence):
     assert sentence in line
 
 
+@pytest.mark.long
 def test_accounts_without_a_value_are_told(used, capsys):
     sql = "SELECT gigabytes FROM measurements"
     command = ["aggregation", "try", "stored_gigabytes", "--month", sample_data.MONTH, "--json"]

@@ -86,6 +86,7 @@ def test_a_bill_is_a_tree_of_numbers_in_columns(billed, capsys):
     assert f"meterlake bill explain {billed[1][0]} 1" in out
 
 
+@pytest.mark.long
 def test_a_line_has_its_sql_and_its_measurements(billed, capsys):
     code, out, _ = shown(billed, capsys, "1", "--rows", "1")
 

@@ -106,6 +106,7 @@ def test_a_document_is_printed_or_written(home, at, tmp_path, capsysbinary):
     assert document["totals"]["total"] in pages_of(path.read_bytes())[0]
 
 
+@pytest.mark.long
 def test_templates_are_copied_changed_and_used(home, at, tmp_path, capsysbinary):
     bill_id, folder = bill_ids(home)[0], tmp_path / "own"
     assert run(["bill", "template", str(folder)]) == 0

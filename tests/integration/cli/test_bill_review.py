@@ -202,6 +202,7 @@ def test_rejected_rows_of_the_month_are_open_and_those_of_others_are_not(home):
     assert len(opened(home)) == 1
 
 
+@pytest.mark.long
 def test_a_file_that_is_expected_and_has_not_come_is_open(home):
     bill_months(home, 9)
     settings(home, reviewFiles=["1.csv", "usage-{month}-*.csv"])
@@ -268,6 +269,7 @@ def test_a_first_bill_never_jumps():
     assert not has_jumped(BillTotals("b", "a", "USD", Decimal(10**9), ()), Decimal(0))
 
 
+@pytest.mark.long
 def test_a_plan_that_begins_later_has_no_bill_missing(home):
     bill_months(home, 9)
     configure(

@@ -38,6 +38,7 @@ def test_a_lake_in_a_bucket_needs_a_catalog_that_all_machines_reach(tmp_path, mo
     assert not home.exists()
 
 
+@pytest.mark.long
 def test_init_makes_the_drop_folder(tmp_path, capsys):
     assert run(["init", "--name", "Acme", "--home", str(tmp_path / "home")]) == 0
 
@@ -148,6 +149,7 @@ def test_ingest_reports_every_file(home, capsys):
     assert receipt["repeats"] + receipt["rejected"] == receipt["received"]
 
 
+@pytest.mark.long
 def test_ingest_of_an_unreadable_file_fails_but_takes_the_others(home, tmp_path, capsys):
     (tmp_path / "a.csv.gz").write_bytes(b"not gzip")
     good = sample_data.MEASUREMENTS / "14-seats-days-21-31.ndjson"
@@ -184,6 +186,7 @@ def test_status_sums_up(home, capsys):
     assert status["sources"][0]["finished"].endswith("Z")
 
 
+@pytest.mark.long
 def test_status_can_be_read(home, capsys):
     assert run(["status", "--home", str(home)]) == 0
 
@@ -273,6 +276,7 @@ def test_the_home_may_come_from_the_environment(home, monkeypatch, capsys):
     assert lines(capsys) == [{"one": 1}]
 
 
+@pytest.mark.long
 def test_an_organization_must_be_named_when_there_are_several(home, capsys):
     assert run(["init", "--name", "Other", "--home", str(home)]) == 0
     capsys.readouterr()

@@ -132,6 +132,7 @@ def test_all_unreadable_files_are_told(config):
     assert [line.partition(" ")[0] for line in err.splitlines()[:2]] == ["a.yaml:1:", "b.json:1:"]
 
 
+@pytest.mark.long
 def test_a_code_that_is_taken_has_its_line(config):
     account = "accounts:\n  - {{code: {}, name: A, emailAddress: a@b.de{}}}\n"
     for code in "ab":

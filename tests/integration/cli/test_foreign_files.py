@@ -49,6 +49,7 @@ def test_what_separates_the_values_is_found(ingest, delimiter, name):
     assert (code, line["accepted"], line["rejected"], line["ignoredColumns"]) == (0, 1, 0, [])
 
 
+@pytest.mark.long
 def test_a_mapping_finds_it_too_unless_it_says_which(ingest, tmp_path):
     (tmp_path / "m.yaml").write_text(MAPPING)
     text = f"carrier;time;size;region\nacme;{TS};1;a,b\n"

@@ -1,6 +1,7 @@
 """`meterlake integrations`: the runs of an organization, and the tries of one."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -16,9 +17,10 @@ from tests.stored_runs import add_run, end_run
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture
-def home(tmp_path):
-    settings = Settings(home=prepare_home(tmp_path / "home"), _env_file=None)
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("integrations")
+    settings = Settings(home=prepare_home(folder / "home"), _env_file=None)
     made = initialize(settings, "Sample")
     with open_stores(settings) as stores:
         organization = stores.organization(made.org_id)
@@ -27,7 +29,12 @@ def home(tmp_path):
         tried = {"status_code": 400, "error": error}
         end_run(organization, START, RunStatus.ERROR, error=error, tried=tried)
         add_run(organization, START, "b", entity_id="b2")
-    return str(settings.home)
+    return settings.home
+
+
+@pytest.fixture
+def home(template, tmp_path):
+    return str(shutil.copytree(template, tmp_path / "home"))
 
 
 def test_a_status_that_is_none_is_refused(home, capsys):

@@ -60,6 +60,7 @@ def test_ingest_shows_percent_and_time_left(at_a_terminal, files, more):
     assert done(shown)
 
 
+@pytest.mark.long
 def test_a_poll_of_inboxes_shows_them_of_the_object_at_hand(at_a_terminal, tmp_path):
     inbox = tmp_path / "inbox"
     inbox.mkdir()

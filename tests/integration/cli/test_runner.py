@@ -35,6 +35,19 @@ def home(tmp_path):
 @pytest.fixture
 def two(home):
     """The home with a second organization, `other`, that can be billed, too."""
+    add_other(home)
+    return home
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    """Such a home for commands that are refused."""
+    with a_home_to_bill(tmp_path_factory.mktemp("refused")) as opened:
+        add_other(opened)
+        yield opened
+
+
+def add_other(home):
     stores = home.stores
     assert run(["init", "--name", "Other", "--home", str(stores.home), "--json"]) == 0
     other = Home(stores, stores.state.organization("other").id, home.clock)
@@ -42,7 +55,6 @@ def two(home):
     price_egress(other)
     subscribe(other, "acme", "bolt")
     use(other, ("1", "acme", 7), ("2", "bolt", 9))
-    return home
 
 
 def answer(home, capsys, *command):
@@ -111,8 +123,8 @@ def test_a_scheduler_that_is_not_there_is_refused_in_bounded_time(
         (["aggregate", "2026-13"], "2026-13"),
     ],
 )
-def test_what_makes_no_sense_for_all_organizations_is_refused(two, capsys, options, told):
-    code, rows, [error] = answer(two, capsys, *options, "--all-orgs")
+def test_what_makes_no_sense_for_all_organizations_is_refused(unchanged, capsys, options, told):
+    code, rows, [error] = answer(unchanged, capsys, *options, "--all-orgs")
 
     assert (code, rows) == (1, [])
     assert told in error["message"]

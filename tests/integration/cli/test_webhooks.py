@@ -1,6 +1,7 @@
 """`meterlake webhooks`: a test of a webhook, and runs that are sent once more."""
 
 import json
+import shutil
 import threading
 
 import pytest
@@ -21,13 +22,21 @@ def receiver():
         yield found
 
 
+def settings_of(home):
+    return Settings(home=home, webhook_allow=("127.0.0.1",), _env_file=None)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    home = prepare_home(tmp_path_factory.mktemp("webhooks") / "home")
+    initialize(settings_of(home), "Sample")
+    return home
+
+
 @pytest.fixture
-def stores(tmp_path):
-    settings = Settings(
-        home=prepare_home(tmp_path / "home"), webhook_allow=("127.0.0.1",), _env_file=None
-    )
-    initialize(settings, "Sample")
-    with open_stores(settings) as opened:
+def stores(template, tmp_path):
+    home = shutil.copytree(template, tmp_path / "home")
+    with open_stores(settings_of(home)) as opened:
         yield opened
 
 

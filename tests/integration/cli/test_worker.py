@@ -201,6 +201,7 @@ def test_a_server_and_a_worker_apart(tmp_path, capsys):
         home.check()
 
 
+@pytest.mark.long
 def test_what_a_process_has_at_hand_can_be_taken_at_once_when_it_gives_it_back(exporting):
     home, id_ = exporting
     jobs = home.stores.state.jobs

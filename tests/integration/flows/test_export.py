@@ -39,6 +39,7 @@ def jobs(stores: Stores, code: str = "acme") -> list[Job]:
     return stores.state.jobs.recent(org_id(stores, code), KIND)
 
 
+@pytest.mark.long
 def test_a_job_is_run_and_its_manifest_is_shown(home: Path, tmp_path: Path) -> None:
     from flows.export import export_job
 

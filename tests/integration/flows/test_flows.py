@@ -141,6 +141,7 @@ def test_ingest_fails_at_the_end_when_a_file_cannot_be_read(home: Path) -> None:
     assert all("Traceback" not in line for line in logged(run_of(state), "a.csv.gz"))
 
 
+@pytest.mark.long
 def test_a_failure_is_logged_in_one_line(tmp_path: Path) -> None:
     """The trace of a failure that is known says nothing more than the failure."""
     from flows.ingest import ingest
@@ -173,6 +174,7 @@ def test_a_run_that_is_marked_crashed_after_its_end_has_done_its_work_once(home:
     assert (row["received"], row["accepted"], row["repeats"]) == (2, 0, 2)
 
 
+@pytest.mark.long
 def test_ingest_takes_files_where_they_lie(home: Path, tmp_path: Path) -> None:
     from flows.ingest import ingest
 

@@ -218,6 +218,7 @@ def test_without_the_extra_it_is_named(stores, monkeypatch):
         run_tasks(stores, FanOutRunner(RunnerKind.DASK), describing(1))
 
 
+@pytest.mark.long
 def test_a_scheduler_that_is_not_there_is_refused_in_bounded_time(stores, monkeypatch):
     monkeypatch.setattr(carrier, "_CONNECT_S", 1)
     begun = time.monotonic()

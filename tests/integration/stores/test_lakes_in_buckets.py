@@ -90,6 +90,7 @@ def test_a_lake_that_nobody_created_is_not_there(home):
     other.close()
 
 
+@pytest.mark.long
 def test_nothing_of_the_lake_but_caches_lies_in_the_home(home):
     home.ingest("a.csv", several(0, 2000))
 

@@ -343,6 +343,7 @@ def test_the_log_says_once_why_jobs_run_without_prefect(home, caplog):
     assert {each.levelname for each in caplog.records} == {"WARNING"}
 
 
+@pytest.mark.long
 def test_the_worker_polls_inboxes(tmp_path, monkeypatch):
     asked = []
     with a_home(tmp_path, prefect_url="") as home:

@@ -217,6 +217,7 @@ def test_a_key_beside_another_one_in_the_home_is_refused(home):
     agree_on_settings(told(home, secret_key=(home / "secret.key").read_text().strip()))
 
 
+@pytest.mark.long
 def test_a_home_with_its_own_database_takes_no_other_one(tmp_path):
     path = tmp_path / "home"
     new_home(path)

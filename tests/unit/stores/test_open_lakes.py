@@ -40,6 +40,7 @@ def test_those_that_were_used_last_stay_open(stores):
     assert stores.lake("d") is lakes["d"]
 
 
+@pytest.mark.long
 def test_one_that_was_closed_can_be_used_again(stores):
     first = stores.lake("a")
     before = first.snapshot()

@@ -265,6 +265,7 @@ def test_usage_is_folded_and_grouped(export, tmp_path):
     assert sorted(row["measure.gb.SUM"] for row in written(tmp_path)) == [3.5, 4]
 
 
+@pytest.mark.long
 def test_what_is_kept_is_downloaded(export, tmp_path, at, capsys):
     [manifest] = export("operational", "--type", "meters", "--type", "accounts", "--keep")
     job = manifest["jobId"]
@@ -461,6 +462,7 @@ def test_the_jobs_of_a_deleted_schedule_are_listed_by_its_id(export, at, capsys)
     assert run(["export", "jobs", "list", "--schedule", "weekly", *at]) == 1
 
 
+@pytest.mark.long
 def test_while_exports_are_switched_off_people_are_told_that_no_schedule_runs(tmp_path, capsys):
     with a_home(tmp_path) as home:
         at = ["--home", str(home.stores.home)]
@@ -474,6 +476,7 @@ def test_while_exports_are_switched_off_people_are_told_that_no_schedule_runs(tm
     assert json.loads(capsys.readouterr().out)["source"] == "operational"
 
 
+@pytest.mark.long
 def test_a_destination_is_made_checked_and_used(export, small_home, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("METERLAKE_EXPORT_FOLDER", str(tmp_path))
     (tmp_path / "outbox").mkdir()

@@ -51,6 +51,7 @@ def test_what_is_no_inbox_is_one_clear_line(home, capsys):
     assert len(capsys.readouterr().err.splitlines()) >= 5
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_read_is_told(home, capsys):
     (home / "a.parquet").write_bytes(b"no parquet")
     assert run(["inbox", "add", str(home)]) == 0

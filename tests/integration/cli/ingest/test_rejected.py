@@ -1,10 +1,17 @@
 """`meterlake rejected` and `meterlake receipts`: what they print, and how they fail."""
 
 import json
+import shutil
 
 import pytest
 
 from meterlake.cli import run
+
+
+@pytest.fixture(scope="module")
+def unchanged(sample_home, tmp_path_factory):
+    """A home for commands that are refused."""
+    return shutil.copytree(sample_home, tmp_path_factory.mktemp("rejected") / "home")
 
 
 @pytest.fixture
@@ -33,8 +40,8 @@ def lines(capsys):
         ["receipts", "show", "nothing"],
     ],
 )
-def test_what_cannot_be_done_is_one_line_of_error(home, capsys, command):
-    assert run([*command, "--home", str(home)]) == 1
+def test_what_cannot_be_done_is_one_line_of_error(unchanged, capsys, command):
+    assert run([*command, "--home", str(unchanged)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -81,6 +88,7 @@ def test_rows_are_listed_shown_exported_mended_and_given_in_again(at, tmp_path, 
     assert lines(capsys) == [{"rows": len(listed) - len(edits)}]
 
 
+@pytest.mark.long
 def test_the_list_of_receipts_says_why_a_file_failed(home, tmp_path, capsys):
     (tmp_path / "cut.csv.gz").write_bytes(b"no gzip")
     assert run(["ingest", str(tmp_path / "cut.csv.gz"), "--home", str(home)]) == 1

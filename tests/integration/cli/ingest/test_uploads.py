@@ -49,6 +49,7 @@ def test_what_was_uploaded_is_ingested_once(home, capsys):
     assert len(home.uids()) == 2
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_read_is_told_and_stops_no_other(home, capsys):
     upload(home, "a.json", b"no json")
     upload(home, "b.json", json.dumps([wire_row("b")]).encode())

@@ -50,6 +50,7 @@ def test_more_rows_than_a_table_shows_are_in_a_file(ask, tmp_path):
     assert (len(rows), rows[0], rows[-1]) == (2501, ["n", "text"], ["2499", 'a,"b'])
 
 
+@pytest.mark.long
 def test_parquet_has_types_without_loss(ask, tmp_path):
     out = tmp_path / "rows.parquet"
     query = f"{WIDE} {ROWS}"

@@ -246,6 +246,7 @@ def test_every_step_again_changes_nothing(home):
     assert home.organization.lake.snapshot() == snapshot + 1
 
 
+@pytest.mark.long
 def test_what_is_dropped_is_gone_but_for_the_history(unchanged):
     home, id_ = unchanged, uuid4().hex
     before = lake(home)
@@ -315,6 +316,7 @@ def test_what_makes_no_sense_is_refused(unchanged, changes, error, about):
         backfill.start(home.organization, retraction(home, **changes))
 
 
+@pytest.mark.long
 def test_an_id_stands_for_one_backfill(unchanged):
     home, id_ = unchanged, uuid4().hex
     backfill.start(home.organization, retraction(home, id_))

@@ -274,6 +274,7 @@ def test_prices_of_a_memo_are_those_of_its_line(home, charge):
     assert lines(home)["2026-02-01 MONTHLY"] == [("CREDIT_MEMO", -21)]
 
 
+@pytest.mark.long
 def test_a_group_of_three_months_that_ends_in_its_second_one_is_corrected(home):
     subscribe(home, "quarter", "2026-01-01")
     make(home, "2026-02-01")
@@ -380,6 +381,7 @@ def test_a_plan_of_a_child_is_corrected_on_the_bill_of_its_parent(home):
     )
 
 
+@pytest.mark.long
 def test_only_what_is_charged_for_a_time_after_the_bill_date_is_corrected(home):
     """A plan begins in mid-period: its first part, which is over, and the next month stand on a bill."""
     subscribe(home, "month", "2026-01-17")
@@ -394,6 +396,7 @@ def test_only_what_is_charged_for_a_time_after_the_bill_date_is_corrected(home):
     }
 
 
+@pytest.mark.long
 def test_a_plan_that_ended_before_and_is_extended_gets_a_debit_on_the_same_bill_as_its_own(home):
     """Half of January is charged and locked; then the plan holds on."""
     subscribe(home, "month", "2026-01-01", "2026-01-11")
@@ -496,6 +499,7 @@ def test_a_plan_that_has_no_billing_periods_any_more_is_corrected_all_the_same(h
     }
 
 
+@pytest.mark.long
 def test_the_memo_of_a_line_is_explained_by_what_the_line_would_be(home):
     bill_and_lock(home, "month")
     subscribe(home, "month", "2026-01-01", "2026-01-10")

@@ -15,6 +15,7 @@ from meterlake.stores.state.billing.bills.batch import BillOutcome
 from meterlake.stores.state.jobs import JobStatus
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.homes import configure
+from tests.long_cases import long_after
 
 pytestmark = pytest.mark.usefixtures("home_database")
 
@@ -109,6 +110,7 @@ def test_late_usage_brings_a_bill_to_its_next_version_and_back_to_pending(home):
     assert len(acme.content.lines) == 2
 
 
+@pytest.mark.long
 def test_approving_approves_what_has_not_changed_as_well(home):
     run(home)
     result = run(home, approve=True)
@@ -136,6 +138,7 @@ def test_a_locked_bill_is_left_alone_and_reported(home):
     assert result.totals == {"USD": D("73.5") + 131}
 
 
+@pytest.mark.long
 def test_some_accounts_only(home):
     result = run(home, accounts=["bolt"])
 
@@ -174,6 +177,7 @@ def test_an_account_that_cannot_be_billed_leaves_the_others_and_its_old_bill(hom
     assert stored(home)["acme"] == old
 
 
+@pytest.mark.long
 def test_usage_that_nothing_prices_is_reported(home):
     use(home, ("4", "stranger", 5))
     result = run(home)
@@ -193,7 +197,7 @@ def test_a_bill_is_a_job_with_its_snapshot_and_result(home):
 
 
 @pytest.mark.parametrize("step", ["bill.folded", "bill.stored"])
-@pytest.mark.parametrize("batch", [1, 1000])
+@pytest.mark.parametrize("batch", long_after(1, [1000, 1]))
 def test_a_run_that_dies_is_completed_by_the_next_one(home, step, batch, monkeypatch):
     def die(name):
         if name == step:
@@ -246,6 +250,7 @@ def test_who_bills_waits_for_a_world_that_fails(home, monkeypatch, times, status
     assert sum(each.content.total for each in stored(home).values()) == D("204.50")
 
 
+@pytest.mark.long
 def test_who_is_taken_off_its_plan_is_billed_nothing_any_more(home):
     run(home)
     subscribe(home, "acme", start="2026-12-01T00:00:00Z")

@@ -109,6 +109,7 @@ def test_while_a_run_is_unfinished_the_next_one_waits(later):
     assert submit(later)
 
 
+@pytest.mark.long
 def test_a_run_waits_while_ten_jobs_are_unfinished(later):
     made = [create(later.organization, "ann", {"billDate": "2026-10-01"})["id"] for _ in range(10)]
     later.clock.advance(hours=1)
@@ -214,6 +215,7 @@ def test_a_bill_that_changed_before_it_was_ever_approved_approves_itself(home):
     assert approve(home) == 2
 
 
+@pytest.mark.long
 def test_an_approval_that_a_person_took_back_stays_so(home):
     settings(home, **GRACE)
     create(home.organization, "ann", {"billDate": "2026-10-01"})
@@ -247,6 +249,7 @@ def test_a_bill_whose_account_failed_since_is_held_back(home):
     assert set(statuses(home).values()) == {"APPROVED"}
 
 
+@pytest.mark.long
 def test_a_bill_with_usage_without_a_price_is_held_back_until_it_has_one(home):
     settings(home, **GRACE)
     pricing = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}
@@ -287,6 +290,7 @@ def test_a_bill_is_held_back_however_many_jobs_there_were_since(home, monkeypatc
     assert october == {"PENDING"}
 
 
+@pytest.mark.long
 def test_a_setting_approves_bills_with_usage_without_a_price(home):
     settings(home, **GRACE)
     pricing = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}

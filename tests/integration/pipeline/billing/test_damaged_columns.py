@@ -23,6 +23,7 @@ from tests.bills import a_home_to_bill, use
 from tests.databases import copy_home
 from tests.homes import HEADER, configure, csv_row, open_home
 from tests.late_bills import choose, schedule
+from tests.long_cases import long_after
 from tests.runners import RUNNERS
 
 AUGUST, SEPTEMBER = Month(2026, 8), Month(2026, 9)
@@ -163,7 +164,7 @@ def test_all_others_are_billed(opened, table, column):
         if each[0] in {"bill_memo", "late_usage", "late_usage_line"}
     ],
 )
-@pytest.mark.parametrize("status", ["CARRIED", "REPORTED"])
+@pytest.mark.parametrize("status", long_after(1, ["CARRIED", "REPORTED"]))
 def test_late_usage_of_all_others_is_settled(opened, monkeypatch, status, table, column):
     """The bills of August are made again: they have the usage, and what memos carry is taken back."""
     of_status = f"SELECT id FROM late_usage WHERE {OF_ACME} AND status = '{status}'"

@@ -10,6 +10,7 @@ from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.stores.state.core.reader import DamagedRow
 from tests.bills import a_home_to_bill
+from tests.long_cases import long_after
 
 pytestmark = pytest.mark.usefixtures("home_database")
 
@@ -81,13 +82,16 @@ def test_verify_names_the_bill_of_the_damaged_row_alone(home, statement, said):
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "UPDATE bill SET total = :broken WHERE account_id = :acme",
-        "UPDATE bill SET status = :broken WHERE account_id = :acme",
-        f"UPDATE entity SET body = :broken WHERE {PLAN_OF_ACME}",
-        f"UPDATE entity SET body = '{{}}' WHERE {PLAN_OF_ACME}",
-        "UPDATE entity SET body = :broken WHERE kind = 'Account' AND id = :acme",
-    ],
+    long_after(
+        3,
+        [
+            "UPDATE bill SET total = :broken WHERE account_id = :acme",
+            "UPDATE bill SET status = :broken WHERE account_id = :acme",
+            f"UPDATE entity SET body = :broken WHERE {PLAN_OF_ACME}",
+            f"UPDATE entity SET body = '{{}}' WHERE {PLAN_OF_ACME}",
+            "UPDATE entity SET body = :broken WHERE kind = 'Account' AND id = :acme",
+        ],
+    ),
     ids=["total", "status", "plan", "empty plan", "account"],
 )
 def test_billing_fails_the_account_of_the_damaged_row_alone(home, statement, caplog):

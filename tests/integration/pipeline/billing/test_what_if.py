@@ -224,6 +224,7 @@ def test_a_comparison_needs_no_lock_and_leaves_no_trace(home):
     assert files_of(home) == before
 
 
+@pytest.mark.long
 def test_what_concerns_one_account_is_calculated_for_it_alone(home):
     ended = {
         "code": "acme-basic",
@@ -272,6 +273,7 @@ def test_parents_are_calculated_with_their_children(home):
     assert differences(changes) == {("acme", "USAGE"): Decimal("47.5")}
 
 
+@pytest.mark.long
 def test_a_balance_that_pays_more_is_empty_earlier(home):
     """Each side has its own ledger: what one month draws is gone for the next one."""
     use(home, ("7", "acme", 1))
@@ -301,6 +303,7 @@ def commitment(amount):
     }
 
 
+@pytest.mark.long
 def test_locked_history_is_priced_anew_and_locks_stay(home):
     bill(home.organization, SEPTEMBER, approve=True)
     with home.organization.transaction("ann") as transaction:

@@ -214,6 +214,7 @@ def test_text_is_no_program_of_the_typesetter():
     assert evil.replace(" ", "") in text_of(render_document(a_document(evil), PDF, RenderOptions()))
 
 
+@pytest.mark.long
 def test_scripts_are_shown():
     found = a_document(*SCRIPTS.values())
     read = unicode_text_of(render_document(found, PDF, RenderOptions()))

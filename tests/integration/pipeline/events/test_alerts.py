@@ -8,6 +8,7 @@ from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores.state.core.pages import Page
 from tests.homes import CALLS, EGRESS, HEADER, a_home, configure, csv_row
+from tests.long_cases import long_after
 
 
 @pytest.fixture
@@ -72,13 +73,16 @@ def test_a_meter_that_gets_nothing_any_more_is_one_incident_until_it_does(home):
 
 @pytest.mark.parametrize(
     ("meter", "every", "hours", "stale"),
-    [
-        (6, 24, 7, True),
-        ("0", 1, 500, False),
-        (None, 48, 30, False),
-        (12, 48, 30, True),
-        ("soon", 24, 25, True),
-    ],
+    long_after(
+        3,
+        [
+            (6, 24, 7, True),
+            ("0", 1, 500, False),
+            (None, 48, 30, False),
+            (12, 48, 30, True),
+            ("soon", 24, 25, True),
+        ],
+    ),
 )
 def test_custom_fields_of_meter_and_organization_replace_the_setting(
     home, meter, every, hours, stale
@@ -124,6 +128,7 @@ def test_what_was_rejected_long_ago_does_not_count(home):
     assert check(home) == []
 
 
+@pytest.mark.long
 def test_the_organization_can_have_a_limit_of_its_own(home):
     configure(home.organization, customFields={"organization": {"rejectRate": "0.9"}})
     home.ingest("bad.csv", rows(2, 8))

@@ -53,6 +53,7 @@ def again(home, watch):
     return due == [home.org_id]
 
 
+@pytest.mark.long
 def test_a_lake_is_looked_at_once_after_something_came_in(home, watch):
     home.ingest("a.csv", HEADER + csv_row("u1"))
     assert watch.due() == [], "it has a pause"
@@ -87,6 +88,7 @@ def test_an_alert_comes_in_time_although_nothing_comes_in(home, watch):
     assert alerts(home) == []
 
 
+@pytest.mark.long
 def test_rejected_rows_are_told_of_and_forgotten_in_time(home, watch):
     bad = "".join(csv_row(f"b{number}", "x") for number in range(4))
     home.ingest("a.csv", HEADER + csv_row("u1") + bad)
@@ -101,6 +103,7 @@ def test_rejected_rows_are_told_of_and_forgotten_in_time(home, watch):
     assert REJECT_RATE_ALERT not in alerts(home)
 
 
+@pytest.mark.long
 def test_other_limits_are_looked_for_at_once(home, watch):
     home.ingest("a.csv", HEADER + csv_row("u1"))
     assert again(home, watch)

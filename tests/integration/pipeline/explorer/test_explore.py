@@ -72,6 +72,7 @@ def test_an_unknown_saved_question_is_not_found(home):
         explore_saved(home.organization, NOWHERE)
 
 
+@pytest.mark.long
 def test_a_parent_is_without_its_children(home):
     child = {"code": "kid", "name": "Kid", "emailAddress": "a@b.example", "parentAccountId": "acme"}
     configure(home.organization, accounts=[child])
@@ -83,6 +84,7 @@ def test_a_parent_is_without_its_children(home):
     assert {each["account"]: each["measure.gb.SUM"] for each in both} == {"acme": 1, "kid": 10}
 
 
+@pytest.mark.long
 def test_a_new_field_is_null_until_it_is_sent(home):
     home.ingest("a.csv", HEADER + csv_row("1"))
     field = {"category": "COST", "code": "own", "name": "Own"}
@@ -95,6 +97,7 @@ def test_a_new_field_is_null_until_it_is_sent(home):
     assert [row[f"cost.own.{each}"] for each in functions] == [None, None, None, 0]
 
 
+@pytest.mark.long
 def test_sums_have_as_many_digits_as_they_need(home):
     most = "99999999999999999999999999.999999999999"
     rows = [csv_row(str(n), most, "acme" if n else "bolt") for n in range(5)]
@@ -174,6 +177,7 @@ def test_answers_are_whole_while_others_ingest(home):
     assert uneven == []
 
 
+@pytest.mark.long
 def test_a_question_is_ended_before_it_begins(home):
     home.ingest("a.csv", HEADER + csv_row("1"))
     stop = Stop()
@@ -209,6 +213,7 @@ def test_a_running_question_is_ended(home):
     assert ended == ["query: too long; ask again"]
 
 
+@pytest.mark.long
 def test_a_saved_question_means_the_time_at_which_it_is_asked(home):
     saved = {
         "name": "yesterday",

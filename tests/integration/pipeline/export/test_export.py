@@ -22,6 +22,7 @@ from meterlake.stages.export.exported_columns import EXPORTS, Kind, exports_of
 from meterlake.stages.export.manifest import ExportPart, ObjectPrefix
 from meterlake.stores import open_stores
 from tests.doubles.homes import FIELDS, ROWS, make_home
+from tests.long_cases import long_after
 
 pytest_plugins = ["tests.doubles.fixtures"]
 
@@ -60,6 +61,7 @@ def cells(exported: Exported, type: str) -> list[dict]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
+@pytest.mark.long
 def test_measurements_as_csv_have_the_columns_of_the_drop_folder(home):
     organization = home.organization
     exported = export(organization, usage("csv"))
@@ -188,6 +190,7 @@ def test_a_month_is_a_month_in_the_organizations_time_zone(home):
     assert empty.manifest["files"][0]["sums"]["measure.bytes"] is None
 
 
+@pytest.mark.long
 def test_quantities_of_every_frequency_and_segment_are_told_apart(home):
     segment = '{"region":"eu"}'
     changes = (
@@ -345,7 +348,7 @@ def test_measurements_of_a_deleted_field_are_still_exported(home):
     assert exported.manifest["snapshot"] == snapshot + 1
 
 
-@pytest.mark.parametrize("count", [1, 2, 11, 40])
+@pytest.mark.parametrize("count", long_after(2, [2, 40, 1, 11]))
 def test_sums_are_exact_where_they_need_more_than_38_digits(home, count):
     meter = home.meter("huge", FIELDS[:1])
     huge = Decimal("99999999999999999999999999.999999999999")

@@ -265,6 +265,7 @@ def test_exports_go_to_object_stores(home, new_place, kind):
         assert hashlib.sha256(objects.get(file["key"])).hexdigest() == file["sha256"]
 
 
+@pytest.mark.long
 def test_a_missing_bucket_is_not_found(home, new_place):
     organization = home.organization
     place = new_place("moto")

@@ -165,6 +165,7 @@ def test_what_is_not_staged_completely_does_not_stay(home, tmp_path, monkeypatch
     assert not (home.stores.home / "staging" / "exports" / job_id).exists()
 
 
+@pytest.mark.long
 def test_names_are_those_of_when_the_job_was_made(home, tmp_path, monkeypatch):
     configured(home, export_folder=tmp_path)
     id_ = destination(home, prefix="old", **LOCAL)

@@ -37,6 +37,7 @@ def trusted(home, bucket):
         yield policy, destination(home, bucketName=name, prefix="/some/prefix/", **S3)
 
 
+@pytest.mark.long
 def test_a_bucket_of_s3_is_written_in_its_role_with_the_organization_as_external_id(
     home, bucket, trusted
 ):
@@ -84,6 +85,7 @@ def test_a_role_is_assumed_again_when_its_credentials_end_in_between(home, trust
     assert len(exported.manifest["files"]) > 1
 
 
+@pytest.mark.long
 def test_the_machines_own_credentials_can_be_used_instead(home, trusted):
     policy, id_ = trusted
     configured(home, export_credentials="own")
@@ -111,6 +113,7 @@ def google(home, strict_gcs, tmp_path, monkeypatch):
         yield rule
 
 
+@pytest.mark.long
 def test_a_bucket_of_google_is_written_as_the_account_of_its_pool(home, google, strict_gcs):
     id_ = destination(home, bucketName="test-bucket", prefix="federated", **GCS)
     exported = export(home.organization, usage(id_))
@@ -136,6 +139,7 @@ def test_google_knows_this_machine_by_its_aws_credentials_without_a_token(home, 
     assert "x-goog-cloud-target-resource" in asked["subject_token"]
 
 
+@pytest.mark.long
 def test_a_token_of_google_that_is_revoked_is_replaced(home, google, monkeypatch):
     id_ = destination(home, bucketName="test-bucket", prefix="revoked", **GCS)
 

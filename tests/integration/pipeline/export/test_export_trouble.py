@@ -30,6 +30,7 @@ def bucket(export_bucket):
     return export_bucket
 
 
+@pytest.mark.long
 def test_a_store_that_is_busy_for_long_is_waited_for(home, bucket):
     place, name = bucket
     left = [9]  # Two times the library gives up; the export does not.

@@ -21,6 +21,7 @@ def no_lake(org_id):
     assert org_id
 
 
+@pytest.mark.long
 def test_a_new_organization_is_ready_to_use(settings):
     made = init_home(settings, "Müller & Söhne", no_lake)
 
@@ -35,6 +36,7 @@ def test_a_new_organization_is_ready_to_use(settings):
         assert configuration.single(CustomFields).created_by == SYSTEM
 
 
+@pytest.mark.long
 def test_the_first_key_is_the_administrators(settings):
     made = init_home(settings, "Acme", no_lake)
 
@@ -73,6 +75,7 @@ def test_the_same_name_again_is_refused_with_a_clear_sentence(settings, again):
         init_home(settings, again, no_lake)
 
 
+@pytest.mark.long
 def test_names_that_are_written_alike_get_codes_of_their_own(settings):
     codes = [
         init_home(settings, name, no_lake).org_code
@@ -94,6 +97,7 @@ def test_a_name_that_is_none_is_refused_and_nothing_is_made(settings, name):
     assert not settings.home.exists()
 
 
+@pytest.mark.long
 def test_without_a_lake_there_is_no_organization(settings):
     def broken(_org_id):
         raise ZeroDivisionError

@@ -140,6 +140,7 @@ def test_a_measurement_that_cannot_be_calculated_stays_and_is_reported(home):
     home.check()
 
 
+@pytest.mark.long
 def test_the_same_arrival_answers_with_the_same_receipt(home):
     first = home.ingest("a.csv", HEADER + csv_row("u2", "0"), delivery="one")
 
@@ -165,6 +166,7 @@ def test_repeats_and_contradictions_leave_no_calculation_errors(home):
     home.check()
 
 
+@pytest.mark.long
 def test_a_measurement_that_lacks_two_values_counts_once(home):
     half = DERIVED[0] | {"code": "half", "calculation": "1 / (gb * 2)"}
     save(home, [DERIVED[0], half])
@@ -175,6 +177,7 @@ def test_a_measurement_that_lacks_two_values_counts_once(home):
     assert [field for _, field, _ in errors(home)] == ["half", "share"]
 
 
+@pytest.mark.long
 def test_near_misses_of_new_accounts_leave_no_calculation_errors(home):
     rows = csv_row("u1", "0", account="new") + csv_row("u2", "0", account="NEW")
 
@@ -202,6 +205,7 @@ def test_an_export_s_columns_of_derived_fields_are_ignored(home):
     assert stored(home)["u1"][1] == Decimal(4)
 
 
+@pytest.mark.long
 def test_derived_values_do_not_count_as_content(home):
     home.ingest("a.csv", HEADER + csv_row("u1", "4"))
     publish(home, "second", {"eu": "9"})

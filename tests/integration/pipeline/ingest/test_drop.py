@@ -121,6 +121,7 @@ def test_a_file_from_the_future_does_not_wait_for_it(home):
     assert resting_files(home.folder.inbox, 2) == [path]
 
 
+@pytest.mark.long
 def test_files_are_taken_oldest_first(home):
     for place, name in enumerate(["c.csv", "a.csv", "b.csv"]):
         os.utime(home.drop(name, HEADER + csv_row(name)), (1e9 + place,) * 2)
@@ -154,6 +155,7 @@ def test_the_same_name_twice_harms_nothing(home):
     assert len(home.measurements()) == 2
 
 
+@pytest.mark.long
 def test_a_file_dropped_again_later_is_judged_by_its_new_receipt(home):
     early = HEADER + csv_row("u1", ts="2026-10-01T01:00:00Z")
     home.drop("a.csv", early)

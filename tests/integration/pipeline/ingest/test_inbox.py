@@ -221,6 +221,7 @@ def test_markers_and_hidden_and_unfinished_objects_are_left_alone(moto_bucket):
     moto_bucket.check("u1")
 
 
+@pytest.mark.long
 def test_a_folder_that_is_gone_is_not_an_empty_inbox(local):
     folder = Path(local.inbox.url)
     local.put("a.csv", "u1")
@@ -237,6 +238,7 @@ def test_a_folder_that_is_gone_is_not_an_empty_inbox(local):
     local.check("u1")
 
 
+@pytest.mark.long
 def test_links_and_pipes_in_a_folder_are_told_and_stop_nothing(local, tmp_path):
     secret = tmp_path / "secret.csv"
     secret.write_text(HEADER + csv_row("u9"))
@@ -299,6 +301,7 @@ def test_more_than_a_page_is_listed(moto_bucket):
     assert [receipt.accepted for receipt in moto_bucket.poll()] == [1]
 
 
+@pytest.mark.long
 def test_a_claim_is_left_alone_while_its_lease_lasts_and_taken_over_after_it(local):
     local.put("a.csv", "u1")
     poll = Poll(local.home.stores, local.inbox)

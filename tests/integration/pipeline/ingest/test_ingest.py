@@ -24,6 +24,7 @@ from tests.homes import (
     wire_row,
     zst,
 )
+from tests.long_cases import long_repeats
 
 GOOD = (HEADER + csv_row("u1") + csv_row("u2")).encode()
 GOOD_JSON = ndjson([wire_row("u1"), wire_row("u2")])
@@ -142,68 +143,71 @@ def test_a_file_without_rows_is_done_and_empty(module_home, name, data):
 
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
-    [
-        ("f.csv", b"", "MissingHeader"),
-        ("f.csv", b"\n" + GOOD, "MissingHeader"),
-        ("f.csv", b"\xef\xbb\xbf", "MissingHeader"),
-        ("f.csv", b"uid,ts\n1,2\n", "MissingHeader"),
-        ("f.csv", GOOD.replace(b"meter,account", b"Meter,Account"), "MissingHeader"),
-        ("f.csv", b"x" * (2 << 20), "MissingHeader"),
-        ("f.csv", HEADER.encode()[:-1] + b",uid\n", "DuplicateColumn"),
-        ("f.csv", GOOD.decode().encode("utf-16"), "InvalidEncoding"),
-        ("f.csv", GOOD.decode().encode("utf-16-be"), "MissingHeader"),
-        ("f.csv", GOOD + b"egress,acme,u3,\xff,1,eu\n" + GOOD, "InvalidEncoding"),
-        ("f.csv", GOOD + "egress,acme,ü,x,1,eu\n".encode("latin-1"), "InvalidEncoding"),
-        ("f.csv.gz", b"", "DamagedCompression"),
-        ("f.csv.gz", GOOD, "DamagedCompression"),
-        ("f.csv.gz", gz(GOOD)[:5], "DamagedCompression"),
-        ("f.csv.gz", gz(GOOD)[:-1], "DamagedCompression"),
-        ("f.csv.gz", gz(GOOD)[:-8], "DamagedCompression"),
-        ("f.csv.gz", gz(GOOD)[:-12], "DamagedCompression"),
-        ("f.csv.gz", gz(GOOD)[:-8] + b"\0" * 8, "DamagedCompression"),
-        ("f.csv.gz", gz(GOOD) + b"junk", "DamagedCompression"),
-        ("f.csv.gz", gz(GOOD) + gz(GOOD)[:15], "DamagedCompression"),
-        ("f.csv.zst", b"", "DamagedCompression"),
-        ("f.csv.zst", GOOD, "DamagedCompression"),
-        ("f.csv.zst", zst(GOOD)[:-1], "DamagedCompression"),
-        ("f.csv.zst", zst(GOOD)[:-4], "DamagedCompression"),
-        ("f.csv.zst", zst(GOOD)[:-4] + b"\0" * 4, "DamagedCompression"),
-        ("f.csv.zst", zst(GOOD) + b"junk", "DamagedCompression"),
-        ("f.ndjson", GOOD_JSON + b'{"meter":"\xff"}\n', "InvalidEncoding"),
-        ("f.ndjson", b"\xff\xfe" + GOOD_JSON, "InvalidEncoding"),
-        ("f.json", b"", "DamagedFile"),
-        ("f.json", GOOD_JSON, "DamagedFile"),
-        ("f.json", b"[" + GOOD_JSON, "DamagedFile"),
-        ("f.json", b'{"measurements":[]}', "DamagedFile"),
-        ("f.parquet", b"", "DamagedFile"),
-        ("f.parquet", GOOD, "DamagedFile"),
-        ("f.parquet", GOOD_PARQUET[:-10], "DamagedFile"),
-        ("f.parquet", GOOD_PARQUET[: len(GOOD_PARQUET) // 2], "DamagedFile"),
-        ("f.parquet", b"PAR1" + b"\0" * 40 + GOOD_PARQUET[44:], "DamagedFile"),
-        ("f.parquet", parquet(uid=["u"], ts=["x"]), "MissingHeader"),
-        (
-            "f.parquet",
-            parquet(meter=["e"], account=["a"], ts=["x"], **{"measure.gb": [[1.0]]}),
-            "DamagedFile",
-        ),
-        (
-            "f.parquet",
-            parquet(meter=["e"], account=["a"], ts=["x"], measure=[[1.0]]),
-            "DamagedFile",
-        ),
-        (
-            "f.parquet",
-            parquet(
-                meter=["e"], account=["a"], ts=["x"], measure=[{"gb": 1}], **{"measure.gb": [1]}
+    long_repeats(
+        [
+            ("f.csv", b"", "MissingHeader"),
+            ("f.csv", b"\n" + GOOD, "MissingHeader"),
+            ("f.csv", b"\xef\xbb\xbf", "MissingHeader"),
+            ("f.csv", b"uid,ts\n1,2\n", "MissingHeader"),
+            ("f.csv", GOOD.replace(b"meter,account", b"Meter,Account"), "MissingHeader"),
+            ("f.csv", b"x" * (2 << 20), "MissingHeader"),
+            ("f.csv", HEADER.encode()[:-1] + b",uid\n", "DuplicateColumn"),
+            ("f.csv", GOOD.decode().encode("utf-16"), "InvalidEncoding"),
+            ("f.csv", GOOD.decode().encode("utf-16-be"), "MissingHeader"),
+            ("f.csv", GOOD + b"egress,acme,u3,\xff,1,eu\n" + GOOD, "InvalidEncoding"),
+            ("f.csv", GOOD + "egress,acme,ü,x,1,eu\n".encode("latin-1"), "InvalidEncoding"),
+            ("f.csv.gz", b"", "DamagedCompression"),
+            ("f.csv.gz", GOOD, "DamagedCompression"),
+            ("f.csv.gz", gz(GOOD)[:5], "DamagedCompression"),
+            ("f.csv.gz", gz(GOOD)[:-1], "DamagedCompression"),
+            ("f.csv.gz", gz(GOOD)[:-8], "DamagedCompression"),
+            ("f.csv.gz", gz(GOOD)[:-12], "DamagedCompression"),
+            ("f.csv.gz", gz(GOOD)[:-8] + b"\0" * 8, "DamagedCompression"),
+            ("f.csv.gz", gz(GOOD) + b"junk", "DamagedCompression"),
+            ("f.csv.gz", gz(GOOD) + gz(GOOD)[:15], "DamagedCompression"),
+            ("f.csv.zst", b"", "DamagedCompression"),
+            ("f.csv.zst", GOOD, "DamagedCompression"),
+            ("f.csv.zst", zst(GOOD)[:-1], "DamagedCompression"),
+            ("f.csv.zst", zst(GOOD)[:-4], "DamagedCompression"),
+            ("f.csv.zst", zst(GOOD)[:-4] + b"\0" * 4, "DamagedCompression"),
+            ("f.csv.zst", zst(GOOD) + b"junk", "DamagedCompression"),
+            ("f.ndjson", GOOD_JSON + b'{"meter":"\xff"}\n', "InvalidEncoding"),
+            ("f.ndjson", b"\xff\xfe" + GOOD_JSON, "InvalidEncoding"),
+            ("f.json", b"", "DamagedFile"),
+            ("f.json", GOOD_JSON, "DamagedFile"),
+            ("f.json", b"[" + GOOD_JSON, "DamagedFile"),
+            ("f.json", b'{"measurements":[]}', "DamagedFile"),
+            ("f.parquet", b"", "DamagedFile"),
+            ("f.parquet", GOOD, "DamagedFile"),
+            ("f.parquet", GOOD_PARQUET[:-10], "DamagedFile"),
+            ("f.parquet", GOOD_PARQUET[: len(GOOD_PARQUET) // 2], "DamagedFile"),
+            ("f.parquet", b"PAR1" + b"\0" * 40 + GOOD_PARQUET[44:], "DamagedFile"),
+            ("f.parquet", parquet(uid=["u"], ts=["x"]), "MissingHeader"),
+            (
+                "f.parquet",
+                parquet(meter=["e"], account=["a"], ts=["x"], **{"measure.gb": [[1.0]]}),
+                "DamagedFile",
             ),
-            "DuplicateColumn",
-        ),
-        ("f.xlsx", b"\xd0\xcf\x11\xe0", "UnknownFormat"),
-        ("f", b"", "UnknownFormat"),
-        ("f.gz", gz(b"words"), "UnknownFormat"),
-        ("f.csv.bz2", b"BZh9", "UnknownFormat"),
-        ("f.csv.zip", GOOD, "DamagedCompression"),
-    ],
+            (
+                "f.parquet",
+                parquet(meter=["e"], account=["a"], ts=["x"], measure=[[1.0]]),
+                "DamagedFile",
+            ),
+            (
+                "f.parquet",
+                parquet(
+                    meter=["e"], account=["a"], ts=["x"], measure=[{"gb": 1}], **{"measure.gb": [1]}
+                ),
+                "DuplicateColumn",
+            ),
+            ("f.xlsx", b"\xd0\xcf\x11\xe0", "UnknownFormat"),
+            ("f", b"", "UnknownFormat"),
+            ("f.gz", gz(b"words"), "UnknownFormat"),
+            ("f.csv.bz2", b"BZh9", "UnknownFormat"),
+            ("f.csv.zip", GOOD, "DamagedCompression"),
+        ],
+        lambda name, _, reason: (name, reason),
+    ),
 )
 def test_a_file_that_cannot_be_read_fails_whole_and_leaves_nothing(
     failing_home, name, data, reason
@@ -257,44 +261,47 @@ CSV = {
 
 @pytest.mark.parametrize(
     ("change", "reason", "field"),
-    [
-        ({"meter": "egres"}, "UndefinedMeter", "meter"),
-        ({"meter": "EGRESS"}, "UndefinedMeter", "meter"),
-        ({"meter": "egress "}, "UndefinedMeter", "meter"),
-        ({"meter": ""}, "MissingField", "meter"),
-        ({"account": ""}, "MissingField", "account"),
-        ({"ts": ""}, "MissingField", "ts"),
-        ({"measure.gb": ""}, "MissingField", "measure.gb"),
-        ({"where.region": ""}, "MissingField", "where.region"),
-        ({"account": "Acme"}, "InvalidAccountCode", "account"),
-        ({"account": "ac me"}, "InvalidAccountCode", "account"),
-        ({"account": " new"}, "InvalidAccountCode", "account"),
-        ({"account": "n\x00w"}, "InvalidAccountCode", "account"),
-        ({"account": "n" * 81}, "InvalidAccountCode", "account"),
-        ({"uid": "u" * 51}, "InvalidUid", "uid"),
-        ({"uid": "u\x00"}, "InvalidUid", "uid"),
-        ({"ts": "yesterday"}, "InvalidTimestamp", "ts"),
-        ({"ts": "2026-02-29T00:00:00Z"}, "InvalidTimestamp", "ts"),
-        ({"ts": "2026-06-30T23:59:60Z"}, "InvalidTimestamp", "ts"),
-        ({"ts": "2026-09-03"}, "InvalidTimestamp", "ts"),
-        ({"ts": "2026-10-01T00:05:00.000001Z"}, "FutureTimestamp", "ts"),
-        ({"ts": "9999-12-31T23:59:59Z"}, "FutureTimestamp", "ts"),
-        ({"ets": "later"}, "InvalidTimestamp", "ets"),
-        ({"ets": "2026-09-03T09:59:59Z"}, "InvalidTimestamp", "ets"),
-        ({"measure.gb": "NaN"}, "InvalidNumber", "measure.gb"),
-        ({"measure.gb": "Infinity"}, "InvalidNumber", "measure.gb"),
-        ({"measure.gb": "1" * 40}, "InvalidNumber", "measure.gb"),
-        ({"measure.gb": "1e999"}, "InvalidNumber", "measure.gb"),
-        ({"measure.gb": "1e26"}, "InvalidNumber", "measure.gb"),
-        ({"measure.gb": "1,5"}, "MalformedRow", None),
-        ({"measure.gb": "1_5"}, "InvalidNumber", "measure.gb"),
-        ({"where.region": "x" * 1025}, "InvalidText", "where.region"),
-        ({"where.region": "a\x00b"}, "InvalidText", "where.region"),
-        ({"where.region": "x" * (1 << 20)}, "MalformedRow", None),
-        ({"measure.tb": "1"}, "UnknownField", "measure.tb"),
-        ({"other.gb": "1"}, "DuplicateField", "other.gb"),
-        ({"cost.region": "eu"}, "DuplicateField", "cost.region"),
-    ],
+    long_repeats(
+        [
+            ({"meter": "egres"}, "UndefinedMeter", "meter"),
+            ({"meter": "EGRESS"}, "UndefinedMeter", "meter"),
+            ({"meter": "egress "}, "UndefinedMeter", "meter"),
+            ({"meter": ""}, "MissingField", "meter"),
+            ({"account": ""}, "MissingField", "account"),
+            ({"ts": ""}, "MissingField", "ts"),
+            ({"measure.gb": ""}, "MissingField", "measure.gb"),
+            ({"where.region": ""}, "MissingField", "where.region"),
+            ({"account": "Acme"}, "InvalidAccountCode", "account"),
+            ({"account": "ac me"}, "InvalidAccountCode", "account"),
+            ({"account": " new"}, "InvalidAccountCode", "account"),
+            ({"account": "n\x00w"}, "InvalidAccountCode", "account"),
+            ({"account": "n" * 81}, "InvalidAccountCode", "account"),
+            ({"uid": "u" * 51}, "InvalidUid", "uid"),
+            ({"uid": "u\x00"}, "InvalidUid", "uid"),
+            ({"ts": "yesterday"}, "InvalidTimestamp", "ts"),
+            ({"ts": "2026-02-29T00:00:00Z"}, "InvalidTimestamp", "ts"),
+            ({"ts": "2026-06-30T23:59:60Z"}, "InvalidTimestamp", "ts"),
+            ({"ts": "2026-09-03"}, "InvalidTimestamp", "ts"),
+            ({"ts": "2026-10-01T00:05:00.000001Z"}, "FutureTimestamp", "ts"),
+            ({"ts": "9999-12-31T23:59:59Z"}, "FutureTimestamp", "ts"),
+            ({"ets": "later"}, "InvalidTimestamp", "ets"),
+            ({"ets": "2026-09-03T09:59:59Z"}, "InvalidTimestamp", "ets"),
+            ({"measure.gb": "NaN"}, "InvalidNumber", "measure.gb"),
+            ({"measure.gb": "Infinity"}, "InvalidNumber", "measure.gb"),
+            ({"measure.gb": "1" * 40}, "InvalidNumber", "measure.gb"),
+            ({"measure.gb": "1e999"}, "InvalidNumber", "measure.gb"),
+            ({"measure.gb": "1e26"}, "InvalidNumber", "measure.gb"),
+            ({"measure.gb": "1,5"}, "MalformedRow", None),
+            ({"measure.gb": "1_5"}, "InvalidNumber", "measure.gb"),
+            ({"where.region": "x" * 1025}, "InvalidText", "where.region"),
+            ({"where.region": "a\x00b"}, "InvalidText", "where.region"),
+            ({"where.region": "x" * (1 << 20)}, "MalformedRow", None),
+            ({"measure.tb": "1"}, "UnknownField", "measure.tb"),
+            ({"other.gb": "1"}, "DuplicateField", "other.gb"),
+            ({"cost.region": "eu"}, "DuplicateField", "cost.region"),
+        ],
+        lambda _, reason, field: (reason, field),
+    ),
 )
 def test_a_bad_row_has_its_reason_row_number_and_text_and_its_neighbours_stay(
     module_home, change, reason, field
@@ -357,6 +364,7 @@ def test_the_future_is_counted_from_the_receipt_not_from_the_clock_of_processing
     assert home.ingest("a.csv", HEADER + at_limit).accepted == 1
 
 
+@pytest.mark.long
 def test_a_new_code_becomes_a_skeleton_account_and_near_misses_do_not(home):
     rows = [
         csv_row(str(n), account=code)
@@ -371,6 +379,7 @@ def test_a_new_code_becomes_a_skeleton_account_and_near_misses_do_not(home):
     home.check()
 
 
+@pytest.mark.long
 def test_a_near_miss_of_a_code_that_another_source_brings_meanwhile_is_rejected(home, tmp_path):
     path = tmp_path / "slow.csv"
     path.write_text(HEADER + csv_row("u1", account="Neu") + csv_row("u2", account="other"))
@@ -401,6 +410,7 @@ def test_a_file_of_undefined_meters_only_makes_no_accounts_and_no_tables(home):
     home.check()
 
 
+@pytest.mark.long
 def test_a_made_up_field_for_every_row_is_told_row_by_row(home):
     rows = [wire_row(f"u{n}", measure={"gb": 1, f"made_up_{n}": 1}) for n in range(3000)]
 
@@ -456,21 +466,24 @@ def test_the_same_uid_with_equal_content_is_a_repeat(home):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"gb": 2},
-        {"account": "bolt"},
-        {"ts": "2026-09-03T10:00:00.000001Z"},
-        {"ets": "2026-09-03T11:00:00Z"},
-        {"where": {"region": "us"}},
-        {"where": {"region": "EU"}},
-        {
-            "meter": "calls",
-            "measure": {"n": 1},
-            "cost": {"own": 1},
-            "metadata": {"key": "k"},
-            "where": None,
-        },
-    ],
+    long_repeats(
+        [
+            {"gb": 2},
+            {"account": "bolt"},
+            {"ts": "2026-09-03T10:00:00.000001Z"},
+            {"ets": "2026-09-03T11:00:00Z"},
+            {"where": {"region": "us"}},
+            {"where": {"region": "EU"}},
+            {
+                "meter": "calls",
+                "measure": {"n": 1},
+                "cost": {"own": 1},
+                "metadata": {"key": "k"},
+                "where": None,
+            },
+        ],
+        tuple,
+    ),
 )
 def test_the_same_uid_with_other_content_is_rejected_with_its_text(home, change):
     home.ingest("a.ndjson", ndjson([wire_row("u1"), wire_row("u2")]))
@@ -653,6 +666,7 @@ def mapping(**change):
 FOREIGN = "id,at,sent,kind\n1,2026-09-03T10:00:00Z,5,a\n2,2026-09-03T10:00:00Z,NA,b\n"
 
 
+@pytest.mark.long
 def test_constants_of_the_mapping_belong_to_the_identity(home):
     one = mapping(
         measurements=[
@@ -694,6 +708,7 @@ def test_a_column_that_the_mapping_reads_must_be_there(home):
     assert home.ingest("a.csv", FOREIGN, mapping(ets="end")).reason == "MissingHeader"
 
 
+@pytest.mark.long
 def test_null_tokens_defaults_and_conditions_decide_what_a_row_becomes(home):
     rules = [
         {

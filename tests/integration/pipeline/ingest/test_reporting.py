@@ -17,6 +17,7 @@ from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest import uploads
 from meterlake.worker.rounds import ALERTS
 from tests.homes import HEADER, a_home, csv_row, ndjson, wire_row
+from tests.long_cases import long_after
 from tests.rounds import go_round
 
 
@@ -71,6 +72,7 @@ def test_a_partly_rejected_source_raises_one_event_with_its_counts(home):
     assert told(home, UPLOAD_ALERT) == []
 
 
+@pytest.mark.long
 def test_the_file_holds_every_error_with_the_measurement_as_it_was_sent(home):
     bad = [wire_row("u2", meter="nope"), wire_row("u3", "x")]
     home.ingest("mixed.ndjson", ndjson([wire_row("u1"), *bad]))
@@ -115,6 +117,7 @@ def test_the_file_lists_no_more_rows_than_the_setting_allows(tmp_path):
         assert [entry["error"]["row"] for entry in file_of(home, event)] == [2, 3, 4]
 
 
+@pytest.mark.long
 @pytest.mark.happens("ingest.upload.alert")
 def test_an_upload_that_fails_raises_one_event_and_one_alert_that_carry_its_job(home):
     announce(home, "job-1")
@@ -142,6 +145,7 @@ def test_the_alert_of_an_upload_is_open_until_its_event_is_marked(home):
     assert check_alerts(home.organization) == told(home, UPLOAD_ALERT) == []
 
 
+@pytest.mark.long
 def test_the_same_bytes_again_are_reported_again_as_another_attempt(home):
     for _ in range(2):
         home.ingest("bad.csv", HEADER + csv_row("u1", "x"))
@@ -155,7 +159,8 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize(
-    "point", ["commit.done", "reporting.file_written", "reporting.told", "lake.after_commit"]
+    "point",
+    long_after(2, ["commit.done", "reporting.told", "reporting.file_written", "lake.after_commit"]),
 )
 def test_whoever_dies_on_the_way_is_made_up_for_once(home, monkeypatch, point):
     def stop(name):

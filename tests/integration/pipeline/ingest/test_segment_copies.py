@@ -122,6 +122,7 @@ def test_a_machine_that_still_writes_is_left_alone(home):
     assert [other.look(LOST_S), other.look(LOST_S - 1)] == [0, 0]
 
 
+@pytest.mark.long
 def test_a_machine_that_was_taken_over_acknowledges_nothing_more_of_that_segment(home):
     submit(home, wire_row("a"))
     other = Machine(home)

@@ -69,6 +69,7 @@ def test_the_same_measurement_without_a_uid_counts_each_time_it_is_submitted(hom
     home.check()
 
 
+@pytest.mark.long
 def test_segments_are_ingested_in_order_and_kept(home):
     for gb in ("1", "2"):
         submit(home, wire_row("same", gb=int(gb)))

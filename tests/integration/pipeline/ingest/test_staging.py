@@ -161,6 +161,7 @@ def test_repeats_leave_the_other_rows_as_they_were_staged(tmp_path):
         home.check()
 
 
+@pytest.mark.long
 def test_a_row_that_stays_among_those_set_aside_is_kept_without_the_others(tmp_path):
     with blocks_of(tmp_path, BLOCK) as home, patch.object(seen, "_WORDS_MAX", 1):
         rows = several(0, 60) + several(3, 9)

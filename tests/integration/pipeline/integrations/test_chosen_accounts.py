@@ -9,6 +9,7 @@ from meterlake.worker.rounds import Loop, evaluate_events
 from tests.bills import subscribe, use
 from tests.deliveries import runs_of
 from tests.doubles.receivers import running_receiver
+from tests.long_cases import long_after
 from tests.sent_bills import account_id, home_with_bills, integrate, make_bills, send_bills
 
 
@@ -31,15 +32,18 @@ def sent_to(home, runs):
 
 @pytest.mark.parametrize(
     ("allowed", "denied", "sent"),
-    [
-        ((), ("bolt",), ["acme"]),
-        (("acme",), ("acme",), []),
-        ((), ("acme", "bolt"), []),
-        (("acme", "bolt"), ("bolt",), ["acme"]),
-        (("acme",), ("bolt",), ["acme"]),
-        (("bolt",), (), ["bolt"]),
-        ((), (), ["acme", "bolt"]),
-    ],
+    long_after(
+        3,
+        [
+            ((), ("bolt",), ["acme"]),
+            (("bolt",), (), ["bolt"]),
+            (("acme", "bolt"), ("bolt",), ["acme"]),
+            (("acme",), ("acme",), []),
+            ((), ("acme", "bolt"), []),
+            (("acme",), ("bolt",), ["acme"]),
+            ((), (), ["acme", "bolt"]),
+        ],
+    ),
 )
 def test_the_deny_list_wins_over_the_allow_list(home, receiver, allowed, denied, sent):
     lists = {"accountIds": allowed, "restrictedAccountIds": denied}

@@ -139,6 +139,7 @@ def test_an_integration_that_has_sent_bills_is_deleted(home, receiver, choice, l
         delete_integration(home.organization, "test", config["id"])
 
 
+@pytest.mark.long
 def test_files_prune_an_integration_that_has_sent_bills(home, receiver):
     sent(home, receiver)
     document = Document("a", {"integrationConfigs": []})
@@ -150,6 +151,7 @@ def test_files_prune_an_integration_that_has_sent_bills(home, receiver):
         assert reader.all(IntegrationConfig) == []
 
 
+@pytest.mark.long
 def test_a_mapping_that_would_say_something_else_than_another_one_does_not_stay(home, receiver):
     config = sent(home, receiver)
     with home.organization.reading() as reader:
@@ -164,6 +166,7 @@ def test_a_mapping_that_would_say_something_else_than_another_one_does_not_stay(
     assert mappings(home) == [("inv-9", None)]
 
 
+@pytest.mark.long
 def test_an_integration_is_not_deleted_while_it_sends(home, receiver):
     refused = []
 

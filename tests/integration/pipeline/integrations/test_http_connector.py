@@ -210,6 +210,7 @@ def paths(value, before):
             yield from paths(inner, f"{before}[{number}]")
 
 
+@pytest.mark.long
 def test_every_member_that_is_sent_can_be_named(home, receiver):
     whole = '{"bill": {{ bill | tojson }}, "account": {{ account | tojson }}}'
     integrate(home, "HTTP", url=receiver.url("/200"), template=whole)
@@ -241,6 +242,7 @@ def test_a_template_of_before_that_names_nothing_is_kept_and_no_new_one(home):
         entities.update(home.organization, "test", ref, after)
 
 
+@pytest.mark.long
 def test_an_answer_without_the_id_is_no_success(home, receiver):
     integrate(home, "HTTP", url=receiver.url("/200"), idPath="id")
     make_bills(home)
@@ -249,6 +251,7 @@ def test_an_answer_without_the_id_is_no_success(home, receiver):
     assert "nothing at id" in all_tries(home)
 
 
+@pytest.mark.long
 def test_an_integration_that_is_not_wanted_any_more_is_disabled(home, receiver):
     config = integrate(home, "HTTP", url=receiver.url("/410"))
     make_bills(home)
@@ -262,6 +265,7 @@ def test_an_integration_that_is_not_wanted_any_more_is_disabled(home, receiver):
     assert enabled["enabled"] is True
 
 
+@pytest.mark.long
 def test_a_key_stands_in_its_header(home, receiver):
     key = {"type": "STATIC_API_KEY", "apiKey": SECRET}
     integrate(home, "HTTP", key, url=receiver.url("/200"), keyHeader="X-Key")
@@ -354,6 +358,7 @@ def oauth(receiver):
     return {"type": "OAUTH_CLIENT_CREDENTIALS", **names}
 
 
+@pytest.mark.long
 def test_a_token_is_fetched_once_and_used_for_all(home, receiver):
     token = json.dumps({"access_token": "tok-1", "expires_in": 3600}).encode()
     receiver.answers["/token"] = lambda handler: respond(handler, 200, token)
@@ -383,6 +388,7 @@ def give_tokens(receiver, good):
     receiver.answers.update({"/token": give, "/guarded": guard})
 
 
+@pytest.mark.long
 def test_a_token_that_is_refused_before_its_end_is_replaced_in_the_same_try(home, receiver):
     good = {"tok-1"}
     give_tokens(receiver, good)
@@ -434,6 +440,7 @@ def test_the_address_of_tokens_is_checked_when_they_are_fetched(home, receiver):
     assert receiver.received == []
 
 
+@pytest.mark.long
 def test_credentials_that_are_refused_end_the_run(home, receiver):
     receiver.answers["/token"] = 401
     integrate(home, "HTTP", oauth(receiver), url=receiver.url("/200"))

@@ -104,6 +104,7 @@ def outgoing_of(home, config_id, run):
     )
 
 
+@pytest.mark.long
 def test_the_mapping_of_the_integration_comes_before_the_general_one(home):
     acme = account_id(home, "acme")
     config = integrate(home, "STRIPE_TEST", KEY, accountIds=[acme])

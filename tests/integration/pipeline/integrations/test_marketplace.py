@@ -18,6 +18,7 @@ from tests.doubles.clouds import ROLE, TrustPolicy
 from tests.doubles.http_faults import relay
 from tests.doubles.marketplace import running_marketplace
 from tests.homes import Home, configure, open_home
+from tests.long_cases import long_after
 from tests.sent_bills import (
     account_id,
     change_integration,
@@ -209,8 +210,10 @@ def test_a_record_whose_answer_is_not_known_counts_once_if_it_is_refused_when_se
     assert list(market.taken.values()) == [7350]
 
 
-@pytest.mark.parametrize("hours", [0, 7])
-@pytest.mark.parametrize("trouble", ["throttled", "busy"])
+@pytest.mark.parametrize(
+    ("trouble", "hours"),
+    long_after(2, [("throttled", 0), ("busy", 7), ("throttled", 7), ("busy", 0)]),
+)
 def test_a_record_that_was_surely_not_taken_is_reported_in_the_hour_of_the_next_try(
     home, market, trouble, hours
 ):
@@ -236,6 +239,7 @@ def test_records_of_many_accounts_go_out_together_and_at_most_25(home, market):
     assert market.totals("cents") == dict.fromkeys(codes, 3100)
 
 
+@pytest.mark.long
 def test_of_a_call_each_record_has_its_own_end(home, market):
     """Of five, one has no subscription, and two are not processed and come again."""
     codes = integrate_many(home, market, 5)
@@ -252,6 +256,7 @@ def test_of_a_call_each_record_has_its_own_end(home, market):
     assert market.taken.items() >= before.items()
 
 
+@pytest.mark.long
 def test_a_customer_that_the_marketplace_does_not_know_spoils_no_other_record(home, market):
     codes = integrate_many(home, market, 3, customers=("unknown",))
     make_bills(home)
@@ -379,6 +384,7 @@ def home_with_role(path, market, moto, external_id=None):
             yield home, policy
 
 
+@pytest.mark.long
 def test_a_record_that_never_left_is_reported_however_late(tmp_path, market):
     with home_with_bills(tmp_path) as made:
         org_id, clock = made.org_id, made.clock
@@ -432,6 +438,7 @@ def test_a_role_is_assumed_with_the_organization_as_external_id_until_its_creden
         assert {each[:4] for each in market.keys} == {"ASIA"}
 
 
+@pytest.mark.long
 def test_the_stand_in_of_others_knows_no_customer_and_says_so(tmp_path, market, moto):
     """moto takes CustomerIdentifier alone, and answers that nobody subscribes."""
     del market

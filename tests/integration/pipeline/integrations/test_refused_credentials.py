@@ -67,6 +67,7 @@ def test_the_first_refusal_counts_and_so_does_the_next_success(home, receiver, s
     assert is_authorized(home, config) is True
 
 
+@pytest.mark.long
 def test_only_another_way_to_sign_in_makes_up_for_a_refusal(home, receiver):
     receiver.answers["/bills"] = 401
     config = integrate(home, "HTTP", KEY, url=receiver.url("/bills"))

@@ -31,6 +31,7 @@ from meterlake.stores.state.events.events import EventFilter
 from tests.bills import use
 from tests.doubles.stripe import KEY, StripeRefusal, running_stripe
 from tests.homes import Home, open_home
+from tests.long_cases import long_after
 from tests.sent_bills import (
     account_id,
     all_tries,
@@ -316,6 +317,7 @@ def test_the_stand_in_of_others_makes_no_invoice_and_nothing_counts(tmp_path, lo
         assert [each.status for each in send_bills(home)] == [RunStatus.AWAITING_RETRY]
 
 
+@pytest.mark.long
 def test_the_stand_in_of_others_comes_to_the_total_of_the_bill(local_stripe):
     """By its older dialect: items that wait, taken by the invoice of a customer who subscribes."""
     import stripe
@@ -460,6 +462,7 @@ def test_runs_of_a_bill_that_are_due_at_the_same_time_make_one_invoice(home, str
     assert {each.external_id for each in runs} == set(stripe.invoices) == {"in_1"}
 
 
+@pytest.mark.long
 def test_an_invoice_stays_a_draft_where_the_configuration_says_so(home, stripe):
     integrate_stripe(home, finalize=False, daysUntilDue=30)
     make_bills(home)
@@ -497,7 +500,7 @@ def test_an_answer_that_is_lost_makes_nothing_twice(home, stripe, number):
     [
         (500, RunStatus.AWAITING_RETRY),
         (429, RunStatus.RATE_LIMIT_RETRY),
-        (409, RunStatus.AWAITING_RETRY),
+        pytest.param(409, RunStatus.AWAITING_RETRY, marks=pytest.mark.long),
     ],
 )
 def test_a_fault_is_tried_again(home, stripe, fault, status):
@@ -512,7 +515,8 @@ def test_a_fault_is_tried_again(home, stripe, fault, status):
 
 
 @pytest.mark.parametrize(
-    ("number", "is_done"), [(0, False), (0, True), (1, False), (2, True), (3, True)]
+    ("number", "is_done"),
+    long_after(2, [(0, False), (2, True), (0, True), (1, False), (3, True)]),
 )
 def test_an_error_that_stripe_repeats_is_left_behind_by_another_key(home, stripe, number, is_done):
     """Stripe keeps what it answered to a key for a day, also an error, whatever it had done."""
@@ -567,6 +571,7 @@ def test_a_paid_invoice_does_not_change(home, stripe):
     assert len(stripe.invoices) == 1
 
 
+@pytest.mark.long
 def test_an_approval_alone_makes_no_other_invoice(home, stripe):
     integrate_stripe(home)
     make_bills(home)

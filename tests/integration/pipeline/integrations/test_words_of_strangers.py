@@ -22,6 +22,7 @@ from meterlake.pipeline.integrations.connectors.safe_answers import Echoes, web_
 from meterlake.stores.state.core.tables import ENTITY
 from tests.deliveries import add_runs, content_for, new_webhook, run_of, send_due, tries
 from tests.doubles.receivers import respond, running_receiver
+from tests.long_cases import long_after
 from tests.sent_bills import (
     account_id,
     all_tries,
@@ -33,6 +34,8 @@ from tests.sent_bills import (
 
 LONG = "x" * (10 << 20)
 HALF = "\ud800"
+SAID = {"nul": "\0x", "half": HALF, "nuls": "x\0" * 10, "10 MB": LONG}
+FIELDS = ("external_id", "url", "response", "request", "error", "details")
 SECRET = 'p"ß w/ör+d?&'
 BASIC = {"type": "HTTP_BASIC", "username": "ada", "password": SECRET}
 
@@ -55,9 +58,19 @@ def answer(receiver, document):
 
 
 @pytest.mark.parametrize(
-    "said", ["\0x", HALF, "x\0" * 10, LONG], ids=["nul", "half", "nuls", "10 MB"]
+    ("field", "said"),
+    [
+        pytest.param(
+            field,
+            said,
+            id=f"{field}-{name}",
+            # Each field and each text is once in the default suite.
+            marks=() if (number - other) % len(SAID) == 0 else pytest.mark.long,
+        )
+        for number, field in enumerate(FIELDS)
+        for other, (name, said) in enumerate(SAID.items())
+    ],
 )
-@pytest.mark.parametrize("field", ["external_id", "url", "response", "request", "error", "details"])
 def test_whatever_a_connector_says_one_run_ends_and_others_go_on(home, receiver, field, said):
     """Also that of somebody else, which cleans nothing."""
 
@@ -113,6 +126,7 @@ def test_a_try_that_no_database_takes_is_an_error_of_its_run_alone(home, receive
     assert ends[True] in {RunStatus.ERROR, RunStatus.COMPLETE}
 
 
+@pytest.mark.long
 def test_a_damaged_destination_fails_its_own_runs(home, receiver):
     """Its row in State cannot be read."""
     broken = integrate(home, "HTTP", url=receiver.url("/200"))
@@ -139,15 +153,18 @@ def _own():
 
 @pytest.mark.parametrize(
     "body",
-    [
-        {"id": "a", "url": "\0x"},
-        {"id": "a", "url": "javascript:alert(1)"},
-        {"id": "a", "url": " https://x.test"},
-        {"id": "a", "url": "https://x.test/\u202e" + "y" * 3000},
-        {"id": "a", "url": "https://user:pass@x.test/"},
-        {"id": "a", "url": ["https://x.test"]},
-        b'{"id": "a", "url": "\\ud800"}',
-    ],
+    long_after(
+        2,
+        [
+            {"id": "a", "url": "\0x"},
+            {"id": "a", "url": "javascript:alert(1)"},
+            {"id": "a", "url": " https://x.test"},
+            {"id": "a", "url": "https://x.test/\u202e" + "y" * 3000},
+            {"id": "a", "url": "https://user:pass@x.test/"},
+            {"id": "a", "url": ["https://x.test"]},
+            b'{"id": "a", "url": "\\ud800"}',
+        ],
+    ),
 )
 def test_an_address_that_is_none_of_the_web_is_left_out(home, receiver, body):
     integrate(home, "HTTP", url=receiver.url("/bills"), idPath="id", urlPath="url")
@@ -159,7 +176,7 @@ def test_an_address_that_is_none_of_the_web_is_left_out(home, receiver, body):
     assert len(receiver.received) == len(runs)
 
 
-@pytest.mark.parametrize("id_", ["y" * 60_000, "a\0b", "a\nb", " a", "", True, None])
+@pytest.mark.parametrize("id_", long_after(3, ["a\0b", "", None, "y" * 60_000, "a\nb", " a", True]))
 def test_a_bill_that_was_taken_is_not_sent_again_whatever_its_id(home, receiver, id_):
     integrate(home, "HTTP", url=receiver.url("/bills"), idPath="id")
     answer(receiver, {"id": id_})
@@ -201,7 +218,7 @@ def test_a_secret_is_found_in_every_form(form):
     assert not echoes.finds("no access with that here")
 
 
-@pytest.mark.parametrize("form", ["plain", "Basic", "Base64 of more", "in a form"])
+@pytest.mark.parametrize("form", long_after(1, ["Basic", "plain", "Base64 of more", "in a form"]))
 def test_a_credential_that_comes_back_is_kept_nowhere(home, receiver, form):
     integrate(home, "HTTP", BASIC, url=receiver.url("/bills"), idPath="id", urlPath="url")
     said = FORMS[form]

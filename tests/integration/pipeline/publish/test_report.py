@@ -27,6 +27,7 @@ from tests.bills import a_home_to_bill
 from tests.databases import copy_home
 from tests.doubles.homes import Clock, Home, furnish, make_home
 from tests.homes import HEADER, csv_row
+from tests.long_cases import long_after
 from tests.statement_world import SEPTEMBER
 
 pytest_plugins = ["tests.doubles.fixtures"]
@@ -78,6 +79,7 @@ class Page(HTMLParser):
             self.text += data
 
 
+@pytest.mark.long
 def test_the_figures_are_those_of_the_lake(home):
     found = gather_report(home.organization)
 
@@ -179,6 +181,7 @@ def test_the_page_has_the_amounts_of_bills(tmp_path):
     assert f"<td>{approved.content.total:,.2f}</td>" in page_of(found)
 
 
+@pytest.mark.long
 def test_a_month_without_usage_is_a_page(home, tmp_path):
     path = report(home.organization, Month(2020, 1), tmp_path / "empty.html")
 
@@ -209,6 +212,7 @@ def test_the_page_asks_nobody_for_anything(home):
     assert not re.search(r"@import|url\(", text.split("</style>")[0])
 
 
+@pytest.mark.long
 def test_the_page_says_whose_it_is_and_from_when(home):
     text = Page(page_of(gather_report(home.organization))).text
 
@@ -265,7 +269,7 @@ def test_accounts_are_ranked_by_the_whole_of_their_sums(crowded):
     ]
 
 
-@pytest.mark.parametrize("name", ["GMT+1", "+1:30", "UTC-3:00"])
+@pytest.mark.parametrize("name", long_after(1, ["+1:30", "GMT+1", "UTC-3:00"]))
 def test_days_are_those_of_an_offset_too(crowded, name):
     change_timezone(crowded, name)
 

@@ -30,6 +30,7 @@ def test_an_unknown_source_is_not_found(home):
             show_receipts(home.organization, name)
 
 
+@pytest.mark.long
 def test_an_unknown_uid_says_so(home):
     home.ingest("a.csv", DATA)
     assert of_uids(home, "nobody", "") == [

@@ -111,6 +111,7 @@ def test_one_broken_edit_keeps_all_of_them_out(home):
     assert home.measurements() == []
 
 
+@pytest.mark.long
 def test_a_uid_is_not_edited_where_it_was_not_at_fault(home):
     """Delivered again it would come in under its own one, and be counted twice."""
     home.ingest("a.csv", HEADER + csv_row("", meter="later"))

@@ -173,6 +173,7 @@ def test_measures_have_the_aggregations_that_are_asked_for(home):
     }
 
 
+@pytest.mark.long
 def test_prices_are_left_out_unless_they_are_asked_for(home):
     without, prices = statement(home), statement(home, includePricePerUnit=True)
 
@@ -183,6 +184,7 @@ def test_prices_are_left_out_unless_they_are_asked_for(home):
     assert all("pricePerUnit" in line for line in prices["lines"])
 
 
+@pytest.mark.long
 def test_slim_statements_leave_out_days_without_usage(home):
     slim = usages(statement(home, generateSlimStatements=True))["sent", None]["rows"]
     whole = usages(statement(home))["sent", None]["rows"]

@@ -188,6 +188,7 @@ def test_all_accounts_together_have_a_time_too():
         assert sandbox.value(COUNT, "another") == 1
 
 
+@pytest.mark.long
 def test_a_query_is_planned_once_and_follows_its_measurements(small):
     total = "SELECT sum(gb) FROM measurements"
     for numbers in ([1], [], [1, 2], ["0.1"] * 3):
@@ -254,6 +255,7 @@ def test_what_cannot_start_is_worth_another_try(monkeypatch, program, reason):
         sandbox.value(COUNT)
 
 
+@pytest.mark.long
 def test_who_waits_for_queries_is_used_again_unless_it_died():
     with Checker() as own:
         own.bind(COUNT, COLUMNS)

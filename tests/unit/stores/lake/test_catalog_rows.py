@@ -130,6 +130,7 @@ def test_a_row_that_differs_is_found(lakes):
     assert different == ["ducklake_column", "ducklake_table_stats"]
 
 
+@pytest.mark.long
 def test_a_catalog_of_another_version_is_refused(lakes):
     fill(lakes["sqlite"])
     with open_catalog(lakes["sqlite"], read_only=False) as own:
@@ -139,6 +140,7 @@ def test_a_catalog_of_another_version_is_refused(lakes):
         copy(lakes["sqlite"], lakes["postgresql"])
 
 
+@pytest.mark.long
 def test_a_type_that_is_not_known_is_refused(lakes):
     lakes["sqlite"].create_catalog()
     lakes["sqlite"].close_connections()

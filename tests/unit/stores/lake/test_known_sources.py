@@ -11,6 +11,7 @@ def ingest(home, number, delivery=None):
     return home.ingest(f"{number}.csv", HEADER + csv_row(f"u{number}"), delivery=delivery)
 
 
+@pytest.mark.long
 def test_a_new_source_is_unknown_and_a_known_one_has_its_history(tmp_path):
     with a_home(tmp_path) as home:
         lake = home.organization.lake

@@ -16,6 +16,7 @@ def lake(tmp_path):
     made.close()
 
 
+@pytest.mark.long
 def test_a_table_has_the_columns_of_its_snapshot(lake):
     with lake.lock(), lake.transaction() as connection:
         connection.execute("CREATE TABLE lake.m_1 (uid VARCHAR)")

@@ -88,6 +88,7 @@ def test_stored_uids_are_known_whatever_became_of_a_shard(home):
     assert probed(home, 3) == [True] * 36 + [False]
 
 
+@pytest.mark.long
 def test_what_others_have_looked_up_later_is_not_thrown_away(home):
     """Who asks about an older snapshot finds more than he needs, and leaves it there."""
     lake, shards = lake_of(home), UidShards(lake_of(home).cache, 2)
@@ -138,6 +139,7 @@ def test_a_commit_that_others_overtook_is_read_from_the_lake(home):
     assert probed(home, 2) == [True, True, False]
 
 
+@pytest.mark.long
 def test_what_came_and_what_left_since_a_snapshot(home):
     lake = lake_of(home)
     start = lake.snapshot()
