@@ -52,7 +52,7 @@ def test_an_entity_says_by_name_what_it_refers_to_and_what_refers_to_it(http):
     )
     kinds = {each["kind"]: each for each in found["referredBy"]}
     assert [each["code"] for each in kinds["pricings"]["entities"]] == ["sent"]
-    assert len(kinds["accountPlans"]["entities"]) == 1
+    assert [each["label"] for each in kinds["accountPlans"]["entities"]] == ["acme-basic"]
     assert not kinds["pricings"]["more"]
 
 
@@ -98,7 +98,7 @@ def test_the_changes_of_a_plan_have_those_of_its_prices_also_of_deleted_ones(htt
     path = f"/configuration/plans/{plan['id']}/changes"
     newest = ask(http, path, including="pricings", limit=2)["data"]
 
-    assert [(each["name"], each["action"]) for each in newest] == [
+    assert [(each["label"], each["action"]) for each in newest] == [
         ("gone", "deleted"),
         ("gone", "created"),
     ]

@@ -12,6 +12,7 @@ class NamedEntityResponse(Value):
 
     kind: Text
     id: Id
+    label: Text
     code: Text | None = None
     name: Text | None = None
 
@@ -58,7 +59,7 @@ class EntityChangeResponse(Value):
 
     kind: Text
     id: Id
-    name: Text
+    label: Text
     version: Integer
     action: EntityChangeAction
     at: Instant

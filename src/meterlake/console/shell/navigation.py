@@ -30,4 +30,5 @@ ROOMS: Final = (
     Room("Month", "/console/months", "GetClosing"),
     Room("Bills", "/console/bills", "ListBills"),
     Room("Customers", "/console/customers", "ListAccounts", ("/console/search",)),
+    Room("Catalogue", "/console/catalogue", "ListProducts"),
 )

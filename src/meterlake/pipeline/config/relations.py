@@ -1,12 +1,13 @@
 """What an entity refers to, what refers to it, and what became of it: everything around one entity."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_NAME, RESOURCES, Resource, code_of, resource_of, values_at
 from meterlake.model.values import wire
-from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.model.values.ids import is_id
 from meterlake.pipeline.config.entities import Document, mask_secrets
 from meterlake.stages.config.describe import describe
@@ -41,12 +42,12 @@ def relations(organization: Organization, resource: Resource, id_: str) -> Docum
         record = _record(reader, resource, id_)
         configuration = StoredConfiguration(reader)
         return {
-            **_named(record),
+            **_named(record, configuration),
             "refersTo": list(_targets(record, configuration)),
             "referredBy": [
                 {
                     "kind": each.name,
-                    "entities": [_named(other) for other in found[:REFERRING_MAX]],
+                    "entities": [_named(other, configuration) for other in found[:REFERRING_MAX]],
                     "more": len(found) > REFERRING_MAX,
                 }
                 for each in RESOURCES
@@ -62,26 +63,43 @@ def _record(reader: Reader, resource: Resource, id_: str) -> Record[Any]:
     return record
 
 
-def _named(record: Record[Any]) -> Document:
+def _named(record: Record[Any], configuration: Configuration) -> Document:
     found = {
         "kind": resource_of(record.entity).name,
         "id": record.id,
+        "label": _label(record.entity, record.id, configuration),
         "code": code_of(record.entity),
         "name": getattr(record.entity, "name", None),
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _label(entity: Entity, id_: str, configuration: Configuration) -> str:
+    """What people call an entity: by its name or code, or else by what it belongs to."""
+    own = getattr(entity, "name", None) or code_of(entity)
+    if own:
+        return str(own)
+    row = resource_of(entity)
+    parts = []
+    for name in row.key:
+        target, value = row.refs.get(name), getattr(entity, name)
+        if target is not None and value is not None:
+            with suppress(NotFound):  # Of a former version: what it belonged to is gone.
+                other = configuration.get(target, value).entity
+                parts.append(str(getattr(other, "name", None) or code_of(other) or value))
+    return ", ".join(parts) or id_
+
+
 def _targets(record: Record[Any], configuration: Configuration) -> Iterator[Document]:
     row = resource_of(record.entity)
     for path, kind in row.refs.items():
         for place, id_ in values_at(record.entity, path):
-            yield {"field": place, **_named(configuration.get(kind, id_))}
+            yield {"field": place, **_named(configuration.get(kind, id_), configuration)}
     for path, kind in row.codes.items():
         for place, code in values_at(record.entity, path):
             found = configuration.find(kind, code)
             if found is not None:
-                yield {"field": place, **_named(found)}
+                yield {"field": place, **_named(found, configuration)}
 
 
 def _referring(reader: Reader, resource: Resource, record: Record[Any]) -> list[Record[Any]]:
@@ -141,16 +159,16 @@ def _changes(
     reader: Reader, resource: Resource, id_: str, configuration: Configuration
 ) -> Iterator[Document]:
     before: Mapping[str, Any] = {}
-    name = id_
+    label = id_
     for past in reader.history(resource.entity, id_):
         now = {} if past.entity is None else _described(id_, past, configuration)
         if past.entity is not None:
-            name = code_of(past.entity) or getattr(past.entity, "name", None) or id_
+            label = _label(past.entity, id_, configuration)
         action = "deleted" if past.entity is None else "updated" if before else "created"
         yield {
             "kind": resource.name,
             "id": id_,
-            "name": name,
+            "label": label,
             "version": past.version,
             "action": action,
             "at": past.valid_from,
