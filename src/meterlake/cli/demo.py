@@ -1,5 +1,7 @@
 """`meterlake demo`: the whole way of the data on the sample organization, step by step."""
 
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
+from cyclopts.types import Port
 
 from meterlake.cli.ingest.command import COLUMNS, incomplete
 from meterlake.cli.shell.amounts import AmountText
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 CURRENCY: Final = "EUR"
 LARGEST: Final = 12
+_PORT: Final = 8000
 # The bill that is shown, and its line that is explained: one with bands.
 SHOWN_ACCOUNT: Final = "meridian-health"
 EXPLAINED_LINE: Final = "API calls"
@@ -86,6 +90,8 @@ def demo(
     *,
     keep: Annotated[bool, Parameter(negative="")] = False,
     prefect: Annotated[bool, Parameter(negative="")] = False,
+    console: Annotated[bool, Parameter(negative="")] = False,
+    port: Port | None = None,
     home: Annotated[Path | None, Parameter(show_default=False)] = None,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
@@ -100,21 +106,55 @@ def demo(
         keep: Keep the home afterwards; without it the command throws everything away.
         prefect: Run it through the Prefect flows, with a Prefect server of its own, and print the
             address of its pages; with --keep the server stays until you press Ctrl-C.
+        console: Serve the home afterwards, and open the console in your browser, signed in; the
+            server stays until you press Ctrl-C.
+        port: The port of the console; by default 8000, or one that is free.
         home: The folder to play in, which must be new or empty; it is kept. By default a
             temporary one, with --keep ./meterlake-home.
         json: Print one JSON object per line instead of tables.
     """
     output = StepOutput(json=json)
     begun = time.monotonic()
+    if console and prefect:
+        raise Invalid("--console", True, "leave it out when you give --prefect")
     with _place(home, keep=keep) as settings:
         if prefect:
             return _played_by_flows(settings, keep=keep, kept=bool(home or keep), json=json)
         _play(settings, output)
+        if console:
+            return _serve_console(settings, port, output)
         output.note(f"\nDone in {time.monotonic() - begun:.1f} s. What to do next:")
         if home or keep:
             note_home(settings)
         _show_next_steps(output, kept=bool(home or keep))
     return 0
+
+
+def _serve_console(settings: "Settings", port: int | None, output: StepOutput) -> int:
+    """Serve the home, and open the console as a person of the demo, until a signal comes."""
+    import webbrowser
+
+    from meterlake.cli.serve import Listener, ServedParts, serve_home
+    from meterlake.model.values.log_lines import log_to_stderr
+    from meterlake.pipeline.access.invitation_email import PATH
+    from meterlake.pipeline.home.sample import sign_in_token
+    from meterlake.stores.processes import free_port, reserve_port
+
+    output.begin("console", "The console, in your browser")
+    log_to_stderr()
+    token = sign_in_token(settings)
+
+    def open_browser(url: str) -> dict[str, str]:
+        link = f"{settings.public_url or url}{PATH}?token={token}"
+        # Without a window, `webbrowser` would give the terminal to a browser of text.
+        if sys.platform in {"darwin", "win32"} or {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
+            webbrowser.open(link)
+        return {"sign_in": link}
+
+    parts = ServedParts(no_flows=True)
+    with reserve_port(_PORT) as is_free:
+        listener = Listener("127.0.0.1", port or (_PORT if is_free else free_port()))
+        return serve_home(settings, listener, parts, output, open_browser)
 
 
 def _show_next_steps(output: Output, *, kept: bool) -> None:

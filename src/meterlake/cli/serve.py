@@ -56,6 +56,21 @@ class ServedParts:
     prefect_port: Annotated[Port | None, Parameter(show_default=f"{_PREFECT_PORT}".format)] = None
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where requests are answered.
+
+    Attributes:
+        host: The address to listen on.
+        port: The port of the API.
+        workers: The number of processes that answer.
+    """
+
+    host: str
+    port: int
+    workers: int = 1
+
+
 _ALL_PARTS: Final = ServedParts()
 
 
@@ -83,11 +98,31 @@ def serve(
         port: The port of the API.
         workers: The number of processes that answer requests.
     """
-    from meterlake.stores.prefect_access import announce
-
     log_to_stderr()
     settings = leave_out(options.settings(), parts.without)
-    _prepare(settings)
+    return serve_home(settings, Listener(host, port, workers), parts, options.output)
+
+
+def serve_home(
+    settings: "Settings",
+    listener: Listener,
+    parts: ServedParts,
+    output: Output,
+    on_ready: "Callable[[str], dict[str, str]]" = lambda _: {},
+) -> int:
+    """Serve a home until a signal comes.
+
+    Args:
+        settings: Where the home is.
+        listener: Where requests are answered.
+        parts: Which parts are served.
+        output: Where the addresses are printed.
+        on_ready: Called with the URL when it answers; what it gives is printed, too.
+    """
+    from meterlake.stores.prefect_access import announce
+
+    links = _prepare(settings)
+    host, port, workers = listener.host, listener.port, listener.workers
     environment = _environment(settings, workers)
     with ExitStack() as stack, _stop_signals() as stop:
         # The API shows it, the worker's jobs are runs there.
@@ -105,6 +140,8 @@ def serve(
             "console": f"{url}/console",
             "docs": f"{url}/docs",
             "home": str(settings.home.absolute()),
+            **_first_links(links, settings.public_url or url),
+            **on_ready(url),
         }
         others: list[Child] = []
         if settings.prefect_url is None and prefect:
@@ -114,7 +151,7 @@ def serve(
             others = _start_prefect(stack, settings, environment, found["prefect"])
         worker = None if parts.api_only else _start_worker(stack, environment)
         work = left_on(settings.without, worker=not parts.api_only, prefect="prefect" in found)
-        show_served(found, list(work), options.output)
+        show_served(found, list(work), output)
         sys.stdout.flush()
         _warn(host, url)
         return _watch(api, worker, others, stop)
@@ -140,9 +177,26 @@ def _warn(host: str, url: str) -> None:
     )
 
 
-def _prepare(settings: "Settings") -> None:
-    """Open the home once: a missing one is told here, and its State is migrated by one process."""
+def _first_links(links: Mapping[str, str], url: str) -> dict[str, str]:
+    """The links for people of organizations that nobody signs in to yet, for the printed record."""
+    from meterlake.pipeline.access.invitation_email import PATH
+
+    return {
+        "first_sign_in"
+        if len(links) == 1
+        else f"first_sign_in_{code}": f"{url}{PATH}?token={token}"
+        for code, token in links.items()
+    }
+
+
+def _prepare(settings: "Settings") -> dict[str, str]:
+    """Open the home once: a missing one is told here, and its State is migrated by one process.
+
+    Returns:
+        The token of the link for the first person, by the code of organizations without people.
+    """
     from meterlake.pipeline.access.tokens import ensure_key
+    from meterlake.pipeline.access.users import first_person_links
     from meterlake.stores import open_stores
     from meterlake.stores.dependent_settings import settings_without_effect
 
@@ -150,6 +204,7 @@ def _prepare(settings: "Settings") -> None:
         for sentence in settings_without_effect(stores.settings):
             _log.warning("%s", sentence)
         ensure_key(stores.state, stores.secrets)
+        return first_person_links(stores.state)
 
 
 def _environment(settings: "Settings", workers: int) -> dict[str, str]:

@@ -67,7 +67,7 @@ def test_the_demo_ends_with_three_commands(capsys):
     end = capsys.readouterr().out.partition("What to do next:")[2]
     commands = [line.strip() for line in end.splitlines() if line.startswith("  meterlake ")]
     assert commands == [
-        "meterlake demo --keep",
+        "meterlake demo --console",
         'meterlake init --name "Your company"',
         "meterlake serve",
     ]

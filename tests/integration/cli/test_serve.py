@@ -74,6 +74,7 @@ def test_it_answers_ingests_and_stops_cleanly(home):
     arguments = ("--port", str(port), "--no-flows", "--without", "letters")
     with serving(folder, *arguments) as (line, process):
         assert line["api"] == f"http://127.0.0.1:{port}"
+        assert "You are the first" in httpx.get(line["first_sign_in"]).text
         # Without Prefect nothing of its schedules.
         by_itself = {each["name"]: each["when"] for each in line["byItself"]}
         assert by_itself["scheduled-bills"] == "every 1 s"
@@ -281,3 +282,43 @@ def test_a_name_that_nothing_has_is_refused_before_anything_is_served(home):
     told = " ".join(done.stderr.split())
     assert "--without: 'publsh' is not allowed: it must be one of drops, segments" in told
     assert "did you mean publish?" in told
+
+
+@pytest.mark.long
+def test_the_demo_serves_its_console_and_a_link_signs_in(tmp_path):
+    port = free_port()
+    arguments = ("demo", "--console", "--home", tmp_path / "home", "--port", port, "--json")
+    command = [sys.executable, "-c", COMMAND, *map(str, arguments)]
+    without_window = {k: v for k, v in os.environ.items() if "DISPLAY" not in k}
+    log = (tmp_path / "log").open("wb")
+    with (
+        log,
+        subprocess.Popen(
+            command,
+            env=without_window,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            line = next(
+                found for each in process.stdout if "sign_in" in (found := json.loads(each))
+            )
+            page = sign_in_by(line["sign_in"])
+        finally:
+            process.terminate()
+            process.wait(WAIT_S)
+
+    assert page.url.path == "/console/months/2026-10"
+    assert "Robin Halvorsen" in page.text
+    assert process.returncode == 0
+
+
+def sign_in_by(link):
+    """Sign in by a link, and go to the page that comes."""
+    with httpx.Client(follow_redirects=True) as browser:
+        page = browser.get(link)
+        fields = re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', page.text)
+        return browser.post(link.partition("?")[0], data=dict(fields))

@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -14,14 +16,23 @@ from meterlake.api.server import body, pages
 from meterlake.api.server.answers import WireResponse, failure
 from meterlake.api.server.dispatch import Services
 from meterlake.api.server.limits import Limit, network
-from meterlake.model.errors import Invalid, MeterlakeError, Required, TooMany, Unauthorized
+from meterlake.model.errors import (
+    Conflict,
+    Invalid,
+    MeterlakeError,
+    Required,
+    TooMany,
+    Unauthorized,
+)
 from meterlake.pipeline.access import login, users
 from meterlake.pipeline.access.access import organizations_of, sign_in_key
 from meterlake.pipeline.access.invitation_email import PATH as PASSWORD_PATH
 from meterlake.pipeline.access.tokens import LIFETIME_S
 from meterlake.stores.state.access.people import canonical
+from meterlake.stores.state.access.sessions import Purpose
 
 CLIENT: Final = "console"
+CONSOLE: Final = "/console"
 CALLBACK: Final = "/console/callback"
 SIGNED_OUT: Final = "/console/signed-out"
 SIGN_OUT_PATH: Final = "/oauth/logout"
@@ -362,24 +373,49 @@ async def follow_link(request: Request) -> Response:
 
 
 def _follow(request: Request, form: dict[str, str]) -> Response:
-    secret = form.get("token", "")
+    secret, state = form.get("token", ""), _services(request).stores.state
     try:
         _services(request).limits.take(_PER_ADDRESS, _address(request))
-        users.follow(_services(request).stores.state, secret, form.get("password"))
+        purpose = users.purpose_of(state, secret)
+        person_id = users.follow(state, secret, form.get("password"), form)
     except Invalid as error:
-        return _link_page(
-            request, secret, f"The password is too short or too long: {error.args[2]}.", 400
+        problem = (
+            f"The password is too short or too long: {error.args[2]}."
+            if error.args[0] == "password"
+            else f"{error}."
         )
+        return _link_page(request, secret, problem, 400, form)
+    except Conflict as error:
+        return _link_page(request, secret, f"{error}.", error.status, form)
     except Unauthorized:
         return _link_page(request, secret, "")
     except MeterlakeError as error:
         return failure(error)
+    if purpose in {Purpose.FIRST_PERSON, Purpose.SIGN_IN}:
+        answer = RedirectResponse(CONSOLE, 303, _NO_STORE)
+        session = login.begin_session(state, person_id)
+        seconds = int(login.SESSION.total_seconds())
+        pages.set_cookie(request, answer, pages.SESSION_COOKIE, session, seconds=seconds)
+        return answer
     return pages.page("password.html", title="Welcome", done=True, dead=False)
 
 
-def _link_page(request: Request, secret: str, problem: str, status: int = 200) -> Response:
+_TITLES: Final = {
+    Purpose.FIRST_PERSON: "You are the first",
+    Purpose.SIGN_IN: "Sign in to meterlake",
+}
+
+
+def _link_page(
+    request: Request,
+    secret: str,
+    problem: str,
+    status: int = 200,
+    typed: Mapping[str, str] = MappingProxyType({}),
+) -> Response:
+    state = _services(request).stores.state
     try:
-        needed = users.needs_password(_services(request).stores.state, secret)
+        purpose, needed = users.purpose_of(state, secret), users.needs_password(state, secret)
     except Unauthorized as error:
         return pages.page(
             "password.html", 401, problem=str(error), title="Link", done=False, dead=True
@@ -387,14 +423,17 @@ def _link_page(request: Request, secret: str, problem: str, status: int = 200) -
     except MeterlakeError as error:
         return failure(error)
     token_ = pages.csrf_token(request)
+    usual = "Choose a password" if needed else "Accept the invitation"
     answer = pages.page(
         "password.html",
         status,
         problem=problem,
-        title="Choose a password" if needed else "Accept the invitation",
+        title=_TITLES.get(purpose, usual),
         done=False,
         dead=False,
         needed=needed,
+        purpose=purpose.value,
+        typed=typed,
         least=login.LENGTH_MIN,
         most=login.LENGTH_MAX,
         fields={"token": secret, pages.CSRF_FIELD: token_},

@@ -92,8 +92,13 @@ def sign_in(state: State, email: str, password: str) -> str:
             person = people.person_by_email(connection, email)
     if not matches(password, person.password_hash if person else None) or person is None:
         raise Unauthorized("the e-mail address or the password is wrong; check both")
+    return begin_session(state, person.id)
+
+
+def begin_session(state: State, person_id: str) -> str:
+    """Start a session of a person who has shown who they are; the secret that the cookie holds."""
     secret, now = secrets.token_urlsafe(_TOKEN_BYTES), state.now()
-    made = Session(new_id(), digest(secret), person.id, now, now + SESSION)
+    made = Session(new_id(), digest(secret), person_id, now, now + SESSION)
     with state.writing_home() as connection:
         sessions.add_session(connection, made)
     return secret

@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import Connection
 
 from meterlake.model.configuration.access import (
+    SYSTEM,
     Invitation,
     PermissionPolicy,
     PermissionStatement,
@@ -20,9 +21,11 @@ from meterlake.model.configuration.access import (
     ServiceUser,
 )
 from meterlake.model.configuration.access import statement_documents as shown_statements
+from meterlake.model.configuration.permissions import ADMINISTRATOR
 from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
 from meterlake.model.resources import resource_of
 from meterlake.model.values.entity import Record
+from meterlake.model.values.problems import read
 from meterlake.pipeline.access.login import hash_password
 from meterlake.stores.state import State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions
@@ -41,6 +44,7 @@ _TOKEN_BYTES: Final = 32
 _NOT_IN_A_LINE: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069]")
 # In a letter's head these make several addresses, or another one, of one.
 _NOT_IN_AN_ADDRESS: Final = re.compile(r'[\x00-\x1f\x7f-\x9f",:;<>()\[\]\\]')
+_NAMES: Final = ("firstName", "lastName", "email")
 _DEAD: Final = "the link is not valid any more; ask for a new one"
 
 
@@ -195,6 +199,20 @@ def invite(
             would change what the letter says or to whom it goes.
         Conflict: The person is a user already.
     """
+    _check_letter(invitation)
+    with state.transaction(org_id, author) as transaction:
+        expiry = invitation.dt_expiry or transaction.now + INVITATION
+        if expiry <= transaction.now:
+            raise Invalid("dtExpiry", expiry.isoformat(), "it must be an instant in the future")
+        _refuse_user(transaction, invitation.email)
+        record = transaction.create(invitation.model_copy(update={"dt_expiry": expiry}))
+        token = _link(transaction, Purpose.INVITATION, record.id, expiry)
+        shown = _invitation_document(record, accepted=False)
+    name = f"{invitation.first_name} {invitation.last_name}"
+    return shown, InvitationEmail(invitation.email, name, Purpose.INVITATION, token)
+
+
+def _check_letter(invitation: Invitation) -> None:
     # Here and not in the model: invitations that are stored already stay readable.
     for name in ("first_name", "last_name", "contact_number"):
         value = getattr(invitation, name)
@@ -206,16 +224,6 @@ def invite(
         raise Invalid(
             "email", invitation.email, "it must be one e-mail address without quotes or brackets"
         )
-    with state.transaction(org_id, author) as transaction:
-        expiry = invitation.dt_expiry or transaction.now + INVITATION
-        if expiry <= transaction.now:
-            raise Invalid("dtExpiry", expiry.isoformat(), "it must be an instant in the future")
-        _refuse_user(transaction, invitation.email)
-        record = transaction.create(invitation.model_copy(update={"dt_expiry": expiry}))
-        token = _link(transaction, Purpose.INVITATION, record.id, expiry)
-        shown = _invitation_document(record, accepted=False)
-    name = f"{invitation.first_name} {invitation.last_name}"
-    return shown, InvitationEmail(invitation.email, name, Purpose.INVITATION, token)
 
 
 def get_invitation(state: State, org_id: str, id: str) -> Document:
@@ -274,6 +282,21 @@ def _link(transaction: Transaction, purpose: Purpose, subject: str, until: datet
     return token
 
 
+def purpose_of(state: State, token: str) -> Purpose:
+    """What a link is for.
+
+    Raises:
+        Unauthorized: The link is unknown, over or used.
+    """
+    with state.reading_home() as connection:
+        found = _alive(connection, token, state.now())
+    if found.purpose is Purpose.FIRST_PERSON:
+        with state.reading(found.org) as reader:
+            if people.users(reader, Page(1))[0]:
+                raise Unauthorized(_DEAD)
+    return found.purpose
+
+
 def needs_password(state: State, token: str) -> bool:
     """Whether who follows a link has to choose a password: all but those who have one already.
 
@@ -282,7 +305,9 @@ def needs_password(state: State, token: str) -> bool:
     """
     with state.reading_home() as connection:
         found = _alive(connection, token, state.now())
-    if found.purpose is Purpose.PASSWORD:
+    if found.purpose is Purpose.SIGN_IN:
+        return False
+    if found.purpose in {Purpose.PASSWORD, Purpose.FIRST_PERSON}:
         return True
     with state.reading(found.org) as reader:
         invited = reader.get(Invitation, found.subject_id).entity
@@ -334,18 +359,99 @@ def choose_password(state: State, token: str, password: str) -> str:
         return found.subject_id
 
 
-def follow(state: State, token: str, password: str | None) -> str:
+def follow(
+    state: State, token: str, password: str | None, names: Mapping[str, str] | None = None
+) -> str:
     """Do what a link is for; the id of the person.
+
+    Args:
+        state: Where the link is.
+        token: What the link held.
+        password: What the person chose.
+        names: For the first person of an organization: `firstName`, `lastName` and `email`.
 
     Raises:
         Unauthorized: The link is unknown, over or used.
-        Invalid: The password is too short or too long.
+        Invalid: The password is too short or too long, or a name is missing.
+        Conflict: The first person has this e-mail address in another organization of the home.
     """
-    with state.reading_home() as connection:
-        purpose = _alive(connection, token, state.now()).purpose
-    if purpose is Purpose.INVITATION:
-        return accept_invitation(state, token, password)
-    return choose_password(state, token, password or "")
+    match purpose_of(state, token):
+        case Purpose.INVITATION:
+            return accept_invitation(state, token, password)
+        case Purpose.PASSWORD:
+            return choose_password(state, token, password or "")
+        case Purpose.FIRST_PERSON:
+            return join_first(state, token, password or "", names or {})
+        case Purpose.CUSTOMER_PAGE:
+            raise Unauthorized(_DEAD)
+        case Purpose.SIGN_IN:
+            found = _use_token(state, token, Purpose.SIGN_IN)
+            with state.writing_home() as connection:
+                _alive(connection, token, state.now(), lock=True)
+                sessions.use_one_time_token(connection, digest(token), state.now())
+            return found.subject_id
+
+
+def sign_in_link(state: State, org_id: str, person_id: str) -> str:
+    """The token of a link that signs a person in, once, within a day."""
+    with state.transaction(org_id, SYSTEM) as transaction:
+        return _link(transaction, Purpose.SIGN_IN, person_id, transaction.now + NEW_PASSWORD)
+
+
+# --- The first person of an organization --------------------------------------------------------
+
+
+def first_person_links(state: State) -> dict[str, str]:
+    """For each organization that has no people yet, by its code: the token of a link for the first.
+
+    It works once, within a day, and as long as nobody has joined; a new one replaces the last one.
+    """
+    links = {}
+    for organization in state.organizations():
+        with state.transaction(organization.id, SYSTEM) as transaction:
+            if people.users(transaction, Page(1))[0]:
+                continue
+            until = transaction.now + NEW_PASSWORD
+            id_ = _administrator(transaction)
+            links[organization.code] = _link(transaction, Purpose.FIRST_PERSON, id_, until)
+    return links
+
+
+def join_first(state: State, token: str, password: str, names: Mapping[str, str]) -> str:
+    """Become the first person of an organization, its administrator; the id of the person.
+
+    Raises:
+        Unauthorized: The link is unknown, over or used, or somebody has joined meanwhile.
+        Invalid: The password is too short or too long, or a name or the address is missing.
+        Conflict: The e-mail address is of a person of another organization of the home.
+    """
+    found = _use_token(state, token, Purpose.FIRST_PERSON)
+    invitation = read(Invitation, {name: names.get(name, "") for name in _NAMES})
+    _check_letter(invitation)
+    secret = hash_password(password)
+    with state.transaction(found.org, SYSTEM) as transaction:
+        _alive(transaction.connection, token, transaction.now, lock=True)
+        if people.users(transaction, Page(1))[0]:
+            raise Unauthorized(_DEAD)
+        if people.person_by_email(transaction.connection, invitation.email) is not None:
+            raise Conflict(
+                f"{invitation.email} belongs to a person of another organization here; choose"
+                " another address, and invite that person afterwards"
+            )
+        person_id = _person_of(transaction, invitation, secret)
+        people.add_user(transaction, person_id, None)
+        access.grant(transaction, found.subject_id, person_id, PrincipalType.USER)
+        sessions.use_one_time_token(transaction.connection, digest(token), transaction.now)
+        return person_id
+
+
+def _administrator(transaction: Transaction) -> str:
+    """The id of the policy that allows everything; every organization has it."""
+    return next(
+        each.id
+        for each in transaction.all(PermissionPolicy)
+        if each.entity.name == ADMINISTRATOR.name
+    )
 
 
 def _use_token(state: State, token: str, purpose: Purpose) -> OneTimeToken:

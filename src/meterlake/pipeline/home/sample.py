@@ -1,10 +1,12 @@
 """The sample organization in a home: its configuration, and its files in the drop folder."""
 
 import os
+import secrets
 import shutil
 from typing import Final
 
 import sample_data
+from meterlake.pipeline.access.users import first_person_links, join_first, sign_in_link
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.home.setup import initialize
 from meterlake.pipeline.ingest.drop_folder import drop_folder
@@ -13,6 +15,12 @@ from meterlake.stores import Organization, open_stores
 
 NAME: Final = "Halvorsen Cloud"
 MONTH: Final = sample_data.MONTH
+# Who looks at the sample in the console.
+PERSON: Final = {
+    "firstName": "Robin",
+    "lastName": "Halvorsen",
+    "email": "robin@halvorsen.example",
+}
 
 
 def next_steps(*, kept: bool) -> dict[str, str]:
@@ -27,12 +35,12 @@ def next_steps(*, kept: bool) -> dict[str, str]:
                 f"bill review --month {MONTH}"
             ),
             "Ask the data anything:": 'sql "FROM bill_line LIMIT 10"',
-            "Start the API and the pages of this home:": "serve",
+            "Start the API and the console of this home:": "serve",
         }
     return {
-        "Keep this home, to look around in it:": "demo --keep",
+        "Look around in it, in your browser:": "demo --console",
         "Begin your own:": 'init --name "Your company"',
-        "Start its API and its pages:": "serve",
+        "Start its API and its console:": "serve",
     }
 
 
@@ -48,6 +56,15 @@ def create_sample(settings: Settings) -> str:
         configure.apply(stores.state, made.org_id, documents, "demo")
         drop_sample(stores.find_organization(made.org_id))
     return made.org_code
+
+
+def sign_in_token(settings: Settings) -> str:
+    """The token of a link that signs in the administrator of the sample, once."""
+    with open_stores(settings) as stores:
+        state, [organization] = stores.state, stores.state.organizations()
+        first = first_person_links(state)[organization.code]
+        password = secrets.token_urlsafe()
+        return sign_in_link(state, organization.id, join_first(state, first, password, PERSON))
 
 
 def drop_sample(organization: Organization) -> None:

@@ -29,6 +29,9 @@ class Purpose(StrEnum):
     INVITATION = "invitation"
     PASSWORD = "password"  # noqa: S105 - the word, not one
     CUSTOMER_PAGE = "customer-page"
+    # Of an organization that nobody signs in to yet: whoever has it becomes its administrator.
+    FIRST_PERSON = "first-person"
+    SIGN_IN = "sign-in"
 
 
 @dataclass(frozen=True, slots=True)
