@@ -80,10 +80,11 @@ def name_of(document: Path) -> str:
 
 
 def folders() -> list[str]:
-    """The packages below `src/meterlake`, revisions of the database aside."""
+    """The packages below `src/meterlake`; revisions of the database and pages of rooms aside."""
     found = {path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.*")}
     named = {path.as_posix() for path in found if "__pycache__" not in path.parts}
-    return sorted(name for name in named if name != "." and "migrations/" not in name)
+    aside = ("migrations/", "console/templates/")
+    return sorted(name for name in named if name != "." and not any(map(name.count, aside)))
 
 
 def outside_code(text: str) -> str:

@@ -140,7 +140,7 @@ class LandingLink(NamedTuple):
 
 async def _landing(request: Request) -> Response:
     settings: Settings = request.app.state.services.stores.settings
-    inside = _is_on_this_machine(request)
+    inside = is_on_this_machine(request)
     status, sentence = await readiness(request)
     places = [
         LandingLink(
@@ -226,7 +226,7 @@ def _is_own_browser(request: Request) -> bool:
     return port is not None and is_own_connection(request.client, (host, port))
 
 
-def _is_on_this_machine(request: Request) -> bool:
+def is_on_this_machine(request: Request) -> bool:
     """Whether who asks sits at this machine, and is not sent by a proxy."""
     client = request.client.host if request.client else ""
     host = request.url.hostname or ""

@@ -31,4 +31,5 @@ ROOMS: Final = (
     Room("Bills", "/console/bills", "ListBills"),
     Room("Customers", "/console/customers", "ListAccounts", ("/console/search",)),
     Room("Catalogue", "/console/catalogue", "ListProducts"),
+    Room("Runs", "/console/runs", "ListRuns"),
 )

@@ -101,10 +101,15 @@ class Visit:
         return self.allowed.issuperset(operations)
 
     @property
+    def now(self) -> datetime:
+        """The instant of the server's clock."""
+        found: datetime = self.request.app.state.services.stores.now()
+        return found
+
+    @property
     def today(self) -> date:
         """Today in the organization's time zone."""
-        now: datetime = self.request.app.state.services.stores.now()
-        return now.astimezone(ZoneInfo(self.session.zone)).date()
+        return self.now.astimezone(ZoneInfo(self.session.zone)).date()
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page of the console."""
