@@ -21,6 +21,7 @@ from meterlake.api.responses import (
     bills,
     closings,
     customer_links,
+    data_in,
     explorer,
     exports,
     integrations,
@@ -362,6 +363,18 @@ SHAPES: Final[dict[str, Shape]] = {
     "GetJobOriginalFileDownloadUrl": Shape(gives=usage.UrlDownloadResponse),
     "GetValidationErrorDownloadUrl": Shape(
         gives=usage.GenerateDownloadUrlResponse, query=(text("file"),)
+    ),
+    "GetMeasurementsStatus": Shape(gives=data_in.MeasurementsStatusResponse),
+    "ListSources": Shape(
+        gives=data_in.SourceResponse,
+        page=100,
+        query=(
+            text("name"),
+            text("status", "done", "failed"),
+            instant("since"),
+            instant("until"),
+            text("source"),
+        ),
     ),
     "ListRejectedRows": Shape(
         gives=rejected.RejectedRowResponse,

@@ -430,6 +430,21 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " are ingested: see the rejected rows. 429 with `Retry-After` if too much waits already."
         ),
     ),
+    "GetMeasurementsStatus": (
+        "See what came in",
+        (
+            "How many rows came from all sources and what became of them, the rows that are rejected now"
+            " by reason, how fresh each meter is, and the open alerts about measurements."
+        ),
+    ),
+    "ListSources": (
+        "List sources",
+        (
+            "One page of receipts, the newest first: what became of each file and of each batch, one for"
+            " each attempt. received = accepted + repeats + rejected. `source` is the beginning of a"
+            " source's identity, or the id of a delivery or of a job."
+        ),
+    ),
     "ListRejectedRows": (
         "List rejected rows",
         (

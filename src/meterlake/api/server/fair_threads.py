@@ -43,9 +43,11 @@ COSTLY: Final = frozenset(
         "VerifyBill",
         # Queries of lakes.
         "GetAccountUsage",
+        "GetMeasurementsStatus",
         "GetRejectedRow",
         "GetUsageReport",
         "ListRejectedRows",
+        "ListSources",
         "PostQueryBillData",
         "PostQueryBillDataDownloadCsv",
         "PostQueryBillDataDownloadJson",

@@ -8,9 +8,11 @@ import csv
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from starlette.responses import Response, StreamingResponse
 
@@ -72,12 +74,20 @@ class ListFilter:
         label: What people read.
         choices: Values and their words; without any, people type one.
         type: The type of the input, without choices.
+        is_instant: The API takes an instant for the day that one chooses: its first one in the
+            organization's time zone.
     """
 
     name: str
     label: str
     choices: tuple[tuple[str, str], ...] = ()
     type: Literal["text", "date", "month", "number", "search"] = "text"
+    is_instant: bool = False
+
+    def value(self, visit: Visit) -> str | None:
+        """What the person chose, as the API takes it; None for nothing."""
+        chosen = visit.query(self.name)
+        return start_of_day(visit, chosen) if chosen and self.is_instant else chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +120,7 @@ class Listing:
 
     def parameters(self, visit: Visit) -> dict[str, Any]:
         """What the person chose, as parameters of the API."""
-        chosen = {each.name: visit.query(each.name) for each in self.filters}
+        chosen = {each.name: each.value(visit) for each in self.filters}
         sort = visit.query("sort")
         if sort in {each.sort for each in self.columns if each.sort}:
             chosen |= {"sortBy": sort, "sortOrder": visit.query("order")}
@@ -126,6 +136,15 @@ class Listing:
         if self.complete is not None and rows:
             await self.complete(visit, rows)
         return rows, answer.get("nextToken")
+
+
+def start_of_day(visit: Visit, day: str) -> str:
+    """The first instant of a day in the organization's time zone; another text as it is."""
+    try:
+        found = date.fromisoformat(day)
+    except ValueError:
+        return day
+    return datetime.combine(found, time.min, ZoneInfo(visit.session.zone)).isoformat()
 
 
 async def show_list(

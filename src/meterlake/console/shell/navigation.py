@@ -32,4 +32,5 @@ ROOMS: Final = (
     Room("Customers", "/console/customers", "ListAccounts", ("/console/search",)),
     Room("Catalogue", "/console/catalogue", "ListProducts"),
     Room("Runs", "/console/runs", "ListRuns"),
+    Room("Data in", "/console/data-in", "GetMeasurementsStatus", ("/console/rejected",)),
 )

@@ -12,11 +12,13 @@ from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.resources.unused import without_effect
 from meterlake.model.values.period import aware
 from meterlake.model.values.sql import identifier
+from meterlake.pipeline.events.events import event_document
 from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
 from meterlake.pipeline.usage.late import Late, late
 from meterlake.stores import Organization
 from meterlake.stores.lake.rejected import ANY, ITEMS
 from meterlake.stores.lake.tables import table_names
+from meterlake.stores.state.events import events
 from meterlake.stores.state.events.incidents import open_incidents
 
 _REJECTED: Final = f"""{ITEMS}
@@ -50,6 +52,32 @@ class MeterStatus:
             "firstTs": self.first,
             "lastTs": self.last,
             "lastReceived": self.received,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementsStatus:
+    """What came into the lake of one organization.
+
+    Attributes:
+        totals: Sources, received, accepted, repeats and rejected over all attempts, and how many of
+            the accepted lack a derived value.
+        rejected: How many rows are rejected now, by reason.
+        left_alone: What lies in the inbox of the drop folder and is no file to be taken.
+    """
+
+    totals: dict[str, int]
+    rejected: dict[str, int]
+    meters: list[MeterStatus]
+    left_alone: list[str]
+
+    def to_wire(self) -> dict[str, Any]:
+        """As the API shows it."""
+        return {
+            "totals": self.totals,
+            "rejected": self.rejected,
+            "meters": [each.to_wire() for each in self.meters],
+            "leftAlone": self.left_alone,
         }
 
 
@@ -110,16 +138,46 @@ def status(organization: Organization, limit: int = 10) -> StatusReport:
         NotFound: It has no lake.
         Unavailable: The disk or the lake failed.
     """
-    lake = organization.lake
+    seen = look_at_measurements(organization)
     with organization.reading() as reader:
         settings = [record.entity for record in reader.all(OrganizationConfig)]
-        codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
         alerts = [
             {"alert": each.name, "subject": each.subject, "since": each.since}
             for each in open_incidents(reader)
         ]
     late_usage = late(organization)
-    with lake.reader() as connection:
+    with organization.lake.reader() as connection:
+        rows = connection.execute(_SOURCES.format(limit=limit)).fetchall()
+    names = (
+        *("name", "status", "received", "accepted", "repeats", "rejected"),
+        *("reason", "finished", "attempt"),
+    )
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return StatusReport(
+        organization,
+        organization.lake.snapshot(),
+        seen.meters,
+        seen.totals,
+        seen.rejected,
+        [row | {"finished": row["finished"] and aware(row["finished"])} for row in found],
+        _jobs(organization, limit),
+        seen.left_alone,
+        late_usage,
+        [sentence for each in settings for sentence in without_effect(each)],
+        alerts,
+    )
+
+
+def look_at_measurements(organization: Organization) -> MeasurementsStatus:
+    """Look at what came into the lake of an organization.
+
+    Raises:
+        NotFound: It has no lake.
+        Unavailable: The disk or the lake failed.
+    """
+    with organization.reading() as reader:
+        codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
+    with organization.lake.reader() as connection:
         present = table_names(connection)
         meters = []
         for table, code in sorted(codes.items(), key=lambda item: item[1]):
@@ -129,30 +187,26 @@ def status(organization: Organization, limit: int = 10) -> StatusReport:
             row = connection.execute(_METER.format(table=identifier(table))).fetchone()
             assert row is not None
             meters.append(MeterStatus(code, row[0], *(each and aware(each) for each in row[1:])))
-        if connection.execute(ANY).fetchone() is None:
-            rejected = {}
-        else:
-            rejected = dict(connection.execute(_REJECTED).fetchall())
-        names = (
-            *("name", "status", "received", "accepted", "repeats", "rejected"),
-            *("reason", "finished", "attempt"),
-        )
-        rows = connection.execute(_SOURCES.format(limit=limit)).fetchall()
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        sources = [row | {"finished": row["finished"] and aware(row["finished"])} for row in found]
-        return StatusReport(
-            organization,
-            lake.snapshot(),
-            meters,
-            _totals(connection),
-            rejected,
-            sources,
-            _jobs(organization, limit),
-            left_alone(drop_folder(organization.stores, organization.code).inbox),
-            late_usage,
-            [sentence for each in settings for sentence in without_effect(each)],
-            alerts,
-        )
+        has_rejected = connection.execute(ANY).fetchone() is not None
+        rejected = dict(connection.execute(_REJECTED).fetchall()) if has_rejected else {}
+        inbox = drop_folder(organization.stores, organization.code).inbox
+        return MeasurementsStatus(_totals(connection), rejected, meters, left_alone(inbox))
+
+
+def ingest_alerts(organization: Organization) -> list[dict[str, Any]]:
+    """What is open about measurements: since when, and the message of the event that told of it."""
+    with organization.reading() as reader:
+        opened = [each for each in open_incidents(reader) if each.name.startswith("ingest.")]
+        told = [event_document(events.get(reader, each.event_id)) for each in opened]
+    return [
+        {
+            "alert": each.name,
+            "message": event["m3terEvent"]["eventData"]["newDto"]["message"],
+            "since": each.since,
+            "eventId": each.event_id,
+        }
+        for each, event in zip(opened, told, strict=True)
+    ]
 
 
 def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

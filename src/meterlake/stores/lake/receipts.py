@@ -22,6 +22,11 @@ _WIRE: Final = {
     "finished_at": "finishedAt",
     "size_bytes": "sizeBytes",
 }
+_OF_SOURCE: Final = "(len(?) >= 4 AND starts_with(identity, ?) OR delivery = ?)"
+# Behind a receipt, in the order of lists.
+_AFTER: Final = """(-epoch_us(finished_at), identity, -attempt) > (
+        SELECT (-epoch_us(finished_at), identity, -attempt) FROM lake.source
+        WHERE identity = ? AND attempt = ?)"""
 _BLOCK: Final = 2_000
 _COUNTS: Final = "received, accepted, repeats, rejected, coalesce(incomplete, 0), reasons"
 # In the order of commits: rows keep their numbers for ever.
@@ -36,12 +41,19 @@ _ORDER: Final = " ORDER BY row, part, field"
 
 @dataclass(frozen=True, slots=True)
 class ReceiptFilters:
-    """Which receipts are meant; None means all."""
+    """Which receipts are meant; None means all.
+
+    Attributes:
+        source: The beginning of the source's identity, or the id of the delivery or the job.
+        after: The identity and the attempt of the receipt behind which to go on.
+    """
 
     name: str | None = None
     status: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    source: str | None = None
+    after: tuple[str, int] | None = None
 
 
 def received_at(connection: duckdb.DuckDBPyConnection, delivery: str) -> datetime | None:
@@ -56,14 +68,19 @@ def list_receipts(
     connection: duckdb.DuckDBPyConnection, filters: ReceiptFilters, limit: int
 ) -> list[dict[str, Any]]:
     """The newest receipts, the newest first."""
-    tests = {
-        "name = ?": filters.name,
-        "status = ?": filters.status,
-        "received_at >= ?": filters.since and naive(filters.since),
-        "received_at < ?": filters.until and naive(filters.until),
+    source = filters.source
+    identity, attempt = filters.after or (None, None)
+    tests: dict[str, tuple[Any, ...]] = {
+        "name = ?": (filters.name,),
+        "status = ?": (filters.status,),
+        "received_at >= ?": (filters.since and naive(filters.since),),
+        "received_at < ?": (filters.until and naive(filters.until),),
+        _OF_SOURCE: (source, source, source),
+        _AFTER: (identity, attempt),
     }
-    used = {sql: value for sql, value in tests.items() if value is not None}
-    return _receipts(connection, list(used), list(used.values()), f" LIMIT {limit:d}")
+    used = {sql: values for sql, values in tests.items() if values[0] is not None}
+    values = [value for each in used.values() for value in each]
+    return _receipts(connection, list(used), values, f" LIMIT {limit:d}")
 
 
 def is_named(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
@@ -76,8 +93,7 @@ def is_named(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
 
 def of_source(connection: duckdb.DuckDBPyConnection, source: str) -> list[dict[str, Any]]:
     """All receipts of a source, by the beginning of its identity, or of a delivery or job, by id."""
-    test = "(len(?) >= 4 AND starts_with(identity, ?) OR delivery = ?)"
-    return _receipts(connection, [test], [source] * 3)
+    return _receipts(connection, [_OF_SOURCE], [source] * 3)
 
 
 def _receipts(

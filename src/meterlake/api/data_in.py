@@ -1,0 +1,68 @@
+"""What came in, over HTTP: an organization's measurements at a glance, and its sources one by one."""
+
+from typing import Any, Final
+
+from meterlake.api.entities import page
+from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
+from meterlake.model.errors import Invalid
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.home.status import ingest_alerts, look_at_measurements
+from meterlake.pipeline.rejected import receipts
+from meterlake.stores import Organization
+from meterlake.stores.lake.receipts import ReceiptFilters
+
+_MEASUREMENTS: Final = f"{ORGANIZATION}/measurements"
+_PAGE_MAX: Final = 100
+_STATUSES: Final[dict[str, str | None]] = {"done": "done", "failed": "failed"}
+
+
+async def get_status(call: Call) -> Any:
+    """The numbers of the lake, what is rejected now, how fresh each meter is, open alerts."""
+    return await call.run(_status, call.organization)
+
+
+def _status(organization: Organization) -> Document:
+    seen = look_at_measurements(organization).to_wire()
+    meters = [_without_empty(each) for each in seen["meters"]]
+    return {**seen, "meters": meters, "alerts": ingest_alerts(organization)}
+
+
+async def list_sources(call: Call) -> Any:
+    """One page of receipts, the newest first."""
+    query, this = call.query, page(call, _PAGE_MAX)
+    filters = ReceiptFilters(
+        name=query.text("name"),
+        status=query.one_of("status", _STATUSES, default=None),
+        since=query.instant("since"),
+        until=query.instant("until"),
+        source=query.text("source"),
+        after=_place(this.token),
+    )
+    found = await call.run(receipts.list_receipts, call.organization, filters, this.size)
+    last = found[-1] if len(found) == this.size else None
+    token = None if last is None else f"{last['identity']}:{last['attempt']}"
+    return envelope([_without_empty(each) for each in found], token)
+
+
+def _place(token: str | None) -> tuple[str, int] | None:
+    if token is None:
+        return None
+    identity, _, attempt = token.partition(":")
+    if not (attempt.isascii() and attempt.isdigit()):
+        raise Invalid("nextToken", token, "it must be the nextToken of the page before")
+    return identity, int(attempt)
+
+
+def _without_empty(found: dict[str, Any]) -> Document:
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _operation(id_: str, path: str, handler: Handler) -> Operation:
+    path = f"{_MEASUREMENTS}/{path}"
+    return Operation(id_, "GET", path, "measurements:retrieve", "measurements", handler)
+
+
+OPERATIONS: Final = (
+    _operation("GetMeasurementsStatus", "status", get_status),
+    _operation("ListSources", "sources", list_sources),
+)

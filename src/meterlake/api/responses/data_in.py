@@ -1,0 +1,70 @@
+"""Answers about what came in: an organization's measurements at a glance, and its sources."""
+
+from meterlake.api.responses.rejected import RejectedRowWithdrawal
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Id, Instant, Integer, Text
+
+
+class MeterStatusResponse(Value):
+    """What the lake holds of one meter; without instants, nothing came yet."""
+
+    meter: Text
+    measurements: Integer
+    first_ts: Instant | None = None
+    last_ts: Instant | None = None
+    last_received: Instant | None = None
+
+
+class IngestAlertResponse(Value):
+    """Something about measurements that is not as it should be, until it is again."""
+
+    alert: Text
+    message: Text
+    since: Instant
+    event_id: Id
+
+
+class SourceTotalsResponse(Value):
+    """What became of the rows of all sources: received = accepted + repeats + rejected."""
+
+    sources: Integer
+    received: Integer
+    accepted: Integer
+    repeats: Integer
+    rejected: Integer
+    incomplete: Integer
+
+
+class MeasurementsStatusResponse(Value):
+    """What came in: numbers of all sources, open rejected rows by reason, meters, alerts."""
+
+    totals: SourceTotalsResponse
+    rejected: dict[Text, Integer]
+    meters: tuple[MeterStatusResponse, ...]
+    alerts: tuple[IngestAlertResponse, ...]
+    left_alone: tuple[Text, ...]
+
+
+class SourceResponse(Value):
+    """The receipt of one attempt at a source: received = accepted + repeats + rejected."""
+
+    name: Text
+    status: Text
+    received: Integer
+    accepted: Integer
+    repeats: Integer
+    rejected: Integer
+    incomplete: Integer
+    rounded: Integer | None = None
+    reasons: dict[Text, Integer]
+    reason: Text | None = None
+    detail: Text | None = None
+    identity: Text
+    attempt: Integer
+    delivery: Text
+    received_at: Instant
+    finished_at: Instant | None = None
+    format: Text | None = None
+    mapping: Text | None = None
+    size_bytes: Integer | None = None
+    retracted: tuple[RejectedRowWithdrawal, ...]

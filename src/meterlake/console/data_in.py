@@ -1,0 +1,108 @@
+"""Pages of what comes in: the whole at a glance, and each source with what became of its rows."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from babel.dates import format_timedelta
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.page import Visit, locale_of, page, words
+
+DATA_IN: Final = "/console/data-in"
+SOURCES: Final = f"{DATA_IN}/sources"
+_NEWEST: Final = 10
+_FAILED: Final = 5
+
+
+async def show_data_in(visit: Visit) -> Response:
+    """What came, what was refused and why, how fresh each meter is, what runs, what failed."""
+    status, sources, failed, jobs, late = await asyncio.gather(
+        visit.api.get("/measurements/status"),
+        visit.api.get("/measurements/sources", pageSize=_NEWEST),
+        visit.api.get("/measurements/sources", status="failed", pageSize=_FAILED),
+        visit.api.find("/fileuploads/measurements/jobs", pageSize=_NEWEST),
+        visit.api.find("/lateusage", status="OPEN", pageSize=_NEWEST),
+    )
+    meters = sorted(status["meters"], key=lambda each: str(each.get("lastReceived") or ""))
+    return visit.page(
+        "data_in/overview.html",
+        seen=status,
+        rejected=sorted(status["rejected"].items(), key=lambda each: -each[1]),
+        waiting=sum(status["rejected"].values()),
+        meters=meters,
+        sources=sources["data"],
+        failed=failed["data"],
+        jobs=[] if jobs is None else jobs["data"],
+        late=[] if late is None else late["data"],
+        since=lambda instant: since(visit, instant),
+    )
+
+
+def since(visit: Visit, instant: str) -> str:
+    """How long ago something was, in the words of the person's language."""
+    now: datetime = visit.request.app.state.services.stores.now()
+    passed = datetime.fromisoformat(instant).astimezone(UTC) - now
+    return str(format_timedelta(passed, add_direction=True, locale=locale_of(visit.request)))
+
+
+async def _say_why(visit: Visit, rows: list[dict[str, Any]]) -> None:
+    """Beside each source, why rows of it were rejected, or why it could not be read."""
+    del visit
+    for each in rows:
+        counts = (f"{words(reason)} {rows}" for reason, rows in each["reasons"].items())
+        failure = ": ".join(each[name] for name in ("reason", "detail") if each.get(name))
+        each["why"] = failure or ", ".join(counts)
+
+
+_SOURCES: Final = Listing(
+    "Sources",
+    "/measurements/sources",
+    (
+        Column("File", "name", link=f"{SOURCES}/{{identity}}"),
+        Column("Status", "status", "status"),
+        Column("Received", "received", "number"),
+        Column("Accepted", "accepted", "number"),
+        Column("Repeats", "repeats", "number"),
+        Column("Rejected", "rejected", "number"),
+        Column("Why", "why"),
+        Column("Came", "receivedAt", "instant"),
+    ),
+    empty=(
+        "Nothing came yet",
+        "Each file and each batch that comes is a source, with a receipt of what became of its rows.",
+    ),
+    intro="One row for each attempt at a file or a batch. Received = accepted + repeats + rejected.",
+    filters=(
+        ListFilter("name", "File (whole name)", type="search"),
+        ListFilter("status", "Status", (("done", "Done"), ("failed", "Failed"))),
+        ListFilter("since", "Came since", type="date", is_instant=True),
+        ListFilter("until", "Came before", type="date", is_instant=True),
+    ),
+    complete=_say_why,
+)
+
+
+async def list_sources(visit: Visit) -> Response:
+    """One page of sources, or all as a file."""
+    return await show_list(visit, _SOURCES)
+
+
+async def show_source(visit: Visit) -> Response:
+    """One source, or what one delivery or job brought: every attempt with its numbers."""
+    id_ = visit.request.path_params["id"]
+    answer: dict[str, Any] = await visit.api.get("/measurements/sources", source=id_)
+    if not answer["data"]:
+        reason = f"source {id_!r} not found; sources are listed on the page of sources"
+        raise ApiRefusalError(404, reason)
+    return visit.page("data_in/source.html", attempts=answer["data"], id=id_)
+
+
+ROUTES: Final = (
+    Route(DATA_IN, page(show_data_in), methods=["GET"], name="ConsoleDataIn"),
+    Route(SOURCES, page(list_sources), methods=["GET"], name="ConsoleSources"),
+    Route(f"{SOURCES}/{{id}}", page(show_source), methods=["GET"], name="ConsoleSource"),
+)

@@ -1,0 +1,103 @@
+"""What came in, as people see it in the console: over HTTP, with what they may do and no more."""
+
+import re
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.pipeline.access import login
+from tests.console_world import CONSOLE, a_console
+from tests.homes import HEADER, csv_row
+from tests.people import allow
+
+DATA_IN = f"{CONSOLE}/data-in"
+ATTACK = "<img src=x onerror=alert(2)>.csv"
+ROWS = HEADER + csv_row("good") + csv_row("bad", "NaN") + csv_row("", meter="unknown")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A file with rejected rows, one that cannot be read, and one with a hostile name."""
+    with a_console(tmp_path_factory.mktemp("console")) as found:
+        found.home.ingest("rows.csv", ROWS)
+        found.home.ingest("broken.csv", b"uid,ts\n1,2\n")
+        found.home.ingest(ATTACK, HEADER + csv_row("x", ATTACK))
+        found.join("ada@example.com", allow())
+        found.join("reader@example.com", allow("measurements:retrieve"))
+        found.join("catalog@example.com", allow("config:retrieve"))
+        yield found
+
+
+@pytest.fixture
+def ada(world):
+    return world.browser("ada@example.com")
+
+
+def cards(page):
+    """The figures of the first cards."""
+    return re.findall(r'class="figure"><data class="number" value="([^"]*)"', page)
+
+
+def test_the_page_says_what_came_what_was_refused_and_how_fresh_meters_are(ada):
+    ada.go(DATA_IN)
+
+    received, accepted, repeats, rejected = map(int, cards(ada.page.text)[:4])
+    assert received == accepted + repeats + rejected
+    assert rejected == 3
+    assert "3 still wait for you" in ada.text
+    assert "Invalid number 2" in ada.text
+    assert "Undefined meter 1" in ada.text
+    assert "broken.csv Missing header : no column meter, account" in ada.text
+    assert re.search(r"egress (in )?\d+ \w+", ada.text)
+
+
+def test_sources_are_filtered_and_lead_to_their_rows(ada):
+    ada.go(f"{DATA_IN}/sources?status=failed")
+    assert "broken.csv" in ada.text
+    assert "rows.csv" not in ada.text
+    ada.go(f"{DATA_IN}/sources?name=rows.csv")
+    [place] = set(re.findall(r'href="(/console/data-in/sources/[0-9a-f]{64})"', ada.page.text))
+    ada.go(place)
+
+    assert cards(ada.page.text) == ["3", "1", "0", "2"]
+    assert f"/console/rejected?source={place.rpartition('/')[2]}" in ada.page.text
+    assert "Nothing matches" in ada.go(f"{DATA_IN}/sources?since=2999-01-01")
+    ada.go(f"{DATA_IN}/sources?name=rows.csv&format=csv")
+    assert ada.page.text.splitlines()[1].startswith(
+        'rows.csv,done,3,1,0,2,"Invalid number 1, Undefined meter 1",'
+    )
+    ada.go(f"{DATA_IN}/sources/nothing")
+    assert ada.page.status_code == 404
+    assert "'nothing' not found" in ada.text
+
+
+def test_names_of_files_are_only_text(ada):
+    for page in ("", "/sources"):
+        ada.go(f"{DATA_IN}{page}")
+        assert ATTACK not in ada.page.text
+        assert ATTACK in ada.text
+
+
+def test_who_may_read_measurements_alone_sees_no_jobs_and_no_late_usage(world):
+    reader = world.browser("reader@example.com")
+    reader.go(DATA_IN)
+
+    assert reader.page.status_code == 200
+    assert "Uploaded files" not in reader.text
+    assert "late usage" not in reader.text
+
+
+def test_who_may_not_read_measurements_is_told_so(world):
+    catalog = world.browser("catalog@example.com")
+    assert f'href="{DATA_IN}"' not in catalog.page.text
+    for page in ("", "/sources", "/sources/00000000"):
+        catalog.go(f"{DATA_IN}{page}")
+        assert catalog.page.status_code == 403
+        assert "no permission for measurements:retrieve" in catalog.text
