@@ -1,23 +1,36 @@
-"""Pages of customers: the list, one customer, and the search over customers and bills."""
+"""Pages of customers: the list, one customer, what happened to it, and the search."""
 
 import asyncio
 import re
+from collections.abc import Iterable
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
+from babel.numbers import NumberFormatError, parse_decimal
+from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console import customer_pages
 from meterlake.console.bills import BILLS
+from meterlake.console.customer_things import COMPLETE, CUSTOMERS, THINGS
+from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.lists import Column, Listing, show_list
-from meterlake.console.shell.page import Visit, page
+from meterlake.console.shell.page import Visit, day, locale_of, page
+from meterlake.model.values.period import Month
 
-CUSTOMERS: Final = "/console/customers"
 SEARCH: Final = "/console/search"
 _FOUND: Final = 20
+_SHOWN: Final = 8
+_CHARTS: Final = 12
+_ONE_DAY: Final = timedelta(days=1)
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # What means something in the query of a search, or ends a term of it.
 _SIGNS: Final = re.compile(r"[~:<>$&|]")
-
+# What belongs to a customer, and has a history of its own.
+_INCLUDED: Final = "accountPlans,contracts,commitments,balances,charges"
+_OF_BILLS: Final = ("billing.bill.", "billing.credit", "billing.debit")
 
 _LISTING: Final = Listing(
     "Customers",
@@ -31,8 +44,12 @@ _LISTING: Final = Listing(
     ),
     empty=(
         "No customers yet",
-        "You make a customer with meterlake config apply or the API.",
+        (
+            "Customers are accounts. You make one here, with meterlake config apply or the API;"
+            " files that name a new account can make it, too."
+        ),
     ),
+    create=("New customer", f"{CUSTOMERS}/new", "PostAccount"),
 )
 
 
@@ -41,8 +58,14 @@ async def list_customers(visit: Visit) -> Response:
     return await show_list(visit, _LISTING)
 
 
+# --- The search ---------------------------------------------------------------------------------
+
+
 async def search(visit: Visit) -> Response:
-    """Customers by name, code or id, and bills by id; one that is meant leads to its page."""
+    """Customers by name, code, order or id; bills by number, amount, reference, order or id.
+
+    What is meant exactly leads to its page.
+    """
     asked = (visit.query("q") or "").strip()
     if not asked:
         return visit.go(CUSTOMERS)
@@ -51,68 +74,254 @@ async def search(visit: Visit) -> Response:
             if await visit.api.find(f"/{kind}/{asked}") is not None:
                 return visit.go(f"{target}/{asked}")
     text = _SIGNS.sub(" ", asked)
-    answers = await asyncio.gather(
-        *(
-            visit.api.find("/accounts/search", searchQuery=f"{name}~{text}", pageSize=_FOUND)
-            for name in ("name", "code")
-        )
+    customers, bills = await asyncio.gather(
+        _found(visit, "accounts", _terms(text, "name", "code", "purchaseOrderNumber")),
+        _found(visit, "bills", [*_terms(text, *_BILL_NAMES), *_amount(visit, asked)]),
     )
-    found: dict[str, Any] = {
-        each["id"]: each for answer in answers if answer is not None for each in answer["data"]
-    }
     exactly = [
-        each
-        for each in found.values()
+        f"{CUSTOMERS}/{each['id']}"
+        for each in customers
         if asked.lower() in {each["code"].lower(), each["name"].lower()}
     ]
+    numbers = [each for each in bills if each.get("sequentialInvoiceNumber") == asked]
+    exactly += [f"{BILLS}/{each['id']}" for each in numbers]
     if len(exactly) == 1:
-        return visit.go(f"{CUSTOMERS}/{exactly[0]['id']}")
-    return visit.page("found.html", customers=list(found.values()), asked=asked)
+        return visit.go(exactly[0])
+    return visit.page("found.html", customers=customers, bills=bills, asked=asked)
+
+
+_BILL_NAMES: Final = (
+    *("sequentialInvoiceNumber", "purchaseOrderNumber", "externalInvoiceReference"),
+)
+
+
+def _terms(text: str, *names: str) -> list[str]:
+    return [f"{name}~{text}" for name in names] if text.strip() else []
+
+
+def _amount(visit: Visit, text: str) -> list[str]:
+    """An amount as people of the browser's language write it, as the API does."""
+    try:
+        found = Decimal(parse_decimal(text, locale=locale_of(visit.request), strict=True))
+    except NumberFormatError:
+        return []
+    return [f"billTotal:{found:f}"]
+
+
+async def _found(visit: Visit, kind: str, terms: list[str]) -> list[dict[str, Any]]:
+    """What any of some terms finds."""
+    if not terms:
+        return []
+    answer = await visit.api.find(
+        f"/{kind}/search", searchQuery="$".join(terms), operator="OR", pageSize=_FOUND
+    )
+    return [] if answer is None else list(answer["data"])
+
+
+# --- One customer -------------------------------------------------------------------------------
 
 
 async def show_customer(visit: Visit) -> Response:
-    """One customer: plans in force, bills, balances, commitments, contracts, what happened."""
+    """One customer: what they are charged by, what they used and owe, what happened."""
     id_ = visit.request.path_params["id"]
     customer = await visit.api.get(f"/accounts/{id_}")
-    plans, balances, commitments, contracts, bills, events = await asyncio.gather(
-        visit.api.every("/accountplans", account=id_),
-        visit.api.every("/balances", accountId=id_),
-        visit.api.every("/commitments", accountId=id_),
-        visit.api.every("/contracts", accountId=id_),
+    month = _month(visit)
+    things, usage, spend, bills, prices, family, happened, _ = await asyncio.gather(
+        _things(visit, id_),
+        _usage(visit, id_, month),
+        visit.api.find(f"/accounts/{id_}/spend"),
         visit.api.find(
-            "/bills", accountId=id_, excludeLineItems=True, includeBillTotal=True, pageSize=24
+            "/bills", accountId=id_, excludeLineItems=True, includeBillTotal=True, pageSize=12
         ),
-        visit.api.find("/events", accountId=id_, includeActioned=True, pageSize=20),
+        prices_of(visit, id_),
+        _family(visit, customer),
+        history(visit, id_, _SHOWN),
+        visit.people(),
     )
-    parent = customer.get("parentAccountId")
     return visit.page(
-        "customer.html",
+        "customers/customer.html",
         customer=customer,
-        parent=await visit.api.find(f"/accounts/{parent}") if parent else None,
-        children=await visit.api.every(f"/accounts/{id_}/children"),
-        plans=plans,
-        names=await plan_names(visit, plans),
-        balances=balances,
-        commitments=commitments,
-        contracts=contracts,
+        month=month,
+        things=things,
+        usage=usage,
+        spend=spend,
         bills=[] if bills is None else bills["data"],
-        events=[] if events is None else events["data"],
+        prices=prices,
+        **family,
+        happened=happened,
     )
 
 
-async def plan_names(visit: Visit, attached: list[Any]) -> dict[str, str]:
-    """The names of attached plans, and of groups of plans, by id."""
-    names: dict[str, str] = {}
-    for kind, member in (("plans", "planId"), ("plangroups", "planGroupId")):
-        ids = sorted({each[member] for each in attached if each.get(member)})
+def _month(visit: Visit) -> Month:
+    name = visit.query("month")
+    return Month(visit.today.year, visit.today.month) if name is None else Month.parse(name)
+
+
+async def _things(visit: Visit, id_: str) -> list[tuple[Any, list[dict[str, Any]], bool]]:
+    """The first things of each kind, and whether there are more."""
+    kinds = [each for each in THINGS.values() if each.may(visit, "list")]
+    found = []
+    for kind in kinds:
+        query = {kind.owner_filter: id_, **dict(kind.filters)}
+        answer = await visit.api.find(kind.path, pageSize=_SHOWN, **query)
+        rows = [] if answer is None else answer["data"]
+        if rows and kind.key in COMPLETE:
+            await COMPLETE[kind.key](visit, rows)
+        found.append((kind, rows, bool(answer and answer.get("nextToken"))))
+    return found
+
+
+async def _family(visit: Visit, customer: dict[str, Any]) -> dict[str, Any]:
+    parent, id_ = customer.get("parentAccountId"), customer["id"]
+    children = await visit.api.find(f"/accounts/{id_}/children", pageSize=_SHOWN)
+    return {
+        "parent": await visit.api.find(f"/accounts/{parent}") if parent else None,
+        "children": [] if children is None else children["data"],
+        "more_children": bool(children and children.get("nextToken")),
+    }
+
+
+async def _usage(visit: Visit, id_: str, month: Month) -> list[tuple[dict[str, Any], Markup]]:
+    """What was used in a month, with a chart of its days."""
+    found = await visit.api.find(f"/accounts/{id_}/usage", month=month)
+    rows = [] if found is None else found["aggregations"][:_CHARTS]
+    return [(each, day_chart(visit.request, each, month)) for each in rows]
+
+
+def day_chart(request: Any, usage: dict[str, Any], month: Month) -> Markup:
+    """The days of a month as bars: what was used of one aggregation."""
+    quantities = {each["date"]: each["quantity"] for each in usage["days"]}
+    locale = locale_of(request)
+    days = list(_days(month))
+    title = f"{usage['name']} by day"
+    values = [quantities.get(str(each)) for each in days]
+    labels = [day(each, locale).striptags() for each in days]
+    return bar_chart(title, labels, {usage["name"]: values}, locale, usage.get("unit", ""))
+
+
+def _days(month: Month) -> Iterable[date]:
+    at = month.first
+    while at < month.after:
+        yield at
+        at += _ONE_DAY
+
+
+# --- Plans and prices in force ------------------------------------------------------------------
+
+
+async def prices_of(visit: Visit, id_: str) -> list[dict[str, Any]]:
+    """The prices that hold for a customer today, by plan."""
+    attached = await visit.api.every("/accountplans", account=id_)
+    plan_ids = [str(each["planId"]) for each in attached if each.get("planId")]
+    groups = {each["planGroupId"] for each in attached if each.get("planGroupId")}
+    for group in sorted(groups):
+        links = await visit.api.every("/plangrouplinks", planGroup=group)
+        plan_ids += [str(each["planId"]) for each in links]
+    if not plan_ids:
+        return []
+    plans = await visit.api.every("/plans", ids=",".join(sorted(set(plan_ids))))
+    templates = await visit.api.every(
+        "/plantemplates", ids=",".join(sorted({each["planTemplateId"] for each in plans}))
+    )
+    by_id = {each["id"]: each for each in templates}
+    found = await asyncio.gather(
+        *(_prices_of_plan(visit, each, by_id.get(each["planTemplateId"], {})) for each in plans)
+    )
+    await _name_aggregations(visit, [price for each in found for price in each["prices"]])
+    return sorted(found, key=lambda each: str(each["plan"]["name"]))
+
+
+async def _prices_of_plan(
+    visit: Visit, plan: dict[str, Any], template: dict[str, Any]
+) -> dict[str, Any]:
+    own, common = await asyncio.gather(
+        visit.api.every("/pricings", planId=plan["id"], date=visit.today),
+        visit.api.every("/pricings", planTemplateId=plan["planTemplateId"], date=visit.today),
+    )
+    terms = {
+        name: plan.get(name, template.get(name)) for name in ("standingCharge", "minimumSpend")
+    }
+    return {"plan": plan, "template": template, "prices": [*own, *common], **terms}
+
+
+async def _name_aggregations(visit: Visit, prices: list[dict[str, Any]]) -> None:
+    names: dict[str, dict[str, Any]] = {}
+    for kind, member in (
+        ("aggregations", "aggregationId"),
+        ("compoundaggregations", "compoundAggregationId"),
+    ):
+        ids = sorted({each[member] for each in prices if each.get(member)})
         if ids:
-            rows = await visit.api.every(f"/{kind}", ids=",".join(ids))
-            names |= {each["id"]: each["name"] for each in rows}
-    return names
+            found = await visit.api.every(f"/{kind}", ids=",".join(ids))
+            names |= {each["id"]: each for each in found}
+    for each in prices:
+        id_ = str(each.get("aggregationId") or each.get("compoundAggregationId"))
+        each["aggregation"] = names.get(id_, {"name": each.get("code") or "A price", "unit": ""})
 
 
+# --- What happened ------------------------------------------------------------------------------
+
+
+async def history(visit: Visit, id_: str, most: int) -> list[dict[str, Any]]:
+    """What happened to a customer, the newest first: changes by whom, and what became of bills."""
+    changes, events = await asyncio.gather(
+        visit.api.find(f"/configuration/accounts/{id_}/changes", including=_INCLUDED, limit=most),
+        visit.api.find("/events", accountId=id_, includeActioned=True, pageSize=min(100, most)),
+    )
+    found = [_change(each) for each in (changes or {"data": []})["data"]]
+    found += [
+        _event(each)
+        for each in (events or {"data": []})["data"]
+        if each["eventName"].startswith(_OF_BILLS)
+    ]
+    return sorted(found, key=lambda each: str(each["at"]), reverse=True)[:most]
+
+
+def _change(change: dict[str, Any]) -> dict[str, Any]:
+    what = {"accounts": "customer", "accountPlans": "plan"}.get(change["kind"], change["kind"])
+    return {
+        "at": change["at"],
+        "by": change["by"],
+        "what": f"{what.removesuffix('s')} {change['action']}",
+        "name": change["name"],
+        "changes": change["changes"] if change["action"] == "updated" else [],
+    }
+
+
+def _event(event: dict[str, Any]) -> dict[str, Any]:
+    data = event["m3terEvent"]["eventData"]
+    now = data.get("newDto") or data.get("oldDto") or {}
+    is_bill = event["eventName"].startswith("billing.bill.")
+    return {
+        "at": event["eventTime"],
+        "by": now.get("lastModifiedBy"),
+        "what": event["eventName"].removeprefix("billing.").replace(".", " "),
+        "name": now.get("sequentialInvoiceNumber") or now.get("billDate") or "",
+        "link": f"{BILLS}/{now['id']}" if is_bill and "id" in now else "",
+        "status": now.get("status"),
+        "total": now.get("billTotal"),
+        "currency": now.get("currency"),
+        "changes": [],
+    }
+
+
+async def show_history(visit: Visit) -> Response:
+    """All that happened to a customer."""
+    id_ = visit.request.path_params["id"]
+    customer, happened, _ = await asyncio.gather(
+        visit.api.get(f"/accounts/{id_}"), history(visit, id_, 1_000), visit.people()
+    )
+    return visit.page("customers/history.html", customer=customer, happened=happened)
+
+
+_CUSTOMER: Final = f"{CUSTOMERS}/{{id}}"
+# In this order: a later one would take the addresses of an earlier one for a customer's.
 ROUTES: Final = (
     Route(CUSTOMERS, page(list_customers), methods=["GET"], name="ConsoleCustomers"),
-    Route(f"{CUSTOMERS}/{{id}}", page(show_customer), methods=["GET"], name="ConsoleCustomer"),
+    Route(
+        f"{_CUSTOMER}/history", page(show_history), methods=["GET"], name="ConsoleCustomerHistory"
+    ),
+    *customer_pages.ROUTES,
+    Route(_CUSTOMER, page(show_customer), methods=["GET"], name="ConsoleCustomer"),
     Route(SEARCH, page(search), methods=["GET"], name="ConsoleSearch"),
 )

@@ -1,0 +1,359 @@
+"""Pages that change a customer, and what a customer has: lists, forms, and what is done to one thing."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.console.customer_forms import (
+    CUSTOM,
+    FormField,
+    body_of,
+    load_choices,
+    name_of,
+)
+from meterlake.console.customer_things import (
+    ACCOUNT_FIELDS,
+    BALANCES,
+    COMPLETE,
+    CUSTOMERS,
+    PLANS,
+    THINGS,
+    Thing,
+)
+from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.lists import Column, Listing, show_list
+from meterlake.console.shell.page import PageFunction, Visit, page
+
+# What a plan in force can become, and what is booked on a balance.
+_ENDING: Final = (FormField("endDate", "Last day", "last", required=True),)
+_REPLACING: Final = (
+    FormField("planId", "New plan", "choice", choices="/plans", none="A group of plans"),
+    FormField(
+        "planGroupId", "Or a group of plans", "choice", choices="/plangroups", none="One plan"
+    ),
+    FormField("startDate", "Its first day", "start", required=True),
+)
+_BOOKING: Final = (
+    FormField("amount", "Amount", "amount", "Below zero it takes away.", required=True),
+    FormField("description", "Description", hint="A reference of the payment, for instance."),
+    FormField("transactionTypeId", "Type", "choice", choices="/picklists/transactiontypes"),
+    FormField("paid", "Paid for it", "amount"),
+    FormField("currencyPaid", "Currency of the payment", "choice", choices="/picklists/currency"),
+    FormField("appliedDate", "Counts from", "start", "Empty: now."),
+)
+_CHILD: Final = (
+    FormField("child", "Customer", "account", "The code of the customer.", required=True),
+)
+
+
+# --- The customer itself ------------------------------------------------------------------------
+
+
+async def _account_fields(visit: Visit) -> tuple[FormField, ...]:
+    """The fields of a customer, with the custom fields that the organization has."""
+    found = await visit.api.find("/customfields")
+    of_accounts: Mapping[str, Any] = (found or {}).get("account") or {}
+    return (
+        *ACCOUNT_FIELDS,
+        *(
+            FormField(f"{CUSTOM}.{name}", name, "text" if isinstance(default, str) else "amount")
+            for name, default in sorted(of_accounts.items())
+        ),
+    )
+
+
+async def new_customer(visit: Visit) -> Response:
+    """The form of a new customer."""
+    fields = await _account_fields(visit)
+    return visit.page(
+        "customers/form.html",
+        title="New customer",
+        back=CUSTOMERS,
+        fields=fields,
+        choices=await load_choices(visit, fields),
+        document={"parentAccountId": visit.query("parent")},
+        label="Make the customer",
+        explained=(
+            "Usage with this code counts for the customer from now on. You can edit all of it later,"
+            " and delete the customer while nothing refers to it."
+        ),
+    )
+
+
+async def make_customer(visit: Visit) -> Response:
+    """Make a customer of the form."""
+    body = await body_of(visit, await _account_fields(visit))
+    made = await visit.api.send("POST", "/accounts", body)
+    return visit.go(
+        f"{CUSTOMERS}/{made['id']}",
+        f"You made {made['name']}. Put the customer on a plan next; without one, usage is on no bill.",
+    )
+
+
+async def edit_customer(visit: Visit) -> Response:
+    """The form of a customer."""
+    customer, fields = await _customer(visit), await _account_fields(visit)
+    parent = customer.get("parentAccountId")
+    found = await visit.api.find(f"/accounts/{parent}") if parent else None
+    return visit.page(
+        "customers/form.html",
+        title=f"Edit {customer['name']}",
+        back=f"{CUSTOMERS}/{customer['id']}",
+        fields=fields,
+        choices=await load_choices(visit, fields, customer["id"]),
+        document={**customer, "parentAccountId": found and found["code"]},
+        label="Save",
+        explained=(
+            "Bills that are calculated from now on have it. What was there before stands under"
+            " “What happened”, so that you can put it back."
+        ),
+        deletes=visit.may("DeleteAccount"),
+        deleting="Nobody can undo it. It works while no plan, bill or anything else refers to it.",
+    )
+
+
+async def change_customer(visit: Visit) -> Response:
+    """Save or delete a customer."""
+    customer = await _customer(visit)
+    place = f"/accounts/{customer['id']}"
+    if visit.field("action") == "delete":
+        await visit.api.send("DELETE", place)
+        return visit.go(CUSTOMERS, f"You deleted {customer['name']}.")
+    body = await body_of(visit, await _account_fields(visit), customer)
+    await visit.api.send("PUT", place, body)
+    return visit.go(f"{CUSTOMERS}/{customer['id']}", "You saved the customer.")
+
+
+async def _customer(visit: Visit) -> dict[str, Any]:
+    found: dict[str, Any] = await visit.api.get(f"/accounts/{visit.request.path_params['id']}")
+    return found
+
+
+# --- Children -----------------------------------------------------------------------------------
+
+_CHILDREN: Final = Listing(
+    "Child customers",
+    "/accounts/{id}/children",
+    (
+        Column("Name", "name", link=f"{CUSTOMERS}/{{id}}"),
+        Column("Code", "code", "code"),
+        Column("E-mail", "emailAddress"),
+    ),
+    empty=("No child customers", "You attach one on the customer's page."),
+)
+
+
+async def list_children(visit: Visit) -> Response:
+    """The children of a customer."""
+    customer = await _customer(visit)
+    links = ((customer["name"], f"{CUSTOMERS}/{customer['id']}"),)
+    return await show_list(visit, replace(_CHILDREN, links=links))
+
+
+async def attach_child(visit: Visit) -> Response:
+    """The form that makes another customer a child of this one."""
+    customer = await _customer(visit)
+    return visit.page(
+        "customers/form.html",
+        title=f"A child of {customer['name']}",
+        back=f"{CUSTOMERS}/{customer['id']}",
+        fields=_CHILD,
+        choices={},
+        document={},
+        label="Attach",
+        explained=(
+            "Plans of the child say who pays for its usage. You take it back by emptying the parent in"
+            " the child's form."
+        ),
+    )
+
+
+async def make_child(visit: Visit) -> Response:
+    """Make another customer a child of this one."""
+    customer = await _customer(visit)
+    chosen = (await body_of(visit, _CHILD)).get("child")
+    if chosen is None:
+        raise ApiRefusalError(400, "Customer: type the code of the customer that becomes a child")
+    child = await visit.api.get(f"/accounts/{chosen}")
+    left_out = ("id", "createdBy", "dtCreated", "lastModifiedBy", "dtLastModified")
+    body = {name: value for name, value in child.items() if name not in left_out}
+    await visit.api.send("PUT", f"/accounts/{chosen}", {**body, "parentAccountId": customer["id"]})
+    return visit.go(
+        f"{CUSTOMERS}/{customer['id']}",
+        f"{child['name']} is a child now. Empty the parent in its form to take that back.",
+    )
+
+
+# --- What a customer has ------------------------------------------------------------------------
+
+
+def _thing(visit: Visit) -> Thing:
+    kind = visit.request.path_params["kind"]
+    if kind not in THINGS:
+        raise ApiRefusalError(404, f"there is no page {kind!r} of a customer; go back")
+    return THINGS[kind]
+
+
+async def list_things(visit: Visit) -> Response:
+    """The things of one kind that a customer has."""
+    thing, customer = _thing(visit), await _customer(visit)
+    place = thing.place(customer["id"])
+    first, *rest = thing.columns
+    listing = Listing(
+        f"{thing.title} of {customer['name']}",
+        thing.path,
+        (replace(first, link=f"{place}/{{id}}"), *rest),
+        empty=(f"No {thing.title.lower()}", thing.about),
+        intro=thing.about,
+        fixed=((thing.owner_filter, customer["id"]), *thing.filters),
+        create=(f"New {thing.one}", f"{place}/new", thing.operations[1]),
+        complete=COMPLETE.get(thing.key),
+        links=((customer["name"], f"{CUSTOMERS}/{customer['id']}"),),
+    )
+    return await show_list(visit, listing)
+
+
+async def new_thing(visit: Visit) -> Response:
+    """The form of a new thing."""
+    thing, customer = _thing(visit), await _customer(visit)
+    config = await visit.api.find("/organizationconfig") or {}
+    return visit.page(
+        "customers/form.html",
+        title=f"New {thing.one} of {customer['name']}",
+        back=f"{CUSTOMERS}/{customer['id']}",
+        fields=thing.fields,
+        choices=await load_choices(visit, thing.fields, customer["id"]),
+        document={
+            "startDate": None,
+            "currency": customer.get("currency") or config.get("currency"),
+        },
+        label=f"Make the {thing.one}",
+        explained=f"{thing.makes} {thing.undo}",
+    )
+
+
+async def make_thing(visit: Visit) -> Response:
+    """Make a thing of the form."""
+    thing, customer = _thing(visit), await _customer(visit)
+    body = await body_of(visit, thing.fields)
+    owned = {thing.owner: customer["id"], **(thing.fixed or {})}
+    made = await visit.api.send("POST", thing.path, {**body, **owned})
+    return visit.go(
+        f"{thing.place(customer['id'])}/{made['id']}",
+        f"You made the {thing.one}. To take it back: {thing.undo}",
+    )
+
+
+async def show_thing(visit: Visit) -> Response:
+    """One thing, with its form and what can be done to it."""
+    thing, customer = _thing(visit), await _customer(visit)
+    found = await _found(visit, thing)
+    rows = [dict(found)]
+    if thing.key in COMPLETE:
+        await COMPLETE[thing.key](visit, rows)
+    await visit.people()
+    extra: dict[str, Any] = {}
+    if thing is BALANCES:
+        extra = await _booked(visit, found)
+    elif thing is PLANS:
+        extra = {
+            "ending": _ENDING if thing.may(visit, "update") and not found.get("endDate") else (),
+            "replacing": _REPLACING if visit.may("ReplaceAccountPlan") else (),
+        }
+    fields = (*thing.fields, *extra.get("replacing", ()), *extra.get("booking", ()))
+    return visit.page(
+        "customers/thing.html",
+        customer=customer,
+        thing=thing,
+        found=found,
+        row=rows[0],
+        name=rows[0].get("name") or name_of(found),
+        choices=await load_choices(visit, fields, customer["id"]),
+        **{"ending": (), "replacing": (), "booking": (), "booked": None, **extra},
+    )
+
+
+async def _booked(visit: Visit, balance: Mapping[str, Any]) -> dict[str, Any]:
+    answer = await visit.api.find(
+        f"/balances/{balance['id']}/transactions", pageSize=50, nextToken=visit.query("page")
+    )
+    return {
+        "booking": _BOOKING if visit.may("PostBalanceTransaction") else (),
+        "booked": [] if answer is None else answer["data"],
+        "later": answer and answer.get("nextToken"),
+    }
+
+
+async def _found(visit: Visit, thing: Thing) -> dict[str, Any]:
+    """The thing of the address, if it is this customer's."""
+    path = visit.request.path_params
+    found: dict[str, Any] = await visit.api.get(f"{thing.path}/{path['item']}")
+    if found.get(thing.owner) != path["id"].lower():
+        raise ApiRefusalError(404, f"the customer has no such {thing.one}; look at its list")
+    return found
+
+
+async def change_thing(visit: Visit) -> Response:
+    """Do what was asked of one thing: save, delete, end, replace, book."""
+    thing = _thing(visit)
+    found = await _found(visit, thing)
+    action = visit.field("action")
+    target = f"{thing.place(found[thing.owner])}/{found['id']}"
+    place = f"{thing.path}/{found['id']}"
+    match action:
+        case "save":
+            body = await body_of(visit, thing.fields, found, thing.computed)
+            await visit.api.send("PUT", place, body)
+            return visit.go(target, f"You saved the {thing.one}.")
+        case "delete":
+            await visit.api.send("DELETE", place)
+            return visit.go(f"{CUSTOMERS}/{found[thing.owner]}", f"You deleted the {thing.one}.")
+        case "end" if thing is PLANS:
+            body = await body_of(visit, _ENDING, found, thing.computed)
+            await visit.api.send("PUT", place, body)
+            return visit.go(target, "The plan ends then. Empty its last day to take that back.")
+        case "replace" if thing is PLANS:
+            return await _replace(visit, found)
+        case "book" if thing is BALANCES:
+            body = await body_of(visit, _BOOKING)
+            await visit.api.send("POST", f"{place}/transactions", body)
+            return visit.go(target, "You booked it. Book the opposite amount to take it back.")
+        case _:
+            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a {thing.one}")
+
+
+async def _replace(visit: Visit, found: Mapping[str, Any]) -> Response:
+    """End a plan where another one begins."""
+    body = await body_of(visit, _REPLACING)
+    kept = ("accountId", "childBillingMode", "contractId", "billEpoch", "endDate")
+    before = {name: found[name] for name in kept if found.get(name) is not None}
+    answer = await visit.api.send("POST", f"{PLANS.path}/{found['id']}/replace", {**before, **body})
+    made = answer["newAccountPlan"]
+    return visit.go(
+        f"{PLANS.place(found['accountId'])}/{made['id']}",
+        "The new plan begins where the other one ends. To take it back, delete this one and empty"
+        " the last day of the other.",
+    )
+
+
+def _routes(path: str, show: PageFunction, change: PageFunction | None, name: str) -> list[Route]:
+    found = [Route(path, page(show), methods=["GET"], name=name)]
+    if change is not None:
+        again = page(change, back=show)
+        found.append(Route(path, again, methods=["POST"], name=f"{name}Change"))
+    return found
+
+
+_CUSTOMER: Final = f"{CUSTOMERS}/{{id}}"
+ROUTES: Final = (
+    *_routes(f"{CUSTOMERS}/new", new_customer, make_customer, "ConsoleCustomerNew"),
+    *_routes(f"{_CUSTOMER}/edit", edit_customer, change_customer, "ConsoleCustomerEdit"),
+    *_routes(f"{_CUSTOMER}/children", list_children, None, "ConsoleChildren"),
+    *_routes(f"{_CUSTOMER}/children/attach", attach_child, make_child, "ConsoleChildAttach"),
+    *_routes(f"{_CUSTOMER}/{{kind}}", list_things, None, "ConsoleThings"),
+    *_routes(f"{_CUSTOMER}/{{kind}}/new", new_thing, make_thing, "ConsoleThingNew"),
+    *_routes(f"{_CUSTOMER}/{{kind}}/{{item}}", show_thing, change_thing, "ConsoleThing"),
+)

@@ -1,0 +1,297 @@
+"""What a customer has, as a table: plans, balances, commitments, contracts, charges, links.
+
+Each row says how things of a kind are listed, which form they have, what saving does, and how it is
+undone. The pages that walk the rows are in `customer_pages`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meterlake.console.customer_forms import FormField, name_of
+from meterlake.console.shell.lists import Column
+from meterlake.console.shell.page import Visit
+
+CUSTOMERS: Final = "/console/customers"
+_CHILDREN: Final = (
+    ("PARENT_BREAKDOWN", "The parent pays, child by child"),
+    ("PARENT_SUMMARY", "The parent pays, in one sum"),
+    ("CHILD", "Each customer pays for itself"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    """One kind of thing that a customer has.
+
+    Attributes:
+        key: The last segment of its pages' addresses.
+        title: What several are called.
+        one: What one is called, in a sentence.
+        path: Its path in the API, below which one has its id.
+        operations: Those that list, create, update and delete it; empty where there is none.
+        columns: How a list shows it.
+        fields: What its form asks for.
+        makes: What creating one does.
+        undo: How that is undone.
+        about: A sentence on the list.
+        owner: The member and filter with the customer's id.
+        fixed: Members that every new one has.
+        filters: Parameters of its list.
+        computed: Members that nobody writes.
+    """
+
+    key: str
+    title: str
+    one: str
+    path: str
+    operations: tuple[str, str, str, str]
+    columns: tuple[Column, ...]
+    fields: tuple[FormField, ...]
+    makes: str
+    undo: str
+    about: str
+    owner: str = "accountId"
+    owner_filter: str = "accountId"
+    fixed: Mapping[str, Any] | None = None
+    filters: tuple[tuple[str, Any], ...] = ()
+    computed: tuple[str, ...] = ()
+
+    def place(self, customer_id: str) -> str:
+        """The address of the list of a customer's things of the kind."""
+        return f"{CUSTOMERS}/{customer_id}/{self.key}"
+
+    def may(self, visit: Visit, verb: str) -> bool:
+        """Whether the person may do something with it: list, create, update, delete."""
+        operation = self.operations[("list", "create", "update", "delete").index(verb)]
+        return bool(operation) and visit.may(operation)
+
+
+async def _name_plans(visit: Visit, rows: list[dict[str, Any]]) -> None:
+    names: dict[str, str] = {}
+    for kind, member in (("plans", "planId"), ("plangroups", "planGroupId")):
+        ids = sorted({each[member] for each in rows if each.get(member)})
+        if ids:
+            found = await visit.api.every(f"/{kind}", ids=",".join(ids))
+            names |= {each["id"]: name_of(each) for each in found}
+    for each in rows:
+        id_ = str(each.get("planId") or each.get("planGroupId") or "")
+        each["name"] = names.get(id_, each.get("code") or "A plan")
+
+
+async def _name_commitments(_: Visit, rows: list[dict[str, Any]]) -> None:
+    for each in rows:
+        each["name"] = f"{each['startDate']} to {each['endDate']}"
+        each["left"] = each["amount"] - (each.get("amountSpent") or 0)
+
+
+COMPLETE: Final[Mapping[str, Callable[..., Any]]] = {
+    "plans": _name_plans,
+    "commitments": _name_commitments,
+}
+
+
+_CODE: Final = Column("Code", "code", "code")
+_CONTRACT: Final = FormField(
+    "contractId", "Contract", "choice", choices="/contracts", none="Under no contract"
+)
+_CURRENCY: Final = FormField(
+    "currency",
+    "Currency",
+    "choice",
+    choices="/picklists/currency",
+    required=True,
+    none="Choose one",
+)
+
+PLANS: Final = Thing(
+    key="plans",
+    title="Plans",
+    one="plan",
+    path="/accountplans",
+    operations=("ListAccountPlans", "PostAccountPlan", "PutAccountPlan", "DeleteAccountPlan"),
+    owner_filter="account",
+    filters=(("includeall", True),),
+    columns=(
+        Column("Plan", "name"),
+        Column("From", "startDate", "instant"),
+        Column("Until", "endDate", "instant"),
+        Column("Who pays for children", "childBillingMode", "words"),
+    ),
+    fields=(
+        FormField("planId", "Plan", "choice", choices="/plans", none="A group of plans"),
+        FormField(
+            "planGroupId", "Or a group of plans", "choice", choices="/plangroups", none="One plan"
+        ),
+        FormField("startDate", "First day", "start", required=True),
+        FormField("endDate", "Last day", "last", "Empty: until somebody ends it."),
+        FormField(
+            "childBillingMode", "Usage of child customers", "choice", choices=_CHILDREN, none=""
+        ),
+        _CONTRACT,
+        FormField("billEpoch", "First bill date", "day", "Empty: that of the organization."),
+        FormField("code", "Code", hint="What files call it; empty is fine."),
+    ),
+    makes="From its first day on, the plan's prices are on this customer's bills. "
+    "Bills that are approved or locked stay as they are.",
+    undo="End it on a day, or delete it while no bill has it.",
+    about="What the customer is charged by. Usage without a plan is on no bill.",
+    computed=("productId",),
+)
+BALANCES: Final = Thing(
+    key="balances",
+    title="Balances",
+    one="balance",
+    path="/balances",
+    operations=("ListBalances", "PostBalance", "PutBalance", "DeleteBalance"),
+    columns=(
+        Column("Balance", "name"),
+        _CODE,
+        Column("From", "startDate", "instant"),
+        Column("Until", "endDate", "instant"),
+        Column("Left", "amount", "money"),
+    ),
+    fields=(
+        FormField("name", "Name", required=True),
+        FormField("code", "Code", required=True),
+        _CURRENCY,
+        FormField("startDate", "First day", "start", required=True),
+        FormField("endDate", "Last day", "last", required=True),
+        FormField("description", "Description"),
+        FormField("balanceDrawDownDescription", "Text on bills", hint="Where it pays for usage."),
+        FormField("rolloverAmount", "Carried over at most", "amount"),
+        FormField("rolloverEndDate", "Carried over until", "last"),
+        FormField("overageSurchargePercent", "Surcharge when it is used up, in percent", "amount"),
+        FormField("allowOverdraft", "It may fall below zero", "tick"),
+        _CONTRACT,
+    ),
+    makes="It begins with nothing: top it up on its page. Bills draw from it while it lasts.",
+    undo="Delete it while nothing is booked on it; else give it an earlier last day.",
+    about="Money that the customer paid ahead; bills draw it down.",
+    computed=("amount",),
+)
+COMMITMENTS: Final = Thing(
+    key="commitments",
+    title="Commitments",
+    one="commitment",
+    path="/commitments",
+    operations=("ListCommitments", "PostCommitment", "PutCommitment", "DeleteCommitment"),
+    columns=(
+        Column("Commitment", "name"),
+        Column("Amount", "amount", "money"),
+        Column("Spent", "amountSpent", "money"),
+        Column("Left", "left", "money"),
+    ),
+    fields=(
+        FormField("amount", "Amount", "amount", required=True),
+        _CURRENCY,
+        FormField("startDate", "First day", "day", required=True),
+        FormField("endDate", "Last day", "last_day", required=True),
+        FormField("amountPrePaid", "Paid already", "amount"),
+        FormField("amountFirstBill", "On the first bill", "amount"),
+        FormField(
+            "billingPlanId", "Plan with whose bills it is charged", "choice", choices="/plans"
+        ),
+        FormField("billingInterval", "Charged every so many bills", "whole"),
+        FormField("billingOffset", "Counted from bill", "whole"),
+        FormField("overageSurchargePercent", "Surcharge above it, in percent", "amount"),
+        FormField("separateOverageUsage", "Usage above it has lines of its own", "tick"),
+        FormField("commitmentFeeDescription", "Text of the fee"),
+        FormField("commitmentUsageDescription", "Text where it pays for usage"),
+        FormField("overageDescription", "Text above it"),
+        _CONTRACT,
+    ),
+    makes="Bills charge the amount, and draw usage from it before they charge for usage.",
+    undo="Delete it while no bill has drawn from it; else give it an earlier last day.",
+    about="Amounts that the customer agreed to pay, with what is left of each.",
+    computed=("amountSpent",),
+)
+CONTRACTS: Final = Thing(
+    key="contracts",
+    title="Contracts",
+    one="contract",
+    path="/contracts",
+    operations=("ListContracts", "PostContract", "PutContract", "DeleteContract"),
+    columns=(
+        Column("Contract", "name"),
+        _CODE,
+        Column("First day", "startDate", "day"),
+        Column("Ends before", "endDate", "day"),
+        Column("Purchase order", "purchaseOrderNumber"),
+    ),
+    fields=(
+        FormField("name", "Name", required=True),
+        FormField("code", "Code"),
+        FormField("startDate", "First day", "day", required=True),
+        FormField("endDate", "Last day", "last_day", required=True),
+        FormField("purchaseOrderNumber", "Purchase order", hint="On the bills of the contract."),
+        FormField("description", "Description", "area"),
+        FormField("applyContractPeriodLimits", "Only usage within the contract counts", "tick"),
+    ),
+    makes="Plans, commitments and balances can stand under it.",
+    undo="Delete it while nothing stands under it.",
+    about="What was agreed for a time.",
+)
+CHARGES: Final = Thing(
+    key="charges",
+    title="Charges",
+    one="charge",
+    path="/charges",
+    operations=("ListCharges", "CreateCharge", "UpdateCharge", "DeleteCharge"),
+    columns=(
+        Column("Charge", "name"),
+        _CODE,
+        Column("Bill date", "billDate", "day"),
+        Column("Amount", "amount", "money"),
+        Column("Units", "units", "number"),
+        Column("Unit price", "unitPrice", "money"),
+    ),
+    fields=(
+        FormField("name", "Name", required=True),
+        FormField("code", "Code", required=True),
+        FormField("description", "Text on the bill"),
+        _CURRENCY,
+        FormField("amount", "Amount", "amount", "Below zero it is a credit. Or units and a price:"),
+        FormField("units", "Units", "amount"),
+        FormField("unitPrice", "Price of a unit", "amount"),
+        FormField("servicePeriodStartDate", "For usage from", "start", required=True),
+        FormField("servicePeriodEndDate", "To the last day", "last", required=True),
+        FormField("billDate", "Bill date", "day", "Empty: the next bill."),
+        FormField("notes", "Notes for yourselves", "area", "Never on a bill."),
+        _CONTRACT,
+    ),
+    makes="The bill of its date gets one line more when it is calculated next.",
+    undo="Delete it, and calculate the bill again.",
+    about="Single lines of bills: a set-up fee, a credit for an outage.",
+    fixed={"entityType": "AD_HOC", "lineItemType": "AD_HOC"},
+    computed=("scheduleId",),
+)
+
+THINGS: Final = {each.key: each for each in (PLANS, BALANCES, COMMITMENTS, CONTRACTS, CHARGES)}
+
+ACCOUNT_FIELDS: Final = (
+    FormField("name", "Name", required=True, hint="On bills."),
+    FormField("code", "Code", required=True, hint="What your files call the customer."),
+    FormField("emailAddress", "E-mail address", "email", required=True, hint="Bills go there."),
+    FormField(
+        "parentAccountId", "Parent", "account", "The code of the customer that this one is part of."
+    ),
+    FormField(
+        "currency",
+        "Currency",
+        "choice",
+        choices="/picklists/currency",
+        none="That of the organization",
+    ),
+    FormField("purchaseOrderNumber", "Purchase order", hint="On every bill."),
+    FormField("daysBeforeBillDue", "Days until a bill is due", "whole"),
+    FormField("billEpoch", "First bill date", "day", "Empty: that of the organization."),
+    FormField("address.addressLine1", "Address, line 1"),
+    FormField("address.addressLine2", "Line 2"),
+    FormField("address.addressLine3", "Line 3"),
+    FormField("address.addressLine4", "Line 4"),
+    FormField("address.postCode", "Postal code"),
+    FormField("address.locality", "City"),
+    FormField("address.region", "Region"),
+    FormField("address.country", "Country"),
+)

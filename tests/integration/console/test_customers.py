@@ -1,0 +1,328 @@
+"""Customers in the console: found by what they say, read, changed, and shown to nobody else."""
+
+import re
+from html import unescape
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.api.routes import BY_ID
+from meterlake.console.customer_pages import _BOOKING
+from meterlake.console.customer_things import ACCOUNT_FIELDS, THINGS
+from meterlake.model.customers.accounts import Account
+from meterlake.pipeline.access import login
+from tests.console_world import CONSOLE, MONTH, a_console
+from tests.homes import configure
+from tests.people import allow
+
+CUSTOMERS = f"{CONSOLE}/customers"
+ATTACK = '"><script>alert(1)</script>'
+# What every form of a customer's things has; more is chosen by name.
+ACCOUNT = {"name": "Cobalt", "code": "cobalt", "emailAddress": "bills@cobalt.example"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with a_console(tmp_path_factory.mktemp("customers")) as found:
+        configure(
+            found.home.organization,
+            organizationConfig={"timezone": "Europe/Berlin", "currency": "USD"},
+            customFields={"account": {"industry": "unknown", "seats": 0}},
+            accounts=[
+                {
+                    "code": "acme",
+                    "name": "Acme",
+                    "emailAddress": "bills@acme.example",
+                    "purchaseOrderNumber": "PO-77",
+                }
+            ],
+        )
+        found.join("eve@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"))
+        found.join("bills@example.com", allow("config:retrieve", "config:bill"))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def ids(world):
+    with world.home.organization.reading() as reader:
+        return {each.entity.code: each.id for each in reader.all(Account)}
+
+
+@pytest.fixture
+def eve(world):
+    return world.browser("eve@example.com")
+
+
+def choose(page, field, words):
+    """The value of a choice with some words."""
+    found = re.search(rf'<select name="{field}">.*?</select>', page, re.DOTALL)
+    assert found is not None, field
+    option = re.search(rf'value="([^"]*)"[^>]*>{re.escape(words)}<', found[0])
+    assert option is not None, (field, words)
+    return option[1]
+
+
+def typed(page, action):
+    """What the fields of a form hold, as a browser sends them."""
+    forms = re.findall(r"<form\b.*?</form>", page, re.DOTALL)
+    [form] = [each for each in forms if f'name="action" value="{action}"' in each]
+    found = {}
+    for tag in re.findall(r"<input\b[^>]*>", form):
+        name, value = (re.search(rf'\b{each}="([^"]*)"', tag) for each in ("name", "value"))
+        if 'type="checkbox"' not in tag or " checked" in tag:
+            found[unescape(name[1])] = unescape(value[1]) if value else ""
+    for name, options in re.findall(r'<select name="([^"]*)">(.*?)</select>', form, re.DOTALL):
+        chosen = re.search(r'value="([^"]*)" selected', options) or re.search(
+            r'value="([^"]*)"', options
+        )
+        found[unescape(name)] = unescape(chosen[1]) if chosen else ""
+    for name, text in re.findall(
+        r'<textarea name="([^"]*)"[^>]*>(.*?)</textarea>', form, re.DOTALL
+    ):
+        found[unescape(name)] = unescape(text)
+    return found
+
+
+def fill(browser, path, action="save", **fields):
+    browser.go(path)
+    assert browser.page.status_code == 200, browser.text
+    return browser.send({**typed(browser.page.text, action), "action": action, **fields})
+
+
+# --- The table ----------------------------------------------------------------------------------
+
+
+def test_every_kind_names_operations_and_lists_that_there_are():
+    places = {each.path.removeprefix("/organizations/{orgId}") for each in BY_ID.values()}
+    for thing in THINGS.values():
+        assert set(thing.operations) <= set(BY_ID), thing.key
+        for each in (*thing.fields, *ACCOUNT_FIELDS, *_BOOKING):
+            if isinstance(each.choices, str) and each.choices:
+                assert each.choices in places, each.name
+
+
+# --- The search ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", ["acme", "Acme", "PO-77", "po-77"])
+def test_a_customer_is_found_by_name_code_and_purchase_order(eve, ids, asked):
+    eve.go(f"{CONSOLE}/search?q={asked}")
+
+    assert f"{CUSTOMERS}/{ids['acme']}" in (eve.path, *re.findall(r'href="([^"]*)"', eve.page.text))
+    assert "Acme" in eve.text
+
+
+def test_a_bill_is_found_by_its_amount_as_the_browser_writes_it(world, eve):
+    eve.go(f"{CONSOLE}/search?q=73.50")
+    assert "73.50" in eve.text
+    german = world.browser("eve@example.com")
+    german.client.headers["Accept-Language"] = "de"
+    german.go(f"{CONSOLE}/search?q=73,50")
+
+    for browser in (eve, german):
+        assert re.search(r'href="/console/bills/[0-9a-f-]{36}"', browser.page.text)
+        assert "acme" in browser.text
+    assert "Nothing found" in eve.go(f"{CONSOLE}/search?q=73.51")
+
+
+# --- Reading ------------------------------------------------------------------------------------
+
+
+def test_a_customer_shows_prices_usage_spend_bills_and_who_did_what(eve, ids):
+    fill(eve, f"{CUSTOMERS}/{ids['acme']}/edit", daysBeforeBillDue="21")
+    eve.go(f"{CUSTOMERS}/{ids['acme']}?month={MONTH}")
+
+    assert "Usage in September 2026" in eve.text
+    assert "42.5" in eve.text
+    assert "<svg" in eve.page.text
+    assert "Spent so far" in eve.text
+    assert "31.00" in eve.text
+    assert "from 100" in eve.text
+    assert "Customer updated: acme" in eve.text
+    assert "Ada Lovelace" in eve.text
+    assert "daysBeforeBillDue : nothing → 21" in eve.text
+    assert "style=" not in eve.page.text
+    assert "Customer updated" in eve.go(f"{CUSTOMERS}/{ids['acme']}/history")
+    assert "it must be a year and a month" in eve.go(f"{CUSTOMERS}/{ids['acme']}?month=soon")
+
+
+def test_a_thing_of_another_customer_is_not_found_with_this_one(eve, ids):
+    eve.go(f"{CUSTOMERS}/{ids['acme']}/plans")
+    [own] = re.findall(rf'href="({CUSTOMERS}/{ids["acme"]}/plans/[0-9a-f-]{{36}})"', eve.page.text)
+
+    eve.go(own)
+    assert eve.page.status_code == 200
+    eve.go(own.replace(ids["acme"], ids["bolt"]))
+    assert eve.page.status_code == 404
+    for missing in ("shoes", "shoes/new", f"shoes/{ids['acme']}"):
+        eve.go(f"{CUSTOMERS}/{ids['acme']}/{missing}")
+        assert eve.page.status_code == 404
+
+
+def test_a_list_of_things_is_a_file_too(eve, ids):
+    eve.go(f"{CUSTOMERS}/{ids['acme']}/plans?format=csv")
+
+    assert eve.page.headers["content-type"].startswith("text/csv")
+    assert eve.page.text.splitlines()[0] == "Plan,From,Until,Who pays for children"
+    assert eve.page.text.splitlines()[1].startswith("Basic (basic),2026-01-01T00:00:00Z")
+
+
+# --- Changing -----------------------------------------------------------------------------------
+
+
+def test_a_customer_is_made_edited_attached_and_deleted(eve, ids):
+    fields = {**ACCOUNT, "address.locality": "Kiel", "customFields.seats": "12.5"}
+    assert "You made Cobalt" in fill(eve, f"{CUSTOMERS}/new", parentAccountId="acme", **fields)
+    place = eve.path
+    assert all(each in eve.text for each in ("Address Kiel", "12.5", "Parent Acme"))
+
+    fill(eve, f"{place}/edit", **{"address.locality": "", "purchaseOrderNumber": "PO-9"})
+    assert "You saved the customer." in eve.text
+    assert "PO-9" in eve.text
+    assert "Address Kiel" not in eve.text
+    assert "12.5" in eve.text
+    fill(eve, f"{place}/edit", parentAccountId="")
+    assert "Parent Acme" not in eve.text
+    fill(eve, f"{CUSTOMERS}/{ids['bolt']}/children/attach", child="cobalt")
+    assert "Cobalt is a child now" in eve.text
+    eve.go(f"{place}/edit")
+    assert "You deleted Cobalt" in eve.press("delete")
+
+
+def test_a_refused_form_comes_back_filled_in_with_the_reason(eve):
+    fields = {**ACCOUNT, "code": "acme", "name": ATTACK}
+    fill(eve, f"{CUSTOMERS}/new", **fields)
+    assert eve.page.status_code == 409
+    assert "acme" in eve.text
+    assert ATTACK not in eve.page.text
+    assert "&lt;script&gt;" in eve.page.text
+    assert 'value="bills@cobalt.example"' in eve.page.text
+
+    fill(eve, f"{CUSTOMERS}/new", **{**ACCOUNT, "parentAccountId": "nobody", "code": "c2"})
+    assert "there is no customer with the code 'nobody'" in eve.text
+    fill(eve, f"{CUSTOMERS}/new", **{**ACCOUNT, "daysBeforeBillDue": "many", "code": "c2"})
+    assert "daysBeforeBillDue" in eve.text
+
+
+def test_an_edit_based_on_an_older_version_is_refused(eve, ids):
+    path = f"{CUSTOMERS}/{ids['bolt']}/edit"
+    eve.go(path)
+    old = typed(eve.page.text, "save")
+    fill(eve, path, name="Bolt Ltd")
+    eve.go(path)
+    eve.send({**old, "name": "Bolt Inc"})
+
+    assert eve.page.status_code == 409
+    assert "Bolt Inc" in eve.page.text
+
+
+def test_a_plan_is_replaced_on_a_day_of_the_organization_and_ended(world, eve, ids):
+    configure(
+        world.home.organization,
+        plans=[{"code": "large", "name": "Large", "planTemplateId": "cloud"}],
+    )
+    eve.go(f"{CUSTOMERS}/{ids['bolt']}/plans")
+    [own] = re.findall(rf'href="({CUSTOMERS}/{ids["bolt"]}/plans/[0-9a-f-]{{36}})"', eve.page.text)
+    eve.go(own)
+    large = choose(eve.page.text, "planId", "Large (large)")
+    eve.send({"action": "replace", "planId": large, "startDate": "2027-03-01"})
+
+    assert "The new plan begins where the other one ends" in eve.text
+    assert 'title="2027-02-28 23:00:00 UTC"' in eve.page.text
+    fill(eve, eve.path, "end", endDate="2027-12-31")
+    assert "The plan ends then" in eve.text
+    assert 'title="2027-12-31 23:00:00 UTC"' in eve.page.text
+    assert 'name="endDate" type="date" value="2027-12-31"' in eve.page.text
+    assert "You deleted the plan" in eve.press("delete")
+
+
+def test_a_balance_is_made_and_topped_up_and_the_opposite_takes_it_back(eve, ids):
+    fields = {
+        "name": "Ahead",
+        "code": "ahead",
+        "currency": "USD",
+        "startDate": "2026-01-01",
+        "endDate": "2028-12-31",
+    }
+    fill(eve, f"{CUSTOMERS}/{ids['acme']}/balances/new", **fields)
+    assert "You made the balance" in eve.text
+    fill(eve, eve.path, "book", amount="100.10", description="Transfer 7")
+    assert "You booked it" in eve.text
+    assert re.search(r"Left \$?100\.10", eve.text)
+    assert "Transfer 7 Ada Lovelace 100.10" in eve.text
+    fill(eve, eve.path, "book", amount="much")
+    assert "amount" in eve.text
+    assert 'value="much"' in eve.page.text
+    place = eve.path
+    fill(eve, place, "book", amount="-100.10")
+    assert re.search(r"Left 0\.00", eve.go(place))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "shown"),
+    [
+        (
+            "commitments",
+            {
+                "amount": "1200",
+                "currency": "USD",
+                "startDate": "2026-01-01",
+                "endDate": "2026-12-31",
+            },
+            "1,200.00",
+        ),
+        (
+            "contracts",
+            {"name": "Frame", "startDate": "2026-01-01", "endDate": "2026-12-31"},
+            "Frame",
+        ),
+        (
+            "charges",
+            {
+                "name": "Set-up",
+                "code": "set-up",
+                "currency": "USD",
+                "amount": "-12.5",
+                "servicePeriodStartDate": "2026-11-01",
+                "servicePeriodEndDate": "2026-11-30",
+            },
+            "-12.50",
+        ),
+    ],
+)
+def test_each_thing_is_made_shown_saved_and_deleted(eve, ids, kind, fields, shown):
+    fill(eve, f"{CUSTOMERS}/{ids['acme']}/{kind}/new", **fields)
+    assert "You made the" in eve.text
+    assert shown in eve.text
+    place = eve.path
+    assert shown in eve.go(f"{CUSTOMERS}/{ids['acme']}")
+    eve.go(place)
+    kept = typed(eve.page.text, "save")
+    assert {name: kept[name] for name in fields} == fields
+    assert "You saved the" in eve.send(kept)
+    assert "You deleted the" in eve.press("delete")
+
+
+# --- Who may do what ----------------------------------------------------------------------------
+
+
+def test_who_may_only_read_is_offered_no_form(world, ids):
+    reader = world.browser("reader@example.com")
+    reader.go(f"{CUSTOMERS}/{ids['acme']}")
+    assert reader.page.status_code == 200
+    for words in ("Edit", "New balance", "Attach one", "New plan"):
+        assert f">{words}<" not in reader.page.text, words
+    reader.go(f"{CUSTOMERS}/{ids['acme']}/plans")
+    [own] = re.findall(r'href="([^"]*/plans/[0-9a-f-]{36})"', reader.page.text)
+    reader.go(own)
+    assert not any(map(reader.offers, ("save", "delete", "end", "replace", "book")))
+    reader.go(f"{CUSTOMERS}/new")
+    assert reader.send({"action": "save", **ACCOUNT}).count("no permission") == 1
