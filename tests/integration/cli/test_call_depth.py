@@ -15,7 +15,7 @@ import pytest
 import meterlake
 from meterlake.cli import run
 from meterlake.cli.billing.bill import bill
-from meterlake.cli.export.command import usage
+from meterlake.cli.export.command import operational, usage
 from meterlake.stages.bill.charges.line_draft import LineDraft
 from tests.bills import a_home_to_bill
 
@@ -39,7 +39,8 @@ def calls_within(verb: Callable[..., object], frame: FrameType | None) -> list[s
     """The functions of meterlake from a verb to a frame, or none outside of the verb."""
     found = []
     while frame is not None:
-        if frame.f_code.co_filename.startswith(ROOT):
+        name = frame.f_code.co_filename
+        if name.startswith(ROOT) and not name.endswith(JSON):
             found.append(name_of(frame.f_code))
         if frame.f_code is verb.__code__:
             return found[::-1]
@@ -78,19 +79,27 @@ def test_few_calls_lie_between_bill_and_its_first_charge(home):
     assert len(found) <= BILL_DEPTH, found
 
 
-def test_few_calls_lie_between_an_export_of_usage_and_whatever_it_does(home, tmp_path):
+@pytest.mark.parametrize(
+    ("first", "verb", "arguments"),
+    [
+        ("aggregate", usage, ("usage", "--month", "2026-09")),
+        ("bill", operational, ("operational",)),
+    ],
+)
+def test_few_calls_lie_between_an_export_and_whatever_it_does(
+    home, tmp_path, first, verb, arguments
+):
     deepest: list[str] = []
 
     def note(frame: FrameType) -> None:
-        name = frame.f_code.co_filename
-        if name.startswith(ROOT) and not name.endswith(JSON) and frame.f_code.co_name != "<module>":
-            found = calls_within(usage, frame)
+        if frame.f_code.co_filename.startswith(ROOT) and frame.f_code.co_name != "<module>":
+            found = calls_within(verb, frame)
             if len(found) > len(deepest):
                 deepest[:] = found
 
     at = ("--home", str(home.stores.home), "--json")
-    assert run(["aggregate", "--month", "2026-09", *at]) == 0
-    watch(note, "export", "usage", "--month", "2026-09", "--to", str(tmp_path / "out"), *at)
+    assert run([first, "--month", "2026-09", *at]) == 0
+    watch(note, "export", *arguments, "--to", str(tmp_path / "out"), *at)
 
-    assert deepest[0] == "/cli/export/command.py:usage"
+    assert deepest[0] == f"/cli/export/command.py:{verb.__name__}"
     assert len(deepest) <= EXPORT_DEPTH, deepest

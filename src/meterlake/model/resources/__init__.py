@@ -114,7 +114,7 @@ def response(record: Record[Any], configuration: Configuration) -> dict[str, Any
     """What the wire shows of a record: its fields, its envelope, and what is computed.
 
     Raises:
-        NotFound: Something that it refers to is missing in `around`.
+        NotFound: Something that it refers to is missing in `configuration`.
     """
     computed = resource_of(record.entity).computed
     return {**record.to_wire(), **(computed(record, configuration) if computed else {})}

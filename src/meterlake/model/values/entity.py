@@ -60,7 +60,7 @@ class Value(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, document: Any) -> Any:
-        if not isinstance(document, dict):
+        if not isinstance(document, dict) or None not in document.values():
             return document
         return {name: value for name, value in document.items() if value is not None}
 

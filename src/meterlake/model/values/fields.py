@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from meterlake.model.values.ids import CODE_MAX, CODE_PATTERN, is_code, is_id, is_ident
+from meterlake.model.values.ids import CODE, CODE_MAX, CODE_PATTERN, ID, IDENT
 from meterlake.model.values.money import plain
 from meterlake.model.values.period import parse_instant
 
@@ -29,6 +29,7 @@ INTEGER_DIGITS: Final = 26
 DECIMALS: Final = 20
 SECRET_MAX: Final = 5000
 
+_INTEGERS_END: Final = 10**INTEGER_DIGITS
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
 
@@ -51,12 +52,18 @@ def _number(value: Any) -> Decimal:
         return Decimal(0)
     if number.adjusted() >= INTEGER_DIGITS:
         raise _rule_error(f"it must be a number of at most {INTEGER_DIGITS} integer digits")
-    if number.adjusted() < -DECIMALS or len(plain(number).partition(".")[2]) > DECIMALS:
+    text = str(number)
+    # Short digits without an exponent are few decimals; zeros at the end do not count.
+    if ("E" in text or len(text) > DECIMALS) and (
+        number.adjusted() < -DECIMALS or len(plain(number).partition(".")[2]) > DECIMALS
+    ):
         raise _rule_error(f"it must be a number of at most {DECIMALS} decimals")
     return number
 
 
 def _integer(value: Any) -> int:
+    if type(value) is int and abs(value) < _INTEGERS_END:
+        return value
     number = _number(value)
     if number != int(number):
         raise _rule_error("it must be a whole number")
@@ -88,13 +95,13 @@ def _hide_value(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _code(value: str) -> str:
-    if not is_code(value):
+    if len(value) > CODE_MAX or not CODE.fullmatch(value):
         raise _rule_error(f"it must be a code: 1 to {CODE_MAX} characters, no space at either end")
     return value
 
 
 def _ident(value: str) -> str:
-    if not is_ident(value):
+    if len(value) > CODE_MAX or not IDENT.fullmatch(value):
         raise _rule_error(
             f"it must be a code of 1 to {CODE_MAX} letters, digits, _ and $, no digit first"
         )
@@ -102,7 +109,7 @@ def _ident(value: str) -> str:
 
 
 def _id(value: str) -> str:
-    if not is_id(value):
+    if not ID.fullmatch(value):
         raise _rule_error("it must be an id (a UUID)")
     return value.lower()
 

@@ -8,10 +8,10 @@ from typing import Final
 CODE_PATTERN: Final = r"^[^\s\x00-\x1f\x7f](?:[^\t-\r\x00-\x1f\x7f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*[^\s\x00-\x1f\x7f])?$"
 CODE_MAX: Final = 80
 
-_CODE = re.compile(CODE_PATTERN)
+CODE: Final = re.compile(CODE_PATTERN)
 # Letter, _ or $ first, then letters, digits, _ and $ (api contract, `IDENT`).
-_IDENT = re.compile(r"(?:[^\W\d]|\$)(?:\w|\$)*")
-_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+IDENT: Final = re.compile(r"(?:[^\W\d]|\$)(?:\w|\$)*")
+ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 # Fixed for ever: ids of skeleton accounts and the like must come out the same on every machine.
 _NAMESPACE: Final = uuid.UUID("6f4c8a8e-2d0b-5b8e-9c55-3f1a7f0b9a11")
@@ -19,12 +19,12 @@ _NAMESPACE: Final = uuid.UUID("6f4c8a8e-2d0b-5b8e-9c55-3f1a7f0b9a11")
 
 def is_code(text: str) -> bool:
     """Whether a text may be the code of an account, meter, plan and the like."""
-    return len(text) <= CODE_MAX and _CODE.fullmatch(text) is not None
+    return len(text) <= CODE_MAX and CODE.fullmatch(text) is not None
 
 
 def is_ident(text: str) -> bool:
     """Whether a text may be the code of a field, an aggregation or a pick-list item."""
-    return len(text) <= CODE_MAX and _IDENT.fullmatch(text) is not None
+    return len(text) <= CODE_MAX and IDENT.fullmatch(text) is not None
 
 
 def derived_id(*names: str) -> str:
@@ -34,4 +34,4 @@ def derived_id(*names: str) -> str:
 
 def is_id(text: str) -> bool:
     """Whether a text is a UUID in its canonical form of 36 characters."""
-    return _ID.fullmatch(text) is not None
+    return ID.fullmatch(text) is not None

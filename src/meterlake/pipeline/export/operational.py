@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement
@@ -10,17 +10,17 @@ from sqlalchemy import ColumnElement
 from meterlake.model.catalog.pricing import Pricing
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
-from meterlake.model.resources import resource_of
+from meterlake.model.resources import resource_of, response
 from meterlake.model.values.entity import Deletion, Entity, Record
 from meterlake.model.values.money import ZERO
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
-from meterlake.pipeline.export.staging import ExportStaging, staged_documents
+from meterlake.pipeline.export.staging import ExportStaging, StagedDocuments
 from meterlake.stages.export.documents import (
     Document,
     band_deletions,
     band_documents,
     computed_differs,
-    entity_document,
+    mask_secrets,
 )
 from meterlake.stages.export.exported_columns import (
     BALANCE_TRANSACTIONS,
@@ -57,16 +57,24 @@ def stage_operational(staging: ExportStaging, exports: Iterable[Export]) -> Iter
             # FOCUS has no such column, and its rows no such end.
             changes = staging.request.changes_since is not None and export is not FOCUS
             columns, part = export.columns_of(changes=changes), ExportPart(export.key_type)
-            # Whatever happens, no query is left open when the reader is.
-            with closing(read(staging, reader, export)) as documents:
-                yield from staged_documents(staging, part, columns, documents)
+            with (
+                StagedDocuments(staging, part, columns) as staged,
+                # Whatever happens, no query is left open when the reader is.
+                closing(read(staging, reader, export)) as documents,
+            ):
+                for document in documents:
+                    staged.add(document)
+            yield from staged.files()
 
 
 def _entities(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     assert export.entity is not None
     configuration = PastConfiguration(reader, staging.at)
     for each in _find_changes(staging, reader, export.entity, configuration):
-        yield each.to_wire() if isinstance(each, Deletion) else entity_document(each, configuration)
+        if isinstance(each, Deletion):
+            yield each.to_wire()
+        else:
+            yield response(mask_secrets(each), configuration)
 
 
 def _find_changes(
@@ -75,14 +83,13 @@ def _find_changes(
     """The entities of a kind as they were when the job was created, or those that changed."""
     since = staging.request.changes_since
     if since is None:
-        yield from entities_at(reader, kind, staging.at)
-        return
-    yield from changes_at(reader, kind, since, staging.at)
-    if resource_of(kind).computed is not None:
-        before = PastConfiguration(reader, since)
-        for record in entities_at(reader, kind, staging.at):
-            if record.modified < since and computed_differs(record, configuration, before):
-                yield record
+        return entities_at(reader, kind, staging.at)
+    changes: _Changes = changes_at(reader, kind, since, staging.at)
+    if resource_of(kind).computed is None:
+        return changes
+    before = PastConfiguration(reader, since)
+    same = (each for each in entities_at(reader, kind, staging.at) if each.modified < since)
+    return chain(changes, (each for each in same if computed_differs(each, configuration, before)))
 
 
 def _balances(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:

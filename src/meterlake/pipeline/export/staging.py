@@ -1,12 +1,13 @@
 """Where the files of an export are made: in its staging folder, one after the other; and its manifest."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.configuration.organization import OrganizationConfig
@@ -124,59 +125,85 @@ class ExportProgress:
         self.attempt.tell(rows=self.rows)
 
 
-def staged_documents(
-    staging: ExportStaging,
-    part: ExportPart,
-    columns: tuple[ExportColumn, ...],
-    documents: Iterable[Mapping[str, Any]],
-) -> Iterator[WrittenFile]:
-    """Write documents as one file, or as several if they are too many; summed on their way."""
-    settings = staging.stores.settings
-    limits = FileLimits(staging.request.file_bytes or settings.export_file_bytes, settings.threads)
-    waiting = iter(documents)
-    pieces: list[_Piece] = []
-    first = next(waiting, None)
-    while first is not None or not pieces:
-        piece = _Piece(staging, part._replace(number=len(pieces) + 1), ExactSums(columns))
-        pieces.append(piece)
+class StagedDocuments:
+    """Documents on their way into one file, or into several if they are too many; summed meanwhile.
+
+    They are complete when the body of `with` has ended. There is a file even if there are none.
+    """
+
+    def __init__(
+        self, staging: ExportStaging, part: ExportPart, columns: tuple[ExportColumn, ...]
+    ) -> None:
+        settings = staging.stores.settings
+        self._staging, self._part, self._columns = staging, part, columns
+        self._limits = FileLimits(
+            staging.request.file_bytes or settings.export_file_bytes, settings.threads
+        )
+        self._open = ExitStack()
+        self._pieces: list[_Piece] = []
+
+    def __enter__(self) -> Self:
+        self._begin_file()
+        return self
+
+    def _begin_file(self) -> None:
+        staging, part = self._staging, self._part._replace(number=len(self._pieces) + 1)
+        self._piece = _Piece(part, ExactSums(self._columns))
+        self._pieces.append(self._piece)
         staging.attempt.check()
-        with open_documents(
-            piece.path, columns, staging.format, limits, spreadsheet=staging.request.spreadsheet
-        ) as file:
-            for document in waiting if first is None else chain((first,), waiting):
-                piece.count(document)
-                file.add(document)
-                if file.is_full:
-                    break
-        staging.told.add(piece.rows % _TOLD_EVERY)
-        first = next(waiting, None)
-    for piece in pieces:
-        named = piece.part if len(pieces) > 1 else part
-        piece.path.rename(staging.path(named))
-        yield staged_file(staging, named, columns, piece.rows, piece.sums.totals)
+        file = open_documents(
+            staging.path(part),
+            self._columns,
+            staging.format,
+            self._limits,
+            spreadsheet=staging.request.spreadsheet,
+        )
+        self._file = self._open.enter_context(file)
+
+    def add(self, document: Mapping[str, Any]) -> None:
+        """Write a document; now and then the job hears how far it is, and may be stopped here."""
+        if self._file.is_full:
+            self._end_file()
+            self._begin_file()
+        piece = self._piece
+        piece.rows += 1
+        if piece.sums.needed:
+            piece.sums.add_document(document)
+        if piece.rows % _TOLD_EVERY == 0:
+            self._staging.told.add(_TOLD_EVERY)
+            self._staging.attempt.check()
+        self._file.add(document)
+
+    def _end_file(self) -> None:
+        self._open.close()
+        self._staging.told.add(self._piece.rows % _TOLD_EVERY)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._end_file()
+        else:
+            self._open.__exit__(kind, error, trace)
+
+    def files(self) -> Iterator[WrittenFile]:
+        """The files, complete and under their names."""
+        for piece in self._pieces:
+            named = piece.part if len(self._pieces) > 1 else self._part
+            self._staging.path(piece.part).rename(self._staging.path(named))
+            yield staged_file(self._staging, named, self._columns, piece.rows, piece.sums.totals)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Piece:
-    """One file of documents."""
+    """One file of documents, by its number."""
 
-    staging: ExportStaging
     part: ExportPart
     sums: ExactSums
     rows: int = 0
-
-    @property
-    def path(self) -> Path:
-        """Where it is written, numbered."""
-        return self.staging.path(self.part)
-
-    def count(self, document: Mapping[str, Any]) -> None:
-        """Count a document and add its sums; now and then somebody may stop it here."""
-        self.rows += 1
-        self.sums.add_document(document)
-        if self.rows % _TOLD_EVERY == 0:
-            self.staging.told.add(_TOLD_EVERY)
-            self.staging.attempt.check()
 
 
 def staged_file(

@@ -20,7 +20,7 @@ from meterlake.pipeline.explorer.usage_questions import questions_of
 from meterlake.pipeline.export.aggregated import MeterAggregate
 from meterlake.pipeline.export.files import schema_of
 from meterlake.pipeline.export.rows import Piece, RowBlock, RowOutput, write_parquet, write_text
-from meterlake.pipeline.export.staging import ExportStaging, staged_documents, staged_file
+from meterlake.pipeline.export.staging import ExportStaging, StagedDocuments, staged_file
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.export.column_kinds import ExportColumn
 from meterlake.stages.export.documents import Document, quantities_query, quantity_document
@@ -68,8 +68,11 @@ def stage_usage(
         staging.attempt.interrupting(connection.interrupt),
     ):
         if export is not MEASUREMENTS:
-            part, quantities = ExportPart(export.key_type), _quantities(connection, staging)
-            yield from staged_documents(staging, part, export.columns, quantities)
+            part = ExportPart(export.key_type)
+            with StagedDocuments(staging, part, export.columns) as staged:
+                for document in _quantities(connection, staging):
+                    staged.add(document)
+            yield from staged.files()
             return
         find = _aggregated_sheets if staging.request.usage.aggregations else _measurement_sheets
         for sheet in find(connection, staging, only):

@@ -92,20 +92,16 @@ def _utc(instant: datetime) -> datetime:
     return instant.replace(tzinfo=UTC)
 
 
-def entity_document(record: Record[Any], configuration: Configuration) -> Document:
-    """An entity as the wire shows it; secrets are masked.
-
-    Raises:
-        NotFound: Something that it refers to is missing in `around`.
-    """
+def mask_secrets(record: Record[Any]) -> Record[Any]:
+    """A record as it is, but for its secrets."""
     entity = with_secrets(record.entity, lambda _: MASK)
-    return response(replace(record, entity=entity), configuration)
+    return record if entity is record.entity else replace(record, entity=entity)
 
 
 def entity_documents(kind: type[Entity], configuration: Configuration) -> list[Document]:
-    """Every entity of a kind as the wire shows it, in the order of creation."""
+    """Every entity of a kind as the wire shows it, in the order of creation; secrets are masked."""
     records = sorted(configuration.all(kind), key=lambda each: (each.created, each.id))
-    return [entity_document(record, configuration) for record in records]
+    return [response(mask_secrets(record), configuration) for record in records]
 
 
 def computed_differs(record: Record[Any], now: Configuration, before: Configuration) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.files import FileLimits, open_documents
 from meterlake.pipeline.export.run import submit_export
-from meterlake.pipeline.export.staging import ExportStaging, staged_documents
+from meterlake.pipeline.export.staging import ExportStaging, StagedDocuments
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.stages.export.column_kinds import ExportColumn
 from meterlake.stages.export.manifest import ExportPart, ObjectPrefix
@@ -33,9 +33,16 @@ def staging_of(home, folder, **request):
         yield ExportStaging(home.stores, place, asked, folder, job.snapshot, job.created, attempt)
 
 
+def stage(staging, type_, written):
+    with StagedDocuments(staging, ExportPart(type_), COLUMNS) as staged:
+        for each in written:
+            staged.add(each)
+    return list(staged.files())
+
+
 def test_documents_in_parquet_are_split_and_all_there(home, tmp_path):
     with staging_of(home, tmp_path, format=Format.PARQUET, file_bytes=1) as staging:
-        files = list(staged_documents(staging, ExportPart("product"), COLUMNS, documents(20_001)))
+        files = stage(staging, "product", documents(20_001))
     tables = [pq.read_table(tmp_path / file.key.rpartition("/")[2]) for file in files]
 
     assert [file.rows for file in files] == [table.num_rows for table in tables]
@@ -73,7 +80,7 @@ def test_rows_are_told_while_they_are_written(home, tmp_path, format_):
                 yield document
 
         for type_ in ("one", "other"):
-            list(staged_documents(staging, ExportPart(type_), COLUMNS, watched(2600)))
+            stage(staging, type_, watched(2600))
         attempt.renew()
         told.append(home.stores.state.jobs.get(attempt.job.id).progress["rows"])
 

@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
 from meterlake.model.customers.balances import Balance
 from meterlake.model.customers.contracts import Commitment
-from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.entity import Configuration, Deletion, E, Entity, Record
 from meterlake.model.values.money import ZERO
@@ -41,8 +40,7 @@ def stream_rows(reader: Reader, query: Select[Any]) -> Generator[Row[Any], None,
 
 def entities_at(reader: Reader, kind: type[E], at: datetime) -> Iterator[Record[E]]:
     """Every entity of a kind as it was at an instant, in the order of creation."""
-    query = _at(reader, kind, at).where(ENTITY_HISTORY.c.body.is_not(None))
-    for row in stream_rows(reader, _order(query)):
+    for row in stream_rows(reader, _select_living(reader, kind, at)):
         yield record_of(row)
 
 
@@ -160,6 +158,10 @@ def _at(reader: Reader, kind: type[Entity], at: datetime) -> Select[Any]:
     return versions_at(reader.org_id, at).where(ENTITY_HISTORY.c.kind == kind.__name__)
 
 
+def _select_living(reader: Reader, kind: type[Entity], at: datetime) -> Select[Any]:
+    return _order(_at(reader, kind, at).where(ENTITY_HISTORY.c.body.is_not(None)))
+
+
 def _order(query: Select[Any]) -> Select[Any]:
     return query.order_by(ENTITY_HISTORY.c.created, ENTITY_HISTORY.c.id)
 
@@ -183,7 +185,8 @@ class PastConfiguration(Configuration):
 
     def all(self, kind: type[E]) -> Iterator[Record[E]]:
         """Every record of a kind, in no particular order."""
-        yield from self._read_kind(kind).values()
+        self._read_kind(kind)
+        return super().all(kind)
 
     def kinds(self) -> Iterator[type[Entity]]:
         """Every kind that there is."""
@@ -195,10 +198,8 @@ class PastConfiguration(Configuration):
         Raises:
             NotFound: There was none.
         """
-        record = self._read_kind(kind).get(id)
-        if record is None:
-            raise NotFound(kind.__name__, id)
-        return record
+        self._read_kind(kind)
+        return super().get(kind, id)
 
     def amount_spent(self, commitment_id: str) -> Decimal:
         """What bills had drawn from a commitment by then."""
@@ -224,11 +225,13 @@ class PastConfiguration(Configuration):
         """The bill on which a charge stands now, if there was such a bill by then."""
         return bill_of_charge(self._reader, account_id, charge_id, self._at)
 
-    def _read_kind(self, kind: type[E]) -> dict[str, Record[E]]:
-        if kind not in self._by_kind:
-            found = entities_at(self._reader, kind, self._at)
-            self._by_kind[kind] = {record.id: record for record in found}
-        return self._by_kind[kind]
+    def _read_kind(self, kind: type[Entity]) -> None:
+        if kind in self._by_kind:
+            return
+        found: dict[str, Record[Any]] = {}
+        for row in stream_rows(self._reader, _select_living(self._reader, kind, self._at)):
+            found[row.id] = record_of(row)
+        self._by_kind[kind] = found
 
 
 # What else counts as a change of a kind: ids that moved from one instant to another.
