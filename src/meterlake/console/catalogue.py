@@ -7,6 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console.plans import priced_values
 from meterlake.console.shell.addresses import ADDRESSES, address_of
 from meterlake.console.shell.entity_forms import EntityPages, label_of, referring_entities
 from meterlake.console.shell.form_fields import FieldKind, FormField
@@ -16,6 +17,8 @@ from meterlake.model.resources import BY_NAME, Resource
 
 CATALOGUE: Final = "/console/catalogue"
 _CHANGES: Final = 50
+# The kinds whose pages show prices.
+_PRICED: Final = frozenset({"plans", "planTemplates"})
 
 _CODE: Final = Column("Code", "code", "code")
 _CHANGED: Final = Column("Changed", "dtLastModified", "instant")
@@ -325,7 +328,12 @@ def entity_page(kind: _Kind) -> Any:
     async def show(visit: Visit) -> Response:
         return visit.page("catalogue/entity.html", **await entity_values(visit, kind))
 
-    return show
+    async def show_priced(visit: Visit) -> Response:
+        values = await entity_values(visit, kind, "pricings,counterPricings")
+        values |= await priced_values(visit, values["entity"])
+        return visit.page("catalogue/plan.html", **values)
+
+    return show_priced if kind.resource in _PRICED else show
 
 
 async def entity_values(visit: Visit, kind: _Kind, including: str = "") -> dict[str, Any]:

@@ -208,3 +208,47 @@ def test_text_of_others_is_only_text(ada):
         assert "alert(1)" in ada.page.text
         assert "<script" not in ada.page.text
         assert "<img" not in ada.page.text
+
+
+# --- Plans ----------------------------------------------------------------------------------------
+
+
+def test_a_plan_shows_its_prices_in_force_on_a_day_with_a_picture(ada):
+    page = first(ada, "plans", "Basic")
+    ada.go(f"{page}?date=2026-09-15")
+    assert "Prices in force on Sep 15, 2026" in ada.text
+    assert "tiered: each band prices its own part" in ada.text
+    assert '<figure class="chart price">' in ada.page.text
+    assert "31.00 USD of the template" in ada.text
+
+    ada.go(f"{page}?date=2025-09-15")
+    assert "No price is in force on this day" in ada.text
+    assert '<figure class="chart price">' not in ada.page.text
+
+
+def test_a_price_of_the_plan_hides_that_of_its_template(ada):
+    plan = first(ada, "plans", "Basic")
+    template = first(ada, "planTemplates")
+    for member, page, cost in (("planTemplateId", template, "7"), ("planId", plan, "9")):
+        ada.go(f"{CATALOGUE}/pricings/new?{member}={page.rpartition('/')[2]}")
+        mean = re.findall(r'value="([^"]*)">[^<]*mean', ada.page.text)[0]
+        band = {"lowerLimit": "0", "fixedPrice": "0", "unitPrice": cost}
+        bands = {f"pricingBands.0.{name}": value for name, value in band.items()}
+        fill(ada, aggregationId=mean, startDate="2026-01-01T00:00", **bands)
+        assert "You created the price" in ada.text
+    ada.go(f"{plan}?date=2026-09-15")
+    [shown_prices] = re.findall(
+        r'<article class="priced" aria-label="[^"]*mean.*?</article>', ada.page.text, re.DOTALL
+    )
+
+    assert shown_prices.index('value="9"') < shown_prices.index('value="7"')
+    assert "All 2 prices by time" in shown_prices
+    ada.go(f"{template}?date=2026-09-15")
+    assert 'value="7"' in ada.page.text
+
+
+def test_a_day_that_is_none_is_refused_in_words(ada):
+    ada.go(f"{first(ada, 'plans', 'Basic')}?date=soon")
+
+    assert ada.page.status_code == 400
+    assert "it must be a date such as 2026-10-01" in ada.text

@@ -134,14 +134,16 @@ def _axis(place: _Scale, locale: Locale, unit: str) -> Markup:
             place.height(level),
             _LEFT - 6,
             place.height(level) + 4,
-            " ".join(filter(None, (_short(level, locale), unit if level == place.high else ""))),
+            " ".join(
+                filter(None, (short_number(level, locale), unit if level == place.high else ""))
+            ),
         )
         for level in levels
     )
     return Markup("").join(lines)
 
 
-def _short(value: Decimal, locale: Locale) -> str:
+def short_number(value: Decimal, locale: Locale) -> str:
     """A number for an axis: three digits that count, thousands and millions by their letter."""
     size, letter = next(
         (
