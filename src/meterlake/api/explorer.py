@@ -16,6 +16,7 @@ from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, me
 from meterlake.api.server.downloads import link
 from meterlake.model.configuration.queries import UsageQueryRequest
 from meterlake.model.customers.accounts import Account
+from meterlake.model.errors import Required
 from meterlake.model.usage.explorer import (
     QueryBillDataRequest,
     QueryCommitmentsRequest,
@@ -30,8 +31,10 @@ from meterlake.model.values.problems import read
 from meterlake.pipeline.explorer import bills as explorer_bills
 from meterlake.pipeline.explorer import usage as explorer_usage
 from meterlake.pipeline.explorer.account_usage import read_account_usage
-from meterlake.pipeline.explorer.answers import FileFormat, keep
+from meterlake.pipeline.explorer.answers import FileFormat, keep, keep_file, parquet
 from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
+from meterlake.pipeline.explorer.statements import statements
+from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from meterlake.stores import Organization
 
 T = TypeVar("T")
@@ -42,6 +45,10 @@ Verb = Callable[[Organization, Any], Any]
 _EXPLORER: Final = f"{ORGANIZATION}/dataexplorer"
 _QUERY: Final = "analytics:query"
 _NAMES_MAX: Final = 10_000
+_EXPLAINED_ROWS: Final = 20
+_EXPLAINED_MAX: Final = 1_000
+# Of the first Data Explorer, whose rows are nested documents.
+_ROW_FORMATS: Final = (FileFormat.CSV, FileFormat.JSON)
 
 
 async def query_usage(call: Call) -> JsonResponse:
@@ -50,6 +57,53 @@ async def query_usage(call: Call) -> JsonResponse:
     return await ended_with_request(
         call, lambda stop: JsonResponse(explore(call.organization, query, stop).to_json())
     )
+
+
+async def show_sql(call: Call) -> Any:
+    """The SQL that a question about usage asks of the lake, meter by meter."""
+    query = read(UsageQueryRequest, await call.document())
+    return await ended_with_request(
+        call, lambda stop: {"data": statements(call.organization, query, stop)}
+    )
+
+
+def _downloading_usage(format: FileFormat) -> Handler:
+    async def download(call: Call) -> Any:
+        query = read(UsageQueryRequest, await call.document())
+
+        def write(stop: Stop) -> Any:
+            found = explore(call.organization, query, stop)
+            if format is FileFormat.PARQUET:
+                return keep_file(call.organization, "usage", parquet(found.typed()), format)
+            return keep(call.organization, "usage", found.documents(), format)
+
+        file = await ended_with_request(call, write)
+        return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
+
+    return download
+
+
+async def explain_quantity(call: Call) -> Any:
+    """The quantities of an account and an aggregation in a period, down to the measurements."""
+    query = call.query
+    limit = query.integer("rows", _EXPLAINED_ROWS, least=0, most=_EXPLAINED_MAX)
+    frequency = query.text("frequency")
+    wanted = QuantityFilter(
+        account=_needed(call, "account"),
+        aggregation=_needed(call, "aggregation"),
+        period=_needed(call, "period"),
+        frequency=None if frequency is None else frequency.upper(),
+        limit=limit or 0,
+    )
+    found = await call.run(explain, call.organization, wanted)
+    return {"data": [each.to_wire() for each in found]}
+
+
+def _needed(call: Call, name: str) -> str:
+    found = call.query.text(name)
+    if found is None:
+        raise Required(name)
+    return found
 
 
 async def query_saved(call: Call) -> JsonResponse:
@@ -261,6 +315,24 @@ OPERATIONS: Final = (
         limit="query",
     ),
     # Of our own.
+    *(
+        Operation(
+            id_, method, f"{ORGANIZATION}/usage/{path}", _QUERY, "usage", handler, limit="query"
+        )
+        for id_, method, path, handler in (
+            ("PostUsageDataQuerySql", "POST", "query/sql", show_sql),
+            ("ExplainQuantity", "GET", "explain", explain_quantity),
+            *(
+                (
+                    f"PostUsageDataQueryDownload{format.name.title()}",
+                    "POST",
+                    f"query/download/{format}",
+                    _downloading_usage(format),
+                )
+                for format in FileFormat  # noqa: A001
+            ),
+        )
+    ),
     Operation(
         "QueryUsageSavedQuery",
         "POST",
@@ -282,7 +354,7 @@ OPERATIONS: Final = (
         )
         for each in _QUESTIONS
         if each.file is not None
-        for format in FileFormat  # noqa: A001
+        for format in _ROW_FORMATS  # noqa: A001
     ),
     *(
         _operation(id_, path, resource, _listing(verb), "GET")

@@ -1,12 +1,19 @@
 """The Data Explorer over HTTP: what is refused, what is answered, how often one may ask."""
 
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 
 from meterlake.model.catalog.catalog import Meter
+from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.values.period import Month
+from meterlake.pipeline.explorer.answers import parquet
+from meterlake.pipeline.usage.aggregate import aggregate
+from tests.bills import aggregation
 from tests.homes import ACCOUNTS, CALLS, EGRESS, HEADER, Home, configure
 from tests.organizations import Clock
 from tests.served import served
@@ -214,3 +221,101 @@ def test_every_documented_path_by_codes_is_there(http):
             method, f"/dataexplorer/{path}", json={} if method == "POST" else None
         )
         assert answer.status_code == (400 if method == "POST" else 200), (path, answer.text)
+
+
+# --- The question as SQL, and its rows as files ---------------------------------------------------
+
+
+def download(http, kind, **body):
+    answer = http.post(f"/usage/query/download/{kind}", json={**SEPTEMBER, **body})
+    assert answer.status_code == 200, answer.text
+    return httpx.get(answer.json()["downloadUrl"])
+
+
+def by_account(meter):
+    return {"aggregations": [fold(meter)], "groups": [{"groupType": "ACCOUNT"}]}
+
+
+@pytest.mark.sees("PostUsageDataQuerySql")
+def test_the_sql_of_a_question_gives_its_answer(server, http, meter):
+    filters = [{"meterId": meter, "fieldCode": "region", "values": ["us", "it's"]}]
+    body = {**SEPTEMBER, **by_account(meter), "dimensionFilters": filters}
+    [found] = http.post("/usage/query/sql", json=body).json()["data"]
+    with server.organization.lake.reader() as connection:
+        rows = connection.execute(found["sql"]).fetchall()
+
+    assert found["meter"] == "egress"
+    assert "'it''s'" in found["sql"]
+    assert {row[1:] for row in rows} == {
+        (row["accountId"], Decimal(str(row["measure.gb.SUM"])))
+        for row in asked(http, **by_account(meter), dimensionFilters=filters)["data"]
+    }
+
+
+def test_what_a_question_refuses_its_sql_refuses(http):
+    answer = http.post("/usage/query/sql", json={**SEPTEMBER, "accountIds": [NOWHERE]})
+
+    assert answer.status_code == 400
+    assert "accountIds[0]" in answer.json()["message"]
+
+
+@pytest.mark.sees("PostUsageDataQueryDownloadParquet")
+def test_rows_are_downloaded_as_parquet_with_exact_numbers(http, tmp_path):
+    (tmp_path / "rows.parquet").write_bytes(download(http, "parquet").content)
+    rows = pq.read_table(tmp_path / "rows.parquet").to_pylist()
+
+    assert {row["uid"]: row["measure.gb"] for row in rows} == {
+        "1": Decimal("0.1"),
+        "2": Decimal("0.2"),
+        "3": Decimal(9007199254740993),
+    }
+    assert rows[0]["ts"].isoformat() == "2026-09-30T12:00:00+00:00"
+
+
+@pytest.mark.sees("PostUsageDataQueryDownloadCsv", "PostUsageDataQueryDownloadJson")
+def test_rows_are_downloaded_as_csv_and_json(http, meter):
+    lines = download(http, "csv", **by_account(meter)).text.splitlines()
+    rows = download(http, "json", **by_account(meter)).json()
+
+    assert lines[0] == "meterId,meter,accountId,account,measure.gb.SUM"
+    assert len(lines) == 3
+    assert rows == asked(http, **by_account(meter))["data"]
+
+
+def test_no_rows_are_a_file_without_any(http, tmp_path):
+    time = {"startDate": "2020-01-01T00:00:00Z", "endDate": "2020-02-01T00:00:00Z"}
+    (tmp_path / "rows.parquet").write_bytes(download(http, "parquet", **time).content)
+
+    assert pq.read_table(tmp_path / "rows.parquet").num_rows == 0
+
+
+def test_a_number_with_more_digits_than_parquet_takes_is_text(tmp_path):
+    rows = [{"n": Decimal("1E+30")}, {"n": Decimal("1E-20")}, {"n": None}]
+    (tmp_path / "rows.parquet").write_bytes(parquet(rows))
+
+    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == [
+        {"n": "1000000000000000000000000000000"},
+        {"n": "0.00000000000000000001"},
+        {"n": None},
+    ]
+
+
+# --- A quantity explained -------------------------------------------------------------------------
+
+
+@pytest.mark.sees("ExplainQuantity")
+def test_a_quantity_is_explained_down_to_its_measurements(server, http):
+    configure(server.organization, aggregations=[aggregation("sent", "SUM")])
+    aggregate(server.organization, PeriodSpec.month(Month.parse("2026-09")))
+    asked_for = {"account": "acme", "aggregation": "sent", "period": "2026-09"}
+    [found] = http.get("/usage/explain", params={**asked_for, "rows": 1}).json()["data"]
+
+    assert found["quantity"] == pytest.approx(0.3)
+    assert found["measurementCount"] == 2
+    assert [each["file"] for each in found["measurements"]] == ["a.csv"]
+    assert found["more"] is True
+    assert "FROM" in found["statement"]
+    missing = http.get("/usage/explain", params={**asked_for, "period": "2026-08"})
+    assert missing.status_code == 404
+    refused = http.get("/usage/explain", params={"account": "acme"})
+    assert refused.json()["message"] == "aggregation is required"

@@ -449,6 +449,23 @@ SHAPES: Final[dict[str, Shape]] = {
     "GetAccountSpend": Shape(gives=customer_links.AccountSpendResponse),
     "GetAccountUsage": Shape(gives=explorer.AccountUsageResponse, query=(text("month"),)),
     "PostUsageDataQuery": Shape(takes=UsageQueryRequest, gives=explorer.UsageQueryResponse),
+    "PostUsageDataQuerySql": Shape(takes=UsageQueryRequest, gives=explorer.UsageStatementsResponse),
+    **{
+        f"PostUsageDataQueryDownload{name}": Shape(
+            takes=UsageQueryRequest, gives=explorer.DownloadResponse
+        )
+        for name in ("Csv", "Json", "Parquet")
+    },
+    "ExplainQuantity": Shape(
+        gives=explorer.ExplainedQuantitiesResponse,
+        query=(
+            text("account"),
+            text("aggregation"),
+            text("period"),
+            text("frequency"),
+            whole("rows", minimum=0, maximum=1000),
+        ),
+    ),
     "QueryUsageSavedQuery": Shape(gives=explorer.UsageQueryResponse),
     **_EXPLORED,
     # Without a token.

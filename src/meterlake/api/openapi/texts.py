@@ -597,6 +597,34 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " time. `limit` bounds the rows."
         ),
     ),
+    "PostUsageDataQuerySql": (
+        "Show the SQL of a usage query",
+        (
+            "What the question asks of the lake, one statement for each meter that has measurements,"
+            " with its values written out. You run it with `meterlake sql`. A sum of more than 38 digits"
+            " fails there, and not in the answer of the question."
+        ),
+    ),
+    "PostUsageDataQueryDownloadCsv": (
+        "Download the rows of a usage query as CSV",
+        _DOWNLOAD,
+    ),
+    "PostUsageDataQueryDownloadJson": (
+        "Download the rows of a usage query as JSON",
+        _DOWNLOAD,
+    ),
+    "PostUsageDataQueryDownloadParquet": (
+        "Download the rows of a usage query as Parquet",
+        f"{_DOWNLOAD} Numbers are exact decimals, instants are in UTC.",
+    ),
+    "ExplainQuantity": (
+        "Explain a quantity",
+        (
+            "The quantities of an account and an aggregation, by their codes, in a period such as 2026-10:"
+            " the statement that gave each, and the measurements behind it with file and row; of a compound"
+            " aggregation, its parts. `rows` bounds the measurements of each."
+        ),
+    ),
     "QueryUsageSavedQuery": ("Run a saved query", "The rows that the saved query means now."),
     "PostQueryUsageData": ("Explore usage", "Usage of a time by account, meter and field."),
     "PostQueryMeterDimensions": (

@@ -14,6 +14,66 @@ class UsageQueryResponse(Value):
     has_more_data: bool | None = None
 
 
+class UsageStatement(Value):
+    """The SQL that a question asks of one meter's table in the lake."""
+
+    meter: Text
+    sql: Text
+
+
+class UsageStatementsResponse(Value):
+    """The SQL of a question, one statement for each meter that has measurements."""
+
+    data: tuple[UsageStatement, ...]
+
+
+class ExplainedMeasurement(Value):
+    """A measurement behind a quantity, with the file and the row that it came in."""
+
+    file: Text | None = None
+    row: Integer | None = None
+    part: Text | None = None
+    uid: Text
+    ts: Instant
+    received_at: Instant
+    value: Any = None
+
+
+class ExplainedQuantity(Value):
+    """A quantity with what it was made of: the statement, its measurements, or its parts."""
+
+    account: Text
+    aggregation: Text
+    kind: Text
+    frequency: Text
+    period: Text
+    period_start: Instant
+    period_end: Instant
+    quantity: Number
+    units: Number
+    unit: Text | None = None
+    aggregation_version: Integer
+    measurement_count: Integer | None = None
+    snapshot: Integer | None = None
+    snapshot_kept: Flag
+    run_id: Text
+    computed_at: Instant
+    segment: dict[str, Any] | None = None
+    pooled: Any = None
+    quantity_unit: Text | None = None
+    statement: Text | None = None
+    parameters: Any = None
+    measurements: tuple[ExplainedMeasurement, ...]
+    more: Flag
+    parts: tuple[dict[str, Any], ...]
+
+
+class ExplainedQuantitiesResponse(Value):
+    """The quantities of an account and an aggregation in a period, each explained."""
+
+    data: tuple[ExplainedQuantity, ...]
+
+
 class UsageOfDay(Value):
     """What was used on one day of the organization."""
 

@@ -1,5 +1,6 @@
 """Answers of the Data Explorer: rows by meter, as JSON in a hurry, and as files behind a link."""
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,9 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from meterlake.model.values import wire
 from meterlake.model.values.money import plain
@@ -35,11 +39,15 @@ class ExplorerTable:
     keys: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]]
 
+    def typed(self) -> Iterator[dict[str, Any]]:
+        """The rows by their keys, with their values as they are."""
+        for row in self.rows:
+            yield {**self.fixed, **dict(zip(self.keys, row, strict=True))}
+
     def documents(self) -> Iterator[dict[str, Any]]:
         """The rows as wire documents."""
-        for row in self.rows:
-            values = (_instant(v) if isinstance(v, datetime) else v for v in row)
-            yield {**self.fixed, **dict(zip(self.keys, values, strict=True))}
+        for row in self.typed():
+            yield {k: _instant(v) if isinstance(v, datetime) else v for k, v in row.items()}
 
     def texts(self) -> list[str]:
         """The rows as JSON. Column by column: that takes a fifth of the time of row by row."""
@@ -67,6 +75,10 @@ class ExplorerAnswer:
     def documents(self) -> list[dict[str, Any]]:
         """The rows as wire documents, in their order."""
         return self._sort_key([list(table.documents()) for table in self.tables])
+
+    def typed(self) -> list[dict[str, Any]]:
+        """The rows by their keys, in their order, with their values as they are."""
+        return self._sort_key([list(table.typed()) for table in self.tables])
 
     def to_json(self) -> bytes:
         """The whole answer of the wire: `{"data": [...], "hasMoreData": ...}`."""
@@ -111,9 +123,16 @@ class FileFormat(StrEnum):
 
     CSV = "csv"
     JSON = "json"
+    PARQUET = "parquet"
 
 
-_MEDIA_TYPES: Final = {FileFormat.CSV: "text/csv", FileFormat.JSON: "application/json"}
+_MEDIA_TYPES: Final = {
+    FileFormat.CSV: "text/csv",
+    FileFormat.JSON: "application/json",
+    FileFormat.PARQUET: "application/vnd.apache.parquet",
+}
+# The most digits of a number in a file that DuckDB and Spark read as a number.
+_DIGITS_MAX: Final = 38
 
 
 def keep(
@@ -160,6 +179,33 @@ def _clean(stores: Stores, folder: str, now: datetime) -> None:
         if info.key.removeprefix(folder) >= ended.strftime(_TIME):
             return
         stores.objects.delete(info.key)
+
+
+def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as a Parquet file: numbers exact, or as text where they have more digits than it takes.
+
+    Args:
+        rows: By their keys: text, Decimal, naive UTC instants, None.
+    """
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    arrays = [_array([row.get(name) for row in rows]) for name in columns]
+    sink = io.BytesIO()
+    pq.write_table(pa.table(arrays, names=columns), sink)
+    return sink.getvalue()
+
+
+def _array(values: list[Any]) -> pa.Array:
+    sample = next((value for value in values if value is not None), None)
+    if isinstance(sample, datetime):
+        return pa.array([v and v.replace(tzinfo=UTC) for v in values], pa.timestamp("us", tz="UTC"))
+    if not isinstance(sample, Decimal):
+        return pa.array(values, pa.string())
+    digits = [Decimal(plain(value)).as_tuple() for value in values if value is not None]
+    scale = max(-int(each.exponent) for each in digits)
+    whole = max(len(each.digits) + int(each.exponent) for each in digits)
+    if max(whole, 0) + scale > _DIGITS_MAX:
+        return pa.array([None if v is None else plain(v) for v in values], pa.string())
+    return pa.array(values, pa.decimal128(_DIGITS_MAX, max(scale, 0)))
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -103,14 +103,26 @@ def explore(
             does not fit them.
         Unavailable: The disk or the memory failed.
     """
+    questions, scope = asked(organization, query)
+    # One row more than are wanted tells whether there are more.
+    return answer(organization, questions, replace(scope, rows=scope.rows + 1), stop)
+
+
+def asked(
+    organization: Organization, query: UsageQueryRequest
+) -> tuple[list[Question], ExplorerScope]:
+    """What a question means: of each meter, and which measurements.
+
+    Raises:
+        Invalid: As `explore` says.
+    """
     period = check_dates(query.start_date, query.end_date)
     with organization.reading() as reader:
         configuration = StoredConfiguration(reader)
         check_ids(query, reader, configuration)
         check_question(query, configuration)
         questions = questions_of(query, configuration)
-    scope = ExplorerScope(period, (query.limit or ROWS_MAX) + 1, query.account_ids or None)
-    return answer(organization, questions, scope, stop)
+    return questions, ExplorerScope(period, query.limit or ROWS_MAX, query.account_ids or None)
 
 
 def explore_saved(organization: Organization, id: str, stop: Stop | None = None) -> ExplorerAnswer:
