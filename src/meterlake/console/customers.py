@@ -283,7 +283,7 @@ def _change(change: dict[str, Any]) -> dict[str, Any]:
         "at": change["at"],
         "by": change["by"],
         "what": f"{what.removesuffix('s')} {change['action']}",
-        "name": change["name"],
+        "name": change["label"],
         "changes": change["changes"] if change["action"] == "updated" else [],
     }
 

@@ -146,7 +146,7 @@ def test_a_customer_shows_prices_usage_spend_bills_and_who_did_what(eve, ids):
     assert "Spent so far" in eve.text
     assert "31.00" in eve.text
     assert "from 100" in eve.text
-    assert "Customer updated: acme" in eve.text
+    assert "Customer updated: Acme" in eve.text
     assert "Ada Lovelace" in eve.text
     assert "daysBeforeBillDue : nothing → 21" in eve.text
     assert "style=" not in eve.page.text

@@ -82,8 +82,11 @@ def _label(entity: Entity, id_: str, configuration: Configuration) -> str:
     row = resource_of(entity)
     parts = []
     for name in row.key:
-        target, value = row.refs.get(name), getattr(entity, name)
-        if target is not None and value is not None:
+        target, found = row.refs.get(name), getattr(entity, name)
+        if target is None or found is None:
+            continue
+        # A commitment names several products, for instance.
+        for value in found if isinstance(found, tuple) else (found,):
             with suppress(NotFound):  # Of a former version: what it belonged to is gone.
                 other = configuration.get(target, value).entity
                 parts.append(str(getattr(other, "name", None) or code_of(other) or value))
