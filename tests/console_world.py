@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +12,10 @@ import httpx
 
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores.processes import free_port
-from tests.homes import Home
+from tests.homes import Home, open_home
+from tests.homes import settings as home_settings
 from tests.people import PASSWORD, join, policy
 from tests.sent_bills import home_with_bills
 from tests.served import running
@@ -104,6 +107,16 @@ class Browser:
     def offers(self, action: str) -> bool:
         """Whether the page has a button for an action."""
         return f'name="action" value="{action}"' in self.page.text
+
+
+@contextmanager
+def empty_console(folder: Path) -> Iterator[ConsoleWorld]:
+    """An organization as `init` makes it."""
+    made = initialize(home_settings(folder / "home"), "Acme")
+    with open_home(folder / "home", made.org_id) as home:
+        home.clock.time = datetime.now(UTC)
+        with running(home.stores.settings, free_port()) as url, ExitStack() as opened:
+            yield ConsoleWorld(home, url, opened, {})
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from meterlake.api import (
     rejected,
     relations,
     runs,
+    sample,
     submit,
     uploads,
 )
@@ -53,6 +54,7 @@ _NAMED: Final = (
     rejected.OPERATIONS,
     relations.OPERATIONS,
     runs.OPERATIONS,
+    sample.OPERATIONS,
     submit.OPERATIONS,
     uploads.OPERATIONS,
     statements.OPERATIONS,

@@ -10,7 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
-from meterlake.console import bills, catalogue, customers, data_in, month, runs
+from meterlake.console import bills, catalogue, customers, data_in, month, runs, start
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.lists import Column, ListFilter, Listing
 from meterlake.console.shell.page import Visit, locale_of, page, plain_page
@@ -26,6 +26,14 @@ async def _signed_out(_: Request) -> Response:
 
 async def _sign_out(visit: Visit) -> Response:
     return end_session(visit.request)
+
+
+async def _home(visit: Visit) -> Response:
+    """The month that is billed now, or the way to a first bill where nothing is measured yet."""
+    meters = await visit.api.find("/meters", pageSize=1)
+    if meters is not None and not meters["data"]:
+        return visit.go(start.START, visit.session.said)
+    return await month.current_month(visit)
 
 
 async def _components(visit: Visit) -> Response:
@@ -65,7 +73,9 @@ ROUTES: Final = (
     Route("/console/sign-out", page(_sign_out), methods=["POST"], name="ConsoleSignOut"),
     Route("/console/components", page(_components), methods=["GET"], name="ConsoleComponents"),
     Mount("/console/static", StaticFiles(packages=[("meterlake.console", "static")])),
+    Route("/console", page(_home), methods=["GET"], name="ConsoleHome"),
     *month.ROUTES,
+    *start.ROUTES,
     *bills.ROUTES,
     *customers.ROUTES,
     *catalogue.ROUTES,

@@ -87,7 +87,7 @@ async def change_month(visit: Visit) -> Response:
 
 
 ROUTES: Final = (
-    Route("/console", page(current_month), methods=["GET"], name="ConsoleHome"),
+    Route(MONTHS, page(current_month), methods=["GET"], name="ConsoleCurrentMonth"),
     Route(f"{MONTHS}/{{month}}", page(show_month), methods=["GET"], name="ConsoleMonth"),
     Route(f"{MONTHS}/{{month}}", page(change_month), methods=["POST"], name="ConsoleMonthChange"),
 )

@@ -29,6 +29,7 @@ from meterlake.api.responses import (
     rejected,
     relations,
     runs,
+    sample,
     usage,
 )
 from meterlake.model.bills.bill import LineItemType
@@ -422,6 +423,7 @@ SHAPES: Final[dict[str, Shape]] = {
             instant("dateCreatedEnd"),
         ),
     ),
+    "LoadSample": Shape(gives=sample.SampleResponse),
     "GetRun": Shape(gives=runs.RunResponse),
     "CancelRun": Shape(gives=runs.RunResponse),
     "RetryRun": Shape(gives=runs.RunResponse),

@@ -512,6 +512,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Revert a backfill",
         "Undoes a backfill that is applied. The worker does it.",
     ),
+    "LoadSample": (
+        "Load the sample",
+        (
+            "Gives an organization that has no meters yet the catalog, customers and usage of an invented"
+            " month. The worker ingests the files. 409 if the organization has meters."
+        ),
+    ),
     # Runs.
     "ListRuns": (
         "List runs of all kinds",

@@ -2,12 +2,12 @@
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache, wraps
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
@@ -16,6 +16,8 @@ from babel.dates import format_date, format_datetime
 from babel.numbers import format_decimal
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -29,6 +31,9 @@ from meterlake.model.values.period import Month
 from meterlake.model.values.version import code_version
 
 _FORM_MAX: Final = 1 << 20
+# Of a form with files, in memory; larger files go by an upload URL.
+FILE_MAX: Final = 32 << 20
+_WITH_FILES: Final = "multipart/form-data"
 _FIELDS_MAX: Final = 2_000
 # Scripts are files of our own, and htmx acts on elements with the page's nonce only.
 _POLICY: Final = (
@@ -46,6 +51,13 @@ _UNAUTHORIZED: Final = 401
 _LOCALE: Final = Locale("en")
 
 
+class SentFile(NamedTuple):
+    """A file that a form sent."""
+
+    name: str
+    content: bytes
+
+
 @dataclass(slots=True)
 class Visit:
     """One request of a signed-in person.
@@ -53,6 +65,7 @@ class Visit:
     Attributes:
         allowed: The operations of the API that the person may call.
         form: The fields of what was sent; empty for a GET.
+        files: The files of a form that sends some, by field.
         refusal: Why the API refused what was sent, if the page comes back with it.
     """
 
@@ -61,6 +74,7 @@ class Visit:
     api: ApiClient
     allowed: frozenset[str] = frozenset()
     form: dict[str, list[str]] = field(default_factory=dict)
+    files: dict[str, SentFile] = field(default_factory=dict)
     refusal: ApiRefusalError | None = None
     _people: dict[str, str] | None = None
 
@@ -195,21 +209,43 @@ def _refusal(error: MeterlakeError | ApiRefusalError) -> ApiRefusalError:
 async def _answered(function: PageFunction, visit: Visit) -> Response:
     request = visit.request
     if request.method == "POST":
-        data = await body.content(request, _FORM_MAX)
-        try:
-            pairs = parse_qsl(data.decode("ascii", "replace"), True, max_num_fields=_FIELDS_MAX)
-        except ValueError:
-            raise Invalid(
-                "body", "…", f"it must be a form of {_FIELDS_MAX} fields or less"
-            ) from None
-        for name, value in pairs:
-            visit.form.setdefault(name, []).append(value)
+        await _read_form(visit)
         if not _is_own(request) or not visit.session.has_sent(visit.field("csrf")):
             reason = "The page was open for too long, or the form is not from here. Try again."
             raise ApiRefusalError(400, reason)
     answer = await visit.api.get("/users/me/operations")
     visit.allowed = frozenset(answer["data"])
     return await function(visit)
+
+
+async def _read_form(visit: Visit) -> None:
+    """Read the fields of a form, and its files if it sends some."""
+    request = visit.request
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if kind == _WITH_FILES:
+            parts = await _parts(request, await body.content(request, FILE_MAX))
+            for name, part in parts.multi_items():
+                if isinstance(part, UploadFile):
+                    visit.files[name] = SentFile(part.filename or "", await part.read())
+                else:
+                    visit.form.setdefault(name, []).append(part)
+        else:
+            text = (await body.content(request, _FORM_MAX)).decode("ascii", "replace")
+            for name, value in parse_qsl(text, True, max_num_fields=_FIELDS_MAX):
+                visit.form.setdefault(name, []).append(value)
+    except (ValueError, MultiPartException):
+        raise Invalid("body", "…", f"it must be a form of {_FIELDS_MAX} fields or less") from None
+
+
+async def _parts(request: Request, data: bytes) -> FormData:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield data
+
+    parser = MultiPartParser(
+        request.headers, stream(), max_files=10, max_fields=_FIELDS_MAX, max_part_size=_FORM_MAX
+    )
+    return await parser.parse()
 
 
 def _is_own(request: Request) -> bool:

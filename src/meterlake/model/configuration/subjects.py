@@ -23,7 +23,7 @@ SUBJECTS: Final = (
         "Settings that bills depend on, currencies, custom fields, and the lists that people pick from.",
         (
             *("organizationconfig", "customfields", "billconfig", "features", "picklists"),
-            "configuration",
+            *("configuration", "sample"),
         ),
     ),
     Subject(

@@ -3,9 +3,11 @@
 import os
 import secrets
 import shutil
-from typing import Final
+from typing import Any, Final
 
 import sample_data
+from meterlake.model.catalog.catalog import Meter
+from meterlake.model.errors import Conflict
 from meterlake.pipeline.access.users import first_person_links, join_first, sign_in_link
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.home.setup import initialize
@@ -52,10 +54,33 @@ def create_sample(settings: Settings) -> str:
     """
     made = initialize(settings, NAME)
     with open_stores(settings) as stores:
-        documents = configure.read_documents([sample_data.CONFIGURATION])
-        configure.apply(stores.state, made.org_id, documents, "demo")
-        drop_sample(stores.find_organization(made.org_id))
+        load_sample(stores.find_organization(made.org_id), "demo")
     return made.org_code
+
+
+def load_sample(organization: Organization, author: str) -> dict[str, Any]:
+    """Give an organization without meters the sample's configuration, and its files to ingest.
+
+    Once more brings what is missing: no measurement counts twice.
+
+    Returns:
+        The month that the sample has usage of, and how many entities and files it brings.
+
+    Raises:
+        Conflict: The organization has meters: the sample would mix with what is its own.
+    """
+    documents = configure.read_documents([sample_data.CONFIGURATION])
+    meters = {each["code"] for one in documents for each in one.content.get("meters", ())}
+    with organization.reading() as reader:
+        own = sorted({each.entity.code for each in reader.all(Meter)} - meters)
+    if own:
+        raise Conflict(
+            f"the organization has meters of its own, such as {own[0]}; load the sample into one"
+            " without"
+        )
+    changes = configure.apply(organization.state, organization.id, documents, author)
+    files = drop_sample(organization)
+    return {"month": MONTH, "entities": len(changes), "files": files}
 
 
 def sign_in_token(settings: Settings) -> str:
@@ -67,8 +92,8 @@ def sign_in_token(settings: Settings) -> str:
         return sign_in_link(state, organization.id, join_first(state, first, password, PERSON))
 
 
-def drop_sample(organization: Organization) -> None:
-    """Put the sample's files into the drop folder, at rest and in the order of their names."""
+def drop_sample(organization: Organization) -> int:
+    """Put the sample's files into the drop folder, in the order of their names; how many."""
     folder = drop_folder(organization.stores, organization.code)
     folder.create()
     for path in sample_data.MAPPINGS.iterdir():
@@ -81,3 +106,4 @@ def drop_sample(organization: Organization) -> None:
         dropped = organization.now().timestamp() - 60 + number / 100
         os.utime(hidden, (dropped, dropped))
         hidden.rename(folder.inbox / path.name)
+    return len(files)
