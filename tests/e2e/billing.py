@@ -160,7 +160,7 @@ def prepared_to_pay(home: Home) -> None:
         made = entities.create(home.organization, "ann", ref, prepaid)
         money = {"amount": 60, "appliedDate": "2026-01-01T00:00:00Z"}
         principal = Principal(PrincipalType.USER, "ann", home.org_id, "session")
-        create_transaction(home.organization, principal, made["id"], money)
+        create_transaction(home.organization, principal.author, made["id"], money)
     prepared(home)
     settle_ended_balances(home.organization)
 
@@ -256,7 +256,7 @@ def fill_balances(home: Home) -> None:
         found = reader.all(Balance)
     principal = Principal(PrincipalType.SERVICEUSER, "7", home.org_id, "key")
     for each in found:
-        create_transaction(home.organization, principal, each.id, {"amount": 100})
+        create_transaction(home.organization, principal.author, each.id, {"amount": 100})
 
 
 def plan_charges(home: Home) -> None:

@@ -265,7 +265,7 @@ def with_prepaid(organization, folder):
         who = Principal(PrincipalType.SERVICEUSER, "7", copied.id, "key")
         for number, each in enumerate(copied.configuration().all(Balance)):
             money = {"amount": 10_000 + 321 * number, "appliedDate": "2013-01-02T00:00:00Z"}
-            create_transaction(copied, who, each.id, money)
+            create_transaction(copied, who.author, each.id, money)
         yield copied
 
 

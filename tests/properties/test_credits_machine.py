@@ -55,7 +55,7 @@ def create(home, kind, **body):
 def top_up(home, balance_id, amount, day="2026-01-01"):
     principal = Principal(PrincipalType.USER, ANN, home.org_id, "session")
     body = {"amount": amount, "appliedDate": f"{day}T00:00:00Z"}
-    create_transaction(home.organization, principal, balance_id, body)
+    create_transaction(home.organization, principal.author, balance_id, body)
 
 
 def prepare(home: Home) -> None:

@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError, Group
 from meterlake.cli import (
     aggregation,
     backfill,
+    balances,
     close_month,
     configuration,
     demo,
@@ -49,7 +50,7 @@ GROUPS: Final = {
     "Start": ("demo", "init", "config", "generate"),
     "Data in": ("ingest", "watch", "inbox", "uploads", "mapping", "lookup", "receipts"),
     "Usage": ("aggregate", "aggregation", "sql", "status", "report", "explain"),
-    "Bills": ("bill", "late", "close-month"),
+    "Bills": ("bill", "balance", "late", "close-month"),
     "Data out": ("export", "publish", "integrations", "webhooks", "events"),
     "Correct": ("rejected", "backfill", "check"),
     "Operate": (
@@ -93,6 +94,7 @@ def build() -> App:
             usage,
             aggregation,
             bill,
+            balances,
             late,
             close_month,
             export,

@@ -131,6 +131,7 @@ def test_who_is_named_is_the_author_and_needs_the_right_to_it(home, command, out
     state, org = home.stores.state, home.org_id
     reads = policy(state, org, allow("config:retrieve"))
     approves = policy(state, org, allow("config:update", "config:bill"))
+    deletes = policy(state, org, allow("config:delete", "config:bill"))
     join(state, org, "reads@acme.example", permissionPolicyIds=[reads])
     ada = join(state, org, "ada@acme.example", permissionPolicyIds=[approves])
 
@@ -145,6 +146,11 @@ def test_who_is_named_is_the_author_and_needs_the_right_to_it(home, command, out
     assert outcomes("approve", ACME, "--as", "ada@acme.example") == (0, {"acme": "approved"})
     _, out, _ = command("bill", "show", "acme", "2026-09", "--json")
     assert json.loads(out)["approvedBy"] == f"USER_{ada}"
+
+    bo = join(state, org, "bo@acme.example", permissionPolicyIds=[deletes])
+    assert outcomes("delete", ACME, "--yes", "--as", "bo@acme.example") == (0, {"acme": "deleted"})
+    _, out, _ = command("bill", "versions", json.loads(out)["id"], "--json")
+    assert json.loads(out)["replacedBy"] == f"USER_{bo}"
 
 
 def test_bills_of_another_organization_are_not_found(command, statuses):

@@ -199,7 +199,7 @@ def pay_in(home):
         for code, amount in PAID.items():
             document = {"amount": amount, "appliedDate": "2026-09-30T00:00:00Z"}
             balance_id = configuration.find(Balance, code).id
-            create_transaction(organization, who, balance_id, document)
+            create_transaction(organization, who.author, balance_id, document)
         settle_ended_balances(organization)
 
 

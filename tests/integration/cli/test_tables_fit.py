@@ -51,6 +51,13 @@ COMMANDS = (
     "bill lock {bill} --dry-run",
     "bill delete {bill} --dry-run",
     "bill recalculate {bill}",
+    "config apply {credits}",
+    "bill credit {bill} --amount 1.25 --reason goodwill",
+    "bill debit {bill} --amount 1.25 --description Again",
+    "bill delete-line {bill} 1",
+    "balance top-up nordwind-logistics prepaid --amount 5",
+    "balance list",
+    "balance show nordwind-logistics prepaid",
     "bill verify --month {month}",
     "bill review --month {month}",
     "bill what-if --with {prices} --months {month}",
@@ -140,6 +147,13 @@ lookupTableRevisions:
     fields: [{name: region, type: STRING}, {name: rate, type: NUMBER}]
     keys: [region]
 """
+# A reason, and a balance.
+CREDITS = """
+creditReasons: [{code: goodwill, name: Goodwill}]
+balances:
+  - {code: prepaid, name: Prepaid, accountId: nordwind-logistics, currency: EUR,
+     startDate: 2026-01-01, endDate: 2030-01-01}
+"""
 # Enough to find what concerns all of them.
 QUICK = ("status", "rejected list", "receipts list", "events list", "bill review --month {month}")
 
@@ -196,6 +210,7 @@ class Terminal:
             "uid": lambda: self._first('sql "SELECT uid FROM storage ORDER BY uid LIMIT 1"', "uid"),
             "bill": lambda: self._first("bill list", "id"),
             "job": lambda: self._first("export jobs list", "id"),
+            "credits": lambda: self._write("credits.yaml", CREDITS),
             "more": lambda: self._write("more.yaml", MORE),
             "regions": lambda: self._write("regions.csv", "region,rate\neu,1.5\n"),
             "inbox": self._inbox,
@@ -304,7 +319,7 @@ def test_why_a_file_failed_stands_below_the_table(tmp_path, capsys, monkeypatch)
 EMPTY = (
     *("rejected list", "receipts list", "bill list", "late", "backfill list", "inbox list"),
     *("integrations runs", "integrations list", "lookup list", "uploads ingest", "check alerts"),
-    *("integrations deleted-bills",),
+    *("integrations deleted-bills", "balance list"),
     *("export jobs list", "export schedules list", "export destinations list"),
 )
 

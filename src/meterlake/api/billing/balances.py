@@ -26,7 +26,7 @@ async def _create_transaction(call: Call) -> Any:
     return await call.run(
         balances.create_transaction,
         call.organization,
-        call.principal,
+        call.author,
         _balance_id(call),
         await call.document(),
     )

@@ -13,6 +13,7 @@ from meterlake.cli.billing import (
     diff,
     document,
     explanation,
+    memos,
     review,
     verification,
     what_if,
@@ -76,6 +77,7 @@ def register(app: App) -> None:
     listed_bills.register(bills)
     changes.register(bills)
     bills.command(recalculate)
+    memos.register(bills)
     review.register(bills)
     verification.register(bills)
     what_if.register(bills)

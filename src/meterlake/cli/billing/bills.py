@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
+from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
@@ -74,10 +75,11 @@ def list_bills(
     limit: Limit = _PAGE,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """List bills, those with the latest date first.
+    """List bills, those with the latest date first, and what they come to; it calculates none.
 
     In other commands you name a bill by its id or the first eight digits of it, by its invoice
-    number, or by the code of its account and the month of its last day.
+    number, or by the code of its account and the month of its last day: `acme 2026-10`, or
+    `acme/2026-10`.
 
     Example: `meterlake bill list --month 2026-10`
 
@@ -94,15 +96,19 @@ def list_bills(
     with options.open() as organization:
         meant = None if month is None else month_named(organization, month)
         ids = account_ids_of(organization, account) if account else ()
-        found = list_bills_by_date(organization, meant, ids, status, limit)
+        found, totals = list_bills_by_date(organization, meant, ids, status, limit)
         amounts = AmountText.read(organization)
     if options.json:
         options.output.rows(found, ())
         return
     empty = "No bills: `meterlake bill --month MONTH` makes them."
     options.output.rows([_row(each, amounts) for each in found], _COLUMNS, empty=empty)
-    if len(found) == limit:
-        options.output.note(f"The first {limit:,}; --limit gives more.")
+    if found:
+        count = sum(number for number, _ in totals.values())
+        sums = amounts.sums({currency: total for currency, (_, total) in totals.items()})
+        options.output.note(f"{counted(count, 'bill')}, {sums}")
+    if len(found) < sum(number for number, _ in totals.values()):
+        options.output.note(f"The first {limit:,} are listed; --limit gives more.")
 
 
 def show(bill: BillName, month: BillMonth = None, /, *, options: Options = NO_OPTIONS) -> None:

@@ -1,8 +1,11 @@
 """Amounts of money as people read them in tables."""
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Self
+
+from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +16,18 @@ if TYPE_CHECKING:
 
 # The decimals of every number of the lake; a column with fewer has those that its query chose.
 _STORED_PLACES: Final = 12
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)")
+
+
+def read_amount(option: str, text: str) -> Decimal:
+    """A number of the command line with all its digits.
+
+    Raises:
+        Invalid: It is none.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise Invalid(option, text, "it must be a number such as 12.50")
+    return Decimal(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -58,8 +59,10 @@ def list_bills_by_date(
     account_ids: Sequence[str],
     status: str | None,
     limit: int,
-) -> list[Document]:
+) -> tuple[list[Document], dict[str, tuple[int, Decimal]]]:
     """The bills with the latest dates, without their lines; those of a date by account.
+
+    Beside them the number and the total of all such bills, however many are listed, by currency.
 
     Args:
         organization: The organization.
@@ -75,7 +78,8 @@ def list_bills_by_date(
         date_before=None if month is None else month.after + _ONE_DAY,
     )
     with organization.reading() as reader:
-        return _responses(reader, bill_lists.bills_by_date(reader, filters, limit), lines=False)
+        found = bill_lists.bills_by_date(reader, filters, limit)
+        return _responses(reader, found, lines=False), bill_lists.total_bills(reader, filters)
 
 
 def list_bills_of_account(organization: Organization, account_id: str, page: Page) -> Document:

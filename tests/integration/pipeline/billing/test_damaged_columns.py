@@ -87,7 +87,7 @@ def template(tmp_path_factory, lake_location):
         with home.organization.reading() as reader:
             balances = [each.id for each in reader.all(Balance)]
         for each in balances:
-            create_transaction(home.organization, who, each, {"amount": 20})
+            create_transaction(home.organization, who.author, each, {"amount": 20})
         bill(home.organization, AUGUST, approve=True)
         bill(home.organization, SEPTEMBER)
         carry_late_usage(home)

@@ -62,13 +62,17 @@ _ENVELOPE: Final = frozenset(
 )
 
 
-def cause_of(principal: Principal) -> Cause:
-    """Whoever asks as the cause of a transaction."""
+def cause_of(author: str) -> Cause:
+    """Whoever asks as the cause of a transaction; who is no user of the organization has the author's name."""
+    try:
+        principal = Principal.of_author(author, "", "")
+    except ValueError:
+        return Cause(EntityType.USER, author)
     return Cause(_CAUSES.get(principal.type, EntityType.USER), principal.id)
 
 
 def create_transaction(
-    organization: Organization, principal: Principal, balance_id: str, document: Document
+    organization: Organization, author: str, balance_id: str, document: Document
 ) -> Document:
     """Book a transaction of a balance on behalf of somebody.
 
@@ -77,7 +81,7 @@ def create_transaction(
         Invalid: A field or a rule is broken, or the balance would be overdrawn and must not be.
     """
     entity = read(BalanceTransaction, document)
-    with organization.transaction(principal.author) as transaction:
+    with organization.transaction(author) as transaction:
         balance = transaction.get(Balance, balance_id)
         configuration = StoredConfiguration(transaction)
         currency = entity.currency_paid
@@ -91,7 +95,7 @@ def create_transaction(
             if overdrawn(entries, new):
                 rule = "it must be at most what the balance holds, unless allowOverdraft is set"
                 raise Invalid("amount", new.amount, rule)
-        return book(transaction, balance, entity, cause_of(principal)).to_wire()
+        return book(transaction, balance, entity, cause_of(author)).to_wire()
 
 
 def book(

@@ -84,7 +84,10 @@ class World:
     def book(self, amount, balance=None, **fields):
         principal = Principal(PrincipalType.SERVICEUSER, "7", self.org, "key")
         return balances.create_transaction(
-            self.organization, principal, balance or self.balance, {"amount": amount, **fields}
+            self.organization,
+            principal.author,
+            balance or self.balance,
+            {"amount": amount, **fields},
         )
 
     def page(self, size=200, token=None, **wanted):
@@ -392,9 +395,10 @@ def test_a_preview_of_transactions_has_what_a_scheduler_would_book(world):
 
 
 def test_people_and_programs_are_causes():
-    causes = [
-        balances.cause_of(Principal(kind, "1", "2", "3")).type
-        for kind in (PrincipalType.USER, PrincipalType.SERVICEUSER, PrincipalType.SUPPORTUSERS)
-    ]
+    causes = [balances.cause_of(each) for each in ("USER_1", "SERVICE_USER_2", "cli")]
 
-    assert causes == [EntityType.USER, EntityType.SERVICE_USER, EntityType.USER]
+    assert [(each.type, each.id) for each in causes] == [
+        (EntityType.USER, "1"),
+        (EntityType.SERVICE_USER, "2"),
+        (EntityType.USER, "cli"),
+    ]

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources.listing import Search, Term
-from meterlake.model.values.money import plain
+from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill, join_lines, line_of
 from meterlake.stores.state.core import pages
@@ -152,6 +152,17 @@ def count_bills(reader: Reader, filters: BillFilters) -> int:
     """How many bills meet all conditions."""
     counted = select(func.count()).select_from(select_bills(reader, filters).subquery())
     return int(reader.connection.execute(counted).scalar_one())
+
+
+def total_bills(reader: Reader, filters: BillFilters) -> dict[str, tuple[int, Decimal]]:
+    """How many bills meet all conditions, and what they come to, by currency."""
+    found = select_bills(reader, filters).with_only_columns(BILL.c.currency, BILL.c.total)
+    totals: dict[str, tuple[int, Decimal]] = {}
+    with exact():
+        for currency, total in reader.connection.execute(found):
+            count, sum_ = totals.get(currency, (0, ZERO))
+            totals[currency] = count + 1, sum_ + Decimal(total)
+    return dict(sorted(totals.items()))
 
 
 def select_bills(reader: Reader, filters: BillFilters) -> Select[Any]:
