@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from meterlake.api import users
+from meterlake.api import audit, users
 from meterlake.api.entities import page
 from meterlake.api.server.answers import select_page
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member
@@ -133,6 +133,14 @@ async def _grant_of(call: Call, type_: PrincipalType) -> tuple[str, tuple[Princi
         return policy, (type_, SUPPORT)
     chosen = read(PrincipalChoice, await call.document())
     return policy, (type_, chosen.principal_id.lower())
+
+
+async def _list_grants(call: Call) -> Document:
+    policy = member(call, "PermissionPolicy", "permissionPolicyId")
+    found, token = await call.run(
+        access.list_grants, call.stores.state, call.org_id, policy, page(call, _PAGE)
+    )
+    return envelope([_grant_document(each) for each in found], token)
 
 
 def _grant_document(grant: PolicyGrant) -> Document:
@@ -307,8 +315,18 @@ OPERATIONS: Final = (
         "permissionpolicy",
         _delete_policy,
     ),
+    Operation(
+        "ListPermissionPolicyPrincipals",
+        "GET",
+        f"{_POLICY}/principals",
+        _RETRIEVE,
+        "permissionpolicy",
+        _list_grants,
+        item="permissionPolicyId",
+    ),
     *_grants(),
     *users.OPERATIONS,
+    *audit.OPERATIONS,
     Operation(
         "DeleteResourceGroup",
         "DELETE",

@@ -1,16 +1,21 @@
 """`meterlake users`: people who sign in to the console."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
+
+_PAGE: Final = 200
 
 
 def register(app: App) -> None:
     """Add the commands."""
-    users = App(name="users", help="Users: invite people who sign in to the console.")
+    users = App(name="users", help="Users: people who sign in to the console, and what they did.")
     users.command(invite)
+    users.command(list_users, name="list")
+    users.command(sign_out)
+    users.command(show_log, name="log")
     app.command(users)
 
 
@@ -68,3 +73,92 @@ def invite(
             "link": f"{base}{PATH}?token={letter.token}",
         }
     )
+
+
+def list_users(*, options: Options = NO_OPTIONS) -> None:
+    """List the users of the organization, and the policies that each has.
+
+    Example: `meterlake users list`
+    """
+    from meterlake.pipeline.access.users import list_users as find_users
+    from meterlake.pipeline.access.users import user_permissions
+    from meterlake.stores.state.core.pages import Page
+
+    found = []
+    with options.open() as organization:
+        state, id_, token = organization.state, organization.id, None
+        while True:
+            answer = find_users(state, id_, Page(_PAGE, token), ())
+            for each in answer["data"]:
+                held = user_permissions(state, id_, each["id"])
+                policies = [record.entity.name for record in held]
+                names = " ".join(filter(None, (each.get("firstName"), each.get("lastName"))))
+                found.append({**each, "name": names, "policies": sorted(policies)})
+            token = answer.get("nextToken")
+            if token is None:
+                break
+    if options.json:
+        for each in found:
+            options.output.line(each)
+    else:
+        columns = ("!email", "name", "policies", "?dtEndAccess=access ends", "+!id")
+        options.output.rows(found, columns, empty="No users.")
+
+
+def sign_out(
+    email: Annotated[str, Parameter(name="EMAIL", required=True)],
+    /,
+    *,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Sign a person out everywhere: in all browsers, and in every organization of the home.
+
+    Example: `meterlake users sign-out ada@acme.example`
+
+    Args:
+        email: The person's e-mail address, id, or first and last name.
+    """
+    from meterlake.pipeline.access.audit import end_all_sessions
+    from meterlake.pipeline.access.named_people import author_named
+
+    with options.open() as organization:
+        _, _, id_ = author_named(organization, email).rpartition("_")
+        options.output.record({"email": email, **end_all_sessions(organization, id_)})
+
+
+def show_log(
+    *,
+    by: Annotated[str | None, Parameter(show_default=False)] = None,
+    kind: str | None = None,
+    limit: Limit = 20,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Show who did what, the newest first: changes of entities, bills, grants, and begun runs.
+
+    Example: `meterlake users log --by ada@acme.example`
+
+    Args:
+        by: Only what this person or service user did: e-mail address, name or id.
+        kind: Only what was done to this kind: accounts, plans, bills, policyGrants, runs.
+        limit: The largest number that you want to see.
+    """
+    from meterlake.model.errors import Invalid
+    from meterlake.pipeline.access.audit import KINDS, audit_log
+    from meterlake.pipeline.access.named_people import author_named, with_names
+    from meterlake.stores.state.access.audit_log import AuditFilter
+    from meterlake.stores.state.core.pages import Page
+
+    if kind is not None and kind not in KINDS:
+        raise Invalid("--kind", kind, f"it must be one of {', '.join(sorted(KINDS))}")
+    with options.open() as organization:
+        authors = [] if by is None else [author_named(organization, by)]
+        wanted = AuditFilter(authors=authors, kinds=[] if kind is None else [KINDS[kind]])
+        found = audit_log(organization, wanted, Page(limit))["data"]
+        named = with_names(organization, found, "by")
+    if options.json:
+        for each in named:
+            options.output.line(each)
+    else:
+        options.output.rows(
+            named, ("at=time", "!by", "action", "kind", "name", "+!entityId"), empty="Nothing yet."
+        )

@@ -7,8 +7,12 @@ import httpx
 import pytest
 
 from meterlake.cli import run
+from meterlake.model.catalog.catalog import Product
+from meterlake.pipeline.access import login
+from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import new_home, settings
+from tests.people import allow, join, policy
 from tests.served import running
 
 PASSWORD = "correct horse battery staple"
@@ -66,3 +70,34 @@ def test_who_is_a_user_is_not_invited_again(home, capsys):
 
     assert code == 1
     assert "is a user of the organization already" in err
+
+
+def lines(home, capsys, *arguments):
+    assert run(["users", *arguments, "--home", str(home), "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_users_are_listed_signed_out_and_their_deeds_shown(home, capsys):
+    with open_stores(settings(home)) as stores:
+        state, org = stores.state, stores.state.organization().id
+        id_ = join(
+            state, org, "ada@acme.example", permissionPolicyIds=[policy(state, org, allow())]
+        )
+        login.sign_in(state, "ada@acme.example", PASSWORD)
+        with state.transaction(org, f"USER_{id_}") as transaction:
+            transaction.create(Product.from_wire({"name": "Disk", "code": "disk"}))
+    [listed] = lines(home, capsys, "list")
+    done = lines(home, capsys, "log", "--by", "ada@acme.example")
+    [ended] = lines(home, capsys, "sign-out", "ada@acme.example")
+
+    assert (listed["email"], listed["policies"]) == ("ada@acme.example", ["policy"])
+    assert [(each["by"], each["action"], each["kind"], each["name"]) for each in done] == [
+        ("ada@acme.example", "created", "products", "disk")
+    ]
+    assert ended["ended"] == 1
+    assert lines(home, capsys, "sign-out", "ada@acme.example")[0]["ended"] == 0
+
+
+def test_a_log_of_no_kind_is_refused(home, capsys):
+    assert run(["users", "log", "--kind", "walks", "--home", str(home)]) == 1
+    assert "--kind" in capsys.readouterr().err

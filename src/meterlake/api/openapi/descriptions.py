@@ -79,6 +79,8 @@ PARAMETERS: Final = {
     "searchQuery": "The terms of the search, joined by `$`.",
     "fromDocument": "How many found entities are skipped.",
     "kinds": "Only those of these kinds.",
+    "entityId": "Only what is about the entity of this id.",
+    "peopleOnly": "Without what meterlake did by itself.",
     "createdBy": "Only those that this user asked for: `USER_` or `SERVICE_USER_`, and the id.",
     "status": "Only those with this status.",
     "reason": "Only those with this reason, such as `UndefinedMeter`.",

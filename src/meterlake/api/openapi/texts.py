@@ -239,6 +239,27 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Change a user",
         "Sets the permissions of a person in this organization, and until when the person has access.",
     ),
+    "ListAuditLog": (
+        "List who did what",
+        (
+            "Newest first: changes of entities, what people did to bills, grants of policies, and the runs"
+            " that they asked for; without what you may not read. `peopleOnly` leaves out what meterlake"
+            " did by itself. The changes of one entity, field by field, have an operation of their own."
+        ),
+    ),
+    "ListUserSessions": ("List the sign-ins of a user", "Those that have not ended, newest first."),
+    "EndUserSessions": (
+        "Sign a user out everywhere",
+        "All sign-ins of the person end, in every organization, with all tokens that came from them.",
+    ),
+    "EndMySessions": (
+        "Sign yourself out everywhere",
+        "All your sign-ins end, with all tokens that came from them; this one, too.",
+    ),
+    "ListPermissionPolicyPrincipals": (
+        "List who has a policy",
+        "Users, groups of users and service users to which it is granted; one page, newest first.",
+    ),
     "GetOrgUserPermissions": (
         "List the policies of a user",
         "One page of the policies that are granted.",

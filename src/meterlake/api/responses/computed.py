@@ -65,6 +65,7 @@ class _ActiveRevision(Value):
 class _InvitationMore(Value):
     inviting_principal_id: Text | None = None
     accepted: Flag | None = None
+    link: Text | None = None
 
 
 class TriggerType(StrEnum):

@@ -135,6 +135,54 @@ class PrincipalPermissionResponse(Envelope):
     principal_type: PrincipalType | None = None
 
 
+class AuditAction(StrEnum):
+    """What somebody did."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    APPROVED = "approved"
+    LOCKED = "locked"
+    REPLACED = "replaced"
+    GRANTED = "granted"
+    BEGUN = "begun"
+
+
+class AuditEntryResponse(Value):
+    """One thing that somebody did: who, when, what, and to what."""
+
+    id: Text
+    at: Instant
+    by: Text
+    by_name: Text | None = None
+    kind: Text
+    action: AuditAction
+    entity_id: Text
+    name: Text | None = None
+    version: Integer | None = None
+
+
+class UserSession(Value):
+    """A sign-in that lives."""
+
+    id: Id
+    dt_created: Instant
+    dt_expiry: Instant
+
+
+class UserSessionsResponse(Value):
+    """The sign-ins of a user."""
+
+    data: tuple[UserSession, ...]
+
+
+class EndedSessionsResponse(Value):
+    """How many sign-ins of a user were ended."""
+
+    id: Id
+    ended: Integer
+
+
 class ResourceGroupItemResponse(Envelope):
     """One member of a resource group."""
 

@@ -103,7 +103,7 @@ SUBJECTS: Final = (
         "Who may do what: people, service users with access keys, policies, groups of resources, tokens.",
         (
             *("users", "invitations", "serviceusers", "permissionpolicies", "resourcegroups"),
-            *("support", "oauth", ".well-known"),
+            *("support", "oauth", ".well-known", "auditlog"),
         ),
     ),
     Subject(

@@ -256,6 +256,18 @@ def visible(
         ]
 
 
+def list_grants(
+    state: State, org_id: str, policy_id: str, page: Page
+) -> tuple[list[PolicyGrant], str | None]:
+    """One page of those who have a policy.
+
+    Raises:
+        NotFound: There is no such policy.
+    """
+    with state.reading(org_id) as reader:
+        return access.page_of_grants(reader, policy_id, page)
+
+
 # --- Access keys -------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ If you did not expect this letter, ignore it: nothing happens.
 
 
 def invite(organization: Organization, author: str, invitation: Invitation) -> dict[str, Any]:
-    """Invite a person and write the letter.
+    """Invite a person and write the letter; without a mail server the answer has the link.
 
     Raises:
         Invalid: A policy does not exist, or the expiry is not in the future.
@@ -34,6 +34,10 @@ def invite(organization: Organization, author: str, invitation: Invitation) -> d
     """
     shown, email = invite_person(organization.state, organization.id, author, invitation)
     send(organization.stores, email)
+    settings = organization.settings
+    if settings.smtp_url is None:
+        # No letter leaves this machine: whoever invites hands the link over, and sees it once.
+        return {**shown, "link": f"{settings.public_url or ''}{PATH}?token={email.token}"}
     return shown
 
 

@@ -232,6 +232,28 @@ def granted_policy_ids(reader: Reader, *principal_ids: str) -> list[str]:
     return sorted(set(reader.connection.execute(query).scalars()))
 
 
+def page_of_grants(
+    reader: Reader, policy_id: str, page: Page
+) -> tuple[list[PolicyGrant], str | None]:
+    """One page of those who have a policy, and the token of the next page.
+
+    Raises:
+        NotFound: There is no such policy.
+    """
+    reader.get(PermissionPolicy, policy_id)
+    table = POLICY_GRANT.c
+    query = select(POLICY_GRANT).where(table.org == reader.org_id, table.policy_id == policy_id)
+    rows, token = read(reader.connection, query, table.created, table.id, page)
+    found = [
+        PolicyGrant(
+            *(row.id, row.policy_id, PrincipalType(row.principal_type)),
+            *(row.principal_id, row.created, row.created_by),
+        )
+        for row in rows[: page.size]
+    ]
+    return found, token
+
+
 def has_holders(reader: Reader, policy_id: str) -> bool:
     """Whether anybody has a policy."""
     table = POLICY_GRANT.c

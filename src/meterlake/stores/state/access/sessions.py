@@ -92,6 +92,14 @@ def session(connection: Connection, id: str, now: datetime) -> Session | None:
     return None if row is None else Session(**row._asdict())
 
 
+def living_sessions(connection: Connection, person_id: str, now: datetime) -> list[Session]:
+    """The sessions of a person that have not ended, the newest first."""
+    table = SESSION.c
+    query = select(SESSION).where(table.person_id == person_id, table.expires > now)
+    rows = connection.execute(query.order_by(table.created.desc(), table.id))
+    return [Session(**row._asdict()) for row in rows]
+
+
 def end_session(connection: Connection, id: str) -> None:
     """End a session with everything below it."""
     connection.execute(delete(SESSION).where(SESSION.c.id == id))

@@ -1,0 +1,82 @@
+"""The log of who did what in an organization, and the sessions of people that can be ended."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from meterlake.model.resources import BY_KIND
+from meterlake.stores import Organization
+from meterlake.stores.state import Reader
+from meterlake.stores.state.access import people, sessions
+from meterlake.stores.state.access.audit_log import (
+    BILL_KIND,
+    GRANT_KIND,
+    RUN_KIND,
+    AuditEntry,
+    AuditFilter,
+    page_of_log,
+)
+from meterlake.stores.state.core import account_names
+from meterlake.stores.state.core.pages import Page
+
+Document = dict[str, Any]
+# What the log is about besides entities, as the wire calls it.
+_BESIDE: Final = {"bills": BILL_KIND, "policyGrants": GRANT_KIND, "runs": RUN_KIND}
+KINDS: Final = {**{each.name: kind for kind, each in BY_KIND.items()}, **_BESIDE}
+_NAMES: Final = {kind: name for name, kind in KINDS.items()}
+
+
+def audit_log(organization: Organization, wanted: AuditFilter, page: Page) -> Document:
+    """One page of what was done, the newest first.
+
+    Raises:
+        Invalid: The token is none that a list gave.
+    """
+    with organization.reading() as reader:
+        found, token = page_of_log(reader, wanted, page)
+        accounts = _account_codes(reader, found)
+    data = [_document(each, accounts) for each in found]
+    return {"data": data, "nextToken": token} if token else {"data": data}
+
+
+def _account_codes(reader: Reader, entries: Iterable[AuditEntry]) -> dict[str, str]:
+    ids = {each.name for each in entries if each.kind == BILL_KIND and each.name}
+    return {id_: each.code for id_, each in account_names.by_id(reader, ids).items()}
+
+
+def _document(entry: AuditEntry, accounts: dict[str, str]) -> Document:
+    name = accounts.get(entry.name or "", entry.name)
+    shown: dict[str, Any] = {
+        "id": entry.id,
+        "at": entry.at,
+        "by": entry.by,
+        "kind": _NAMES.get(entry.kind, entry.kind),
+        "action": entry.action,
+        "entityId": entry.entity_id,
+        "name": name,
+        "version": entry.version,
+    }
+    return {member: value for member, value in shown.items() if value is not None}
+
+
+def list_sessions(organization: Organization, person_id: str) -> list[Document]:
+    """The sign-ins of a user that live, the newest first.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    with organization.reading() as reader:
+        people.user(reader, person_id)
+        found = sessions.living_sessions(reader.connection, person_id, organization.now())
+    return [{"id": each.id, "dtCreated": each.created, "dtExpiry": each.expires} for each in found]
+
+
+def end_all_sessions(organization: Organization, person_id: str) -> Document:
+    """Sign a user out everywhere: whatever came from a sign-in ends with it.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    ended = len(list_sessions(organization, person_id))
+    with organization.state.writing_home() as connection:
+        sessions.end_sessions(connection, person_id)
+    return {"id": person_id, "ended": ended}

@@ -1,0 +1,204 @@
+"""Who did what, who has which policy, and sign-ins that somebody ends, over HTTP."""
+
+import httpx
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.api.server.oauth import CALLBACK, CLIENT
+from meterlake.model.configuration.access import PrincipalType
+from meterlake.model.values.period import Month
+from meterlake.pipeline.access import login
+from meterlake.pipeline.access.audit import audit_log
+from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.stores.state.access.audit_log import AuditFilter
+from meterlake.stores.state.core.pages import Page
+from tests.commands import wait_until
+from tests.e2e.api.test_authorization import service_user, token_of
+from tests.people import PASSWORD, allow, deny, join, policy
+from tests.sent_bills import home_with_bills
+from tests.served import served
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("audit") / "home") as found:
+        yield found
+
+
+@pytest.fixture
+def http(server):
+    with server.http() as client:
+        yield client
+
+
+def posted(http, path, body=None, status=httpx.codes.OK):
+    found = http.post(path, json=body or {})
+    assert found.status_code == status, found.text
+    return found.json()
+
+
+def log(http, **query):
+    found = http.get("/auditlog", params=query)
+    assert found.status_code == httpx.codes.OK, found.text
+    return found.json()["data"]
+
+
+def client_with(server, http, *statements):
+    made = posted(http, "/permissionpolicies", {"name": "p", "permissionPolicy": list(statements)})
+    _, key, secret = service_user(http, made["id"])
+    return server.http(token_of(server, key, secret))
+
+
+def product(http, code):
+    return posted(http, "/products", {"name": f"The {code}", "code": code})
+
+
+@pytest.mark.sees("ListAuditLog")
+def test_the_log_says_who_changed_what_the_newest_first(http):
+    made = product(http, "disk")
+    changed = {"name": "Disks", "code": "disk", "version": made["version"]}
+    http.put(f"/products/{made['id']}", json=changed).raise_for_status()
+    http.delete(f"/products/{made['id']}").raise_for_status()
+    found = log(http, entityId=made["id"])
+
+    assert [each["action"] for each in found] == ["deleted", "updated", "created"]
+    # What is deleted has the name that it had.
+    assert {(each["kind"], each["name"]) for each in found} == {("products", "disk")}
+    assert {each["by"] for each in found} == {made["createdBy"]}
+    assert {each["byName"] for each in found} == {found[0]["byName"]}
+
+
+def test_the_log_is_filtered_by_kind_time_and_person(http):
+    made = product(http, "cpu")
+    asked = {"entityId": made["id"]}
+
+    assert [each["entityId"] for each in log(http, **asked, kinds="products")] == [made["id"]]
+    assert log(http, **asked, kinds="meters") == []
+    assert log(http, **asked, dateStart="2100-01-01") == []
+    assert log(http, **asked, dateEnd="2100-01-01") != []
+    assert log(http, **asked, createdBy=made["createdBy"]) != []
+    assert log(http, **asked, createdBy="USER_00000000-0000-4000-8000-000000000000") == []
+    assert http.get("/auditlog", params={"kinds": "walks"}).status_code == 400
+
+
+def test_pages_of_the_log_have_each_entry_once(http):
+    for number in range(5):
+        product(http, f"page{number}")
+    whole = [each["id"] for each in log(http, pageSize=100)]
+    seen, token = [], None
+    while True:
+        more = {} if token is None else {"nextToken": token}
+        answer = http.get("/auditlog", params={"pageSize": 7, **more}).json()
+        seen += [each["id"] for each in answer["data"]]
+        token = answer.get("nextToken")
+        if token is None:
+            break
+
+    assert len(seen) == len(set(seen))
+    assert seen[:100] == whole
+
+
+def test_what_people_do_to_bills_and_ask_for_is_in_the_log(tmp_path):
+    with home_with_bills(tmp_path / "home") as home:
+        bill(home.organization, Month.parse("2026-09"), approve=True, author="test")
+        wanted = AuditFilter(authors=["test"], kinds=["Bill", "Run"])
+        found = audit_log(home.organization, wanted, Page(10))["data"]
+
+    assert sorted((each["kind"], each["action"], each["name"]) for each in found) == [
+        ("bills", "approved", "acme"),
+        ("bills", "approved", "bolt"),
+        ("runs", "begun", "bill"),
+    ]
+
+
+def test_the_log_leaves_out_what_one_may_not_read(server, http):
+    made, hidden = product(http, "seen"), product(http, "hidden")
+    with client_with(server, http, allow("config:retrieve")) as other:
+        assert other.get("/auditlog").status_code == httpx.codes.FORBIDDEN
+    rights = (
+        allow("audit:retrieve"),
+        allow("config:retrieve", "config:product/*"),
+        deny("config:retrieve", f"config:product/item/{hidden['id']}"),
+    )
+    with client_with(server, http, *rights) as other:
+        assert [each["name"] for each in log(other, entityId=made["id"])] == ["seen"]
+        assert "byName" not in log(other, entityId=made["id"])[0]
+        assert log(other, entityId=hidden["id"]) == []
+        assert {each["kind"] for each in log(other)} == {"products"}
+
+
+@pytest.mark.sees("ListPermissionPolicyPrincipals")
+def test_a_policy_says_who_has_it(http):
+    made = posted(http, "/permissionpolicies", {"name": "p", "permissionPolicy": [allow()]})
+    robot, *_ = service_user(http, made["id"])
+    path = f"/permissionpolicies/{made['id']}/principals"
+    [held] = http.get(path).json()["data"]
+    posted(http, f"/permissionpolicies/{made['id']}/removefromserviceuser", {"principalId": robot})
+
+    assert (held["principalType"], held["principalId"]) == (PrincipalType.SERVICEUSER, robot)
+    assert http.get(path).json()["data"] == []
+
+
+@pytest.mark.sees("ListUserSessions", "EndUserSessions")
+def test_a_person_is_signed_out_everywhere(server, http):
+    state = server.stores.state
+    id_ = join(state, server.org_id, "eve@example.com")
+    secrets = [login.sign_in(state, "eve@example.com", PASSWORD) for _ in range(2)]
+    alive = http.get(f"/users/{id_}/sessions").json()["data"]
+    ended = posted(http, f"/users/{id_}/sessions/end")
+
+    assert len(alive) == ended["ended"] == 2
+    assert [login.session_of(state, each) for each in secrets] == [None, None]
+    assert http.get(f"/users/{id_}/sessions").json()["data"] == []
+
+
+def token_of_person(server, email):
+    """A token as the console gets one."""
+    state, verifier, back = server.stores.state, "v" * 64, f"{server.url}{CALLBACK}"
+    session = login.session_of(state, login.sign_in(state, email, PASSWORD))
+    code = login.new_code(state, session, server.org_id, back, login.challenge_of(verifier))
+    asked = {
+        "grant_type": "authorization_code",
+        "client_id": CLIENT,
+        "code": code,
+        "code_verifier": verifier,
+        "redirect_uri": back,
+    }
+    given = httpx.post(f"{server.url}/oauth/token", data=asked)
+    assert given.status_code == httpx.codes.OK, given.text
+    return given.json()["access_token"]
+
+
+@pytest.mark.sees("EndMySessions")
+def test_a_person_signs_out_everywhere(server):
+    rights = [allow("config:retrieve", "config:meter/*")]
+    id_ = policy(server.stores.state, server.org_id, *rights)
+    join(server.stores.state, server.org_id, "bob@example.com", permissionPolicyIds=[id_])
+    tokens = [token_of_person(server, "bob@example.com") for _ in range(2)]
+    with server.http(tokens[0]) as client:
+        ended = posted(client, "/users/me/sessions/end")
+
+    assert ended["ended"] == 2
+    for token in tokens:
+        with server.http(token) as client:
+            # Permissions that a server knows may be some seconds old.
+            wait_until(lambda: client.get("/users/me").status_code == httpx.codes.UNAUTHORIZED)
+
+
+def test_a_program_has_no_sessions_to_end(http):
+    posted(http, "/users/me/sessions/end", status=httpx.codes.FORBIDDEN)
+
+
+def test_an_invitation_has_its_link_once_if_no_mail_is_sent(http):
+    asked = {"email": "new@example.com", "firstName": "New", "lastName": "Person"}
+    made = posted(http, "/invitations", asked)
+
+    assert "/oauth/password?token=" in made["link"]
+    assert "link" not in http.get(f"/invitations/{made['id']}").json()
