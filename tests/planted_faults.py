@@ -86,13 +86,9 @@ def is_seen(root: Path, fault: Fault) -> bool:
     """
     module = fault.module_in(root)
     text = module.read_text(encoding="utf-8")
-    module.write_text(fault.planted_in(text), encoding="utf-8")
+    _write_module(module, fault.planted_in(text))
     paths = [str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")]
-    # Bytecode of another fault of the same second and size would be taken for this one's.
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "PYTHONPYCACHEPREFIX": str(root / "bytecode" / str(abs(hash(fault)))),
-    }
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "-p", "no:randomly"]
     try:
         done = subprocess.run(
@@ -108,10 +104,20 @@ def is_seen(root: Path, fault: Fault) -> bool:
         # It waits for what never comes: nobody would call that green.
         return True
     finally:
-        module.write_text(text, encoding="utf-8")
+        _write_module(module, text)
     if done.returncode not in {0, _TESTS_FAILED}:
         raise RuntimeError(f"{fault.seen_by} was not run:\n{done.stdout[-2000:]}{done.stderr}")
     return done.returncode == _TESTS_FAILED
+
+
+def _write_module(module: Path, text: str) -> None:
+    """Write a module of the copy, and forget its bytecode.
+
+    That of another text of the same second and size would be taken for this one's.
+    """
+    module.write_text(text, encoding="utf-8")
+    for each in (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc"):
+        each.unlink()
 
 
 def unseen(faults: Iterable[Fault]) -> Iterator[Fault]:

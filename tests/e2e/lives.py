@@ -1,5 +1,7 @@
 """Copies of one home whose processes die on the way, and what those that come after make of it."""
 
+import os
+import random
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -11,6 +13,9 @@ from typing import Any
 import meterlake
 from tests.databases import copy_home
 from tests.e2e.crashing import Zygote
+
+# With it, sweeps are complete, and take hours.
+THOROUGH = "THOROUGH" in os.environ
 
 # No life leaves anything behind of what it staged.
 ALWAYS_ALIKE = {"leftover"}
@@ -69,15 +74,30 @@ class Lives:
         names = self.undisturbed["reached"]
         return [(step,) for step, name in enumerate(names) if name.startswith(beginnings)]
 
+    def outer_steps(self, *beginnings: str) -> list[tuple[int, ...]]:
+        """Two lives for each name of a step that begins so: the first and the last time it is met.
+
+        The times between repeat them; where it is thorough, each is a life, too.
+        """
+        every = self.every_step(*beginnings)
+        names = [self.undisturbed["reached"][step] for [step] in every]
+        outer = {*{name: n for n, name in enumerate(names)}.values(), *map(names.index, names)}
+        return every if THOROUGH else [every[n] for n in sorted(outer)]
+
     def chosen_steps(self, location: str, *beginnings: str) -> list[tuple[int, ...]]:
-        """Every step in a home that is a folder; elsewhere, where a life takes long, each name once."""
-        every = location == "folder"
-        return self.every_step(*beginnings) if every else self.last_steps(*beginnings)
+        """The outer steps in a home that is a folder; elsewhere, where a life takes long, the last."""
+        in_folder = location == "folder"
+        return self.outer_steps(*beginnings) if in_folder else self.last_steps(*beginnings)
 
     def pairs(self) -> list[tuple[int, ...]]:
         """A life for each two steps: one to die at, and one of the recovery."""
         steps = range(len(self.undisturbed["reached"]))
         return [(first, second) for first in steps for second in steps]
+
+    def some_pairs(self, count: int) -> list[tuple[int, ...]]:
+        """Some of these lives, always the same ones; all of them where it is thorough."""
+        pairs = self.pairs()
+        return pairs if THOROUGH else random.Random(20261001).sample(pairs, min(count, len(pairs)))
 
     def pairs_by_piece(self, begin: str) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
         """The pairs in which the second step may be met, where work is done piece by piece.

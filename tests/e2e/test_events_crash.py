@@ -31,4 +31,4 @@ def test_what_follows_from_events_does_so_once_whoever_dies(lives):
     assert state["ended"] == ["2026-10-01", "2026-10-02"]
 
     alike = ("fired", "errors", "runs", "ended")
-    assert lives.broken(lives.every_step("events.", "scheduled."), alike) == []
+    assert lives.broken(lives.outer_steps("events.", "scheduled."), alike) == []

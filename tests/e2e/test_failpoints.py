@@ -85,7 +85,7 @@ def test_who_dies_at_a_chore_has_it_done_once_by_the_next_one(lives):
 
 @pytest.mark.slow
 def test_whoever_dies_at_any_step_of_a_chore_it_is_done_once(lives):
-    assert lives["done"].broken(lives["done"].every_step("")) == []
+    assert lives["done"].broken(lives["done"].outer_steps("")) == []
 
 
 @pytest.mark.slow
@@ -93,13 +93,13 @@ def test_whoever_dies_over_the_jobs_of_a_backfill_it_is_applied_once(lives):
     assert lives["asked"].undisturbed["state"]["status"] == "APPLIED"
     assert lives["asked"].undisturbed["state"]["pending"] == 0
     assert len(lives["asked"].undisturbed["state"]["retracted"]) == 1
-    own = lives["asked"].every_step("backfill.", "lake.")
+    own = lives["asked"].outer_steps("backfill.", "lake.")
     assert lives["asked"].broken(own) == []
 
 
 @pytest.mark.slow
 def test_upkeep_that_dies_loses_nothing_and_the_next_one_ends_it(lives):
-    steps = lives["upkept"].every_step("")
+    steps = lives["upkept"].outer_steps("")
 
     assert len(steps) > 8
     assert lives["upkept"].broken(steps) == []

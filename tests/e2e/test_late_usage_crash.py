@@ -64,7 +64,7 @@ def test_the_work_meets_every_step_of_late_usage(lives):
 @pytest.mark.slow
 @DECISIONS
 def test_no_death_around_a_decision_loses_or_repeats_a_cent(lives, policy):
-    assert lives[policy].broken(lives[policy].every_step("late.")) == []
+    assert lives[policy].broken(lives[policy].outer_steps("late.")) == []
 
 
 @pytest.mark.slow

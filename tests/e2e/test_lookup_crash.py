@@ -57,4 +57,4 @@ def test_who_dies_around_the_commit_has_written_all_or_nothing(lives):
 
 @pytest.mark.slow
 def test_whoever_dies_all_jobs_end_the_same(lives):
-    assert lives.broken(lives.every_step("lookups.", "uploads.")) == []
+    assert lives.broken(lives.outer_steps("lookups.", "uploads.")) == []

@@ -22,8 +22,8 @@ ALONE = tuple((feature,) for feature in ALL)
 
 # Where the slow test begins, to resume it after a difference, and how many worlds it compares.
 FIRST_SEED = int(os.environ.get("METERLAKE_FIRST_SEED", "0"))
-WORLDS = 10_000
-CHUNK = 1_000
+WORLDS = 2_000
+CHUNK = 500
 
 seeds = st.integers(0, 2**32 - 1)
 

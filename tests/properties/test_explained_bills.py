@@ -41,7 +41,7 @@ def test_a_world_has_very_many_numbers():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(4))
 def test_every_number_of_very_many_bills_follows_from_those_below_it(chunk):
-    numbers = sum(check_world(seed) for seed in range(chunk * 100, chunk * 100 + 100))
-    assert numbers > 10_000
+    numbers = sum(check_world(seed) for seed in range(chunk * 25, chunk * 25 + 25))
+    assert numbers > 2_500

@@ -21,7 +21,7 @@ from tests.e2e.api.bodies import ROWS
 from tests.e2e.api.inside import told_of_inside
 from tests.e2e.api.methods import api_of
 
-FEW, MANY = 1, 15
+FEW, MANY = 1, 6
 OPTIONS: dict[str, Any] = {
     "deadline": None,
     "database": None,

@@ -23,7 +23,7 @@ from tests.changed_worlds import ALL, CAUSES, make_changed_world
 from tests.integration.pipeline.billing.test_kept_bills import SOURCES, bill_world, stored_bills
 from tests.stored_worlds import store_world
 
-WORLDS = 12
+WORLDS = 6
 # Only what all of these causes do to a bill is compared: other changes are none of them.
 KINDS = {CauseKind.USAGE: "usage", CauseKind.ENTITY: "entity", CauseKind.CORRECTION: "correction"}
 

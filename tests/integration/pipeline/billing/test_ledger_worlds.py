@@ -15,8 +15,8 @@ from tests.stored_worlds import MONTHS, amounts_of_oracle, store_world
 
 FEATURES = ("balances", "commitments", "currencies", "overage", "rollover")
 ALWAYS = (DayRange(MONTHS[0].first, MONTHS[-1].after),)
-WORLDS = 200
-CHUNK = 10
+WORLDS = 24
+CHUNK = 6
 
 
 def check_books(world, folder):

@@ -433,10 +433,9 @@ def test_every_line_and_sum_of_a_bill_is_in_its_documents():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(4))
-def test_every_line_and_sum_of_very_many_bills_is_in_their_documents(chunk):
+def test_every_line_and_sum_of_very_many_bills_is_in_their_documents():
     for seed in range(50):
-        check_all_is_there(random_document(random.Random(f"{chunk}/{seed}")))
+        check_all_is_there(random_document(random.Random(f"0/{seed}")))
 
 
 @pytest.mark.slow
