@@ -10,7 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
-from meterlake.console import bills, catalogue, customers, data_in, month, runs, start
+from meterlake.console import bills, catalogue, customers, data_in, month, runs, start, usage
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.lists import Column, ListFilter, Listing
 from meterlake.console.shell.page import Visit, locale_of, page, plain_page
@@ -79,6 +79,7 @@ ROUTES: Final = (
     *bills.ROUTES,
     *customers.ROUTES,
     *catalogue.ROUTES,
+    *usage.ROUTES,
     *runs.ROUTES,
     *data_in.ROUTES,
     Route("/console/{rest:path}", page(_nothing), methods=["GET"], name="ConsoleNothing"),

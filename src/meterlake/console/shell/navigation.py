@@ -31,6 +31,7 @@ ROOMS: Final = (
     Room("Bills", "/console/bills", "ListBills"),
     Room("Customers", "/console/customers", "ListAccounts", ("/console/search",)),
     Room("Catalogue", "/console/catalogue", "ListProducts"),
+    Room("Usage", "/console/usage", "PostUsageDataQuery"),
     Room("Runs", "/console/runs", "ListRuns"),
     Room("Data in", "/console/data-in", "GetMeasurementsStatus", ("/console/rejected",)),
 )

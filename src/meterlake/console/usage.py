@@ -1,0 +1,429 @@
+"""Pages of usage: a question about it as chart, table, SQL and file; and a quantity explained.
+
+A question is its address: who gets the link asks the same. Groups in time are those of the API, in
+UTC; the days that limit a question are the organization's.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
+
+from babel import Locale
+from babel.dates import format_datetime
+from markupsafe import Markup
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.charts import GROUPS, bar_chart
+from meterlake.console.shell.page import Visit, locale_of, page, words
+from meterlake.model.configuration.queries import (
+    DataExplorerUsageDataFrequency,
+    TimePeriod,
+    relative_period,
+)
+from meterlake.model.errors import Invalid
+from meterlake.model.measurements.measurement import Category
+from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.period import format_instant
+
+USAGE: Final = "/console/usage"
+_SHOWN_MAX: Final = 200
+_CHART_ROWS: Final = 20_000
+_BARS_MAX: Final = 400
+_LISTED_MAX: Final = 40
+_FILTERS: Final = 3
+_GROUPS_MAX: Final = 2
+_PERIOD: Final = TimePeriod.LAST_30_DAYS
+_OF_TEXTS: Final = ("COUNT", "UNIQUE")
+_OF_NUMBERS: Final = ("SUM", "MEAN", "MIN", "MAX", "LATEST", "COUNT")
+# Values of groups that may be added up to one of the rest.
+_SUMMABLE: Final = frozenset({"SUM", "COUNT"})
+_STEPS: Final = {"HOUR": timedelta(hours=1), "DAY": timedelta(days=1), "WEEK": timedelta(days=7)}
+_LABELS: Final = {"HOUR": "d MMM HH:mm", "MONTH": "MMM yyyy", "QUARTER": "MMM yyyy"}
+_HEADINGS: Final = {
+    "account": "Customer",
+    "ts": "When",
+    "ets": "Until",
+    "receivedAt": "Received",
+    "uid": "Uid",
+    **{each.value.lower(): f"{words(each.value)} (UTC)" for each in DataExplorerUsageDataFrequency},
+}
+_FILES: Final = ("csv", "parquet", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuestion:
+    """What the address asks.
+
+    Attributes:
+        meter: The meter, as the API has it.
+        field: The field that is folded; None if measurements are asked for as they were sent.
+        function: How.
+        by: The length of groups in time; empty without any.
+        groups: `account`, and codes of fields.
+        filters: Codes of fields with the values that are wanted.
+        customers: Ids of accounts; all if none.
+        times: A relative time, or the first day and the last one.
+    """
+
+    meter: Mapping[str, Any]
+    field: Mapping[str, Any] | None
+    function: str
+    by: str
+    groups: tuple[str, ...]
+    filters: tuple[tuple[str, tuple[str, ...]], ...]
+    customers: tuple[str, ...]
+    times: TimePeriod | tuple[date, date]
+
+    def document(self, visit: Visit) -> dict[str, Any]:
+        """The question as the API takes it, from one instant to another."""
+        zone = ZoneInfo(visit.session.zone)
+        if isinstance(self.times, TimePeriod):
+            found = relative_period(self.times, visit.now)
+            start, end = found.start, found.end
+        else:
+            first, last = self.times
+            start, end = (
+                datetime.combine(each, time.min, zone).astimezone(UTC)
+                for each in (first, last + timedelta(days=1))
+            )
+        return {**self._what(), "startDate": format_instant(start), "endDate": format_instant(end)}
+
+    def saved(self, visit: Visit) -> dict[str, Any]:
+        """The question as it is kept: a relative time stays one."""
+        if isinstance(self.times, TimePeriod):
+            return {**self._what(), "timePeriod": self.times.value}
+        return self.document(visit)
+
+    def _what(self) -> dict[str, Any]:
+        id_ = self.meter["id"]
+        found: dict[str, Any] = {"meterIds": [id_], "accountIds": list(self.customers)}
+        found["dimensionFilters"] = [
+            {"meterId": id_, "fieldCode": code, "values": list(values)}
+            for code, values in self.filters
+        ]
+        if self.field is None:
+            return found
+        kind = "MEASURE" if Category(self.field["category"]).numeric else "DIMENSION"
+        aggregation = {"meterId": id_, "fieldCode": self.field["code"], "fieldType": kind}
+        return {
+            **found,
+            "aggregations": [{**aggregation, "function": self.function}],
+            "groups": [*self._time_group(), *map(self._group, self.groups)],
+        }
+
+    def _time_group(self) -> list[dict[str, str]]:
+        return [{"groupType": "TIME", "frequency": self.by}] if self.by else []
+
+    def _group(self, name: str) -> dict[str, str]:
+        if name == "account":
+            return {"groupType": "ACCOUNT"}
+        return {"groupType": "DIMENSION", "meterId": self.meter["id"], "fieldCode": name}
+
+
+# --- The address ----------------------------------------------------------------------------------
+
+
+async def _question(visit: Visit, meters: Sequence[Mapping[str, Any]]) -> UsageQuestion | None:
+    """What the address asks; None if it names no meter and there are several, or none.
+
+    Raises:
+        ApiRefusalError: It names something that does not exist.
+    """
+    wanted = visit.query("meter")
+    if wanted is None and len(meters) != 1:
+        return None
+    meter = next((each for each in meters if wanted in {None, each["code"], each["id"]}), None)
+    if meter is None:
+        raise ApiRefusalError(404, f"There is no meter {wanted!r}.")
+    fields = fields_of(meter)
+    code = visit.query("field")
+    field = next((each for each in fields if each["code"] == code), None)
+    if field is None and code != "-":
+        field = next((each for each in fields if Category(each["category"]).numeric), fields[0])
+    names = {"account", *(each["code"] for each in fields)}
+    given = dict.fromkeys(
+        found for name in ("group", "also") if (found := visit.query(name)) in names
+    )
+    return UsageQuestion(
+        meter,
+        field,
+        _function(visit, field),
+        _frequency(visit),
+        tuple(each for each in given if each is not None),
+        tuple(_filters(visit)),
+        await _customers(visit),
+        _times(visit),
+    )
+
+
+def fields_of(meter: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The data fields and the derived fields of a meter."""
+    return [*meter["dataFields"], *meter.get("derivedFields", ())]
+
+
+def functions_of(field: Mapping[str, Any]) -> tuple[str, ...]:
+    """How the values of a field can become one."""
+    return _OF_NUMBERS if Category(field["category"]).numeric else _OF_TEXTS
+
+
+def _function(visit: Visit, field: Mapping[str, Any] | None) -> str:
+    if field is None:
+        return ""
+    fitting, found = functions_of(field), visit.query("function")
+    return found if found in fitting else fitting[0]
+
+
+def _frequency(visit: Visit) -> str:
+    found = visit.query("by") or "DAY"
+    return found if found in set(DataExplorerUsageDataFrequency) else ""
+
+
+def _filters(visit: Visit) -> Iterable[tuple[str, tuple[str, ...]]]:
+    for number in range(_FILTERS):
+        code, text = visit.query(f"where{number}"), visit.query(f"is{number}")
+        if code and text:
+            yield code, tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+async def _customers(visit: Visit) -> tuple[str, ...]:
+    codes = [each.strip() for each in (visit.query("customer") or "").split(",") if each.strip()]
+    if not codes:
+        return ()
+    found = await visit.api.every("/accounts", codes=",".join(codes))
+    ids = {each["code"]: each["id"] for each in found}
+    for code in codes:
+        if code not in ids:
+            raise ApiRefusalError(404, f"There is no customer with the code {code!r}.")
+    return tuple(ids[code] for code in codes)
+
+
+def _times(visit: Visit) -> TimePeriod | tuple[date, date]:
+    first, last = visit.query("from"), visit.query("to")
+    if first is None and last is None:
+        found = visit.query("time") or _PERIOD
+        if found not in set(TimePeriod):
+            raise Invalid("time", found, f"it must be one of {', '.join(TimePeriod)}")
+        return TimePeriod(found)
+    days = [_day(name, text) for name, text in (("from", first), ("to", last)) if text]
+    return days[0], days[-1]
+
+
+def _day(name: str, text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise Invalid(name, text, "it must be a date such as 2026-10-01") from None
+
+
+def address_of_question(saved: Mapping[str, Any], codes: Mapping[str, str]) -> str:
+    """The address of a saved question; that of its id if the form cannot ask it.
+
+    Args:
+        saved: The saved query, as the API has it.
+        codes: The codes of meters by id.
+    """
+    query = saved["usageQuery"]
+    folded, groups = query.get("aggregations", ()), query.get("groups", ())
+    fields = [each["fieldCode"] for each in groups if each["groupType"] == "DIMENSION"]
+    named = [
+        *(["account"] if any(each["groupType"] == "ACCOUNT" for each in groups) else []),
+        *fields,
+    ]
+    times = [each["frequency"] for each in groups if each["groupType"] == "TIME"]
+    meters = {*query.get("meterIds", ()), *(each["meterId"] for each in folded)}
+    fits = len(folded) == 1 and len(meters) == 1 and len(named) <= _GROUPS_MAX and len(times) <= 1
+    if not fits or query.get("accountIds") or "timePeriod" not in query:
+        return f"{USAGE}?saved={saved['id']}"
+    asked = {"meter": codes.get(folded[0]["meterId"], folded[0]["meterId"])}
+    asked |= {"field": folded[0]["fieldCode"], "function": folded[0]["function"]}
+    asked |= {"by": times[0] if times else "-", "time": query["timePeriod"]}
+    asked |= dict(zip(("group", "also"), named, strict=False))
+    for number, each in enumerate(query.get("dimensionFilters", ())[:_FILTERS]):
+        asked |= {f"where{number}": each["fieldCode"], f"is{number}": ",".join(each["values"])}
+    return f"{USAGE}?{urlencode(asked)}"
+
+
+# --- The answer -----------------------------------------------------------------------------------
+
+
+async def show_usage(visit: Visit) -> Response:
+    """The question of the address: its form, chart, table and SQL; or a file with its rows."""
+    meters = sorted(await visit.api.every("/meters"), key=lambda each: str(each["name"]).lower())
+    saved = await visit.api.every("/usage/savedqueries")
+    codes = {each["id"]: each["code"] for each in meters}
+    values: dict[str, Any] = {
+        "meters": meters,
+        "saved": [(each, address_of_question(each, codes)) for each in saved],
+        "periods": [(each.value, words(each.value)) for each in TimePeriod],
+        "frequencies": [(each.value, words(each.value)) for each in DataExplorerUsageDataFrequency],
+        "filters": range(_FILTERS),
+        "question": None,
+    }
+    if (id_ := visit.query("saved")) is not None:
+        answer = await visit.api.send("POST", f"/usage/savedqueries/{id_}/query")
+        return visit.page("usage/usage.html", **values, **_shown(visit, answer, None))
+    question = await _question(visit, meters)
+    if question is None:
+        return visit.page("usage/usage.html", **values)
+    document = question.document(visit)
+    if (kind := visit.query("format")) in _FILES:
+        file = await visit.api.send("POST", f"/usage/query/download/{kind}", document)
+        return visit.go(file["downloadUrl"])
+    answer = await visit.api.send("POST", "/usage/query", {**document, "limit": _CHART_ROWS})
+    values |= {
+        "question": question,
+        "fields": fields_of(question.meter),
+        "functions": functions_of(question.field) if question.field else (),
+        "document": document,
+        "statements": await _statements(visit, document),
+    }
+    return visit.page("usage/usage.html", **values, **_shown(visit, answer, question))
+
+
+async def _statements(visit: Visit, document: Mapping[str, Any]) -> list[Any]:
+    if visit.query("sql") is None:
+        return []
+    answer = await visit.api.send("POST", "/usage/query/sql", document)
+    return list(answer["data"])
+
+
+def _shown(
+    visit: Visit, answer: Mapping[str, Any], question: UsageQuestion | None
+) -> dict[str, Any]:
+    """The rows of an answer as a table and a chart."""
+    rows = answer["data"]
+    hidden = {"meterId", "accountId", *(["meter"] if question else [])}
+    names = dict.fromkeys(name for row in rows for name in row if name not in hidden)
+    return {
+        "rows": rows[:_SHOWN_MAX],
+        "columns": [(name, _heading(name, question)) for name in names],
+        "count": len(rows),
+        "has_more": answer.get("hasMoreData"),
+        "chart": _chart(rows, question, locale_of(visit.request)) if question else Markup(""),
+    }
+
+
+def _heading(name: str, question: UsageQuestion | None) -> str:
+    """What people call a member of an answer's rows."""
+    if question and question.field and name.endswith(f".{question.function}"):
+        return f"{words(question.function)} of {question.field['name']}"
+    category, _, code = name.partition(".")
+    if category in _HEADINGS:
+        return _HEADINGS[category]
+    fields = fields_of(question.meter) if question else []
+    return next((str(each["name"]) for each in fields if each["code"] == code), name)
+
+
+def _chart(rows: Sequence[Mapping[str, Any]], question: UsageQuestion, locale: Locale) -> Markup:
+    """Bars by time, stacked by group; without groups in time, a bar for each group."""
+    if question.field is None or not rows:
+        return Markup("")
+    value = next(name for name in reversed(list(rows[0])) if name.endswith(f".{question.function}"))
+    unit = (
+        "" if question.function in _OF_TEXTS else str(question.field.get("unit") or "").strip("{}")
+    )
+    title = f"{words(question.function)} of {question.field['name']}"
+    names = [name for name in rows[0] if name not in {"meterId", "meter", "accountId", value}]
+    at = question.by.lower()
+    if not at:
+        bars = rows[:_LISTED_MAX]
+        labels = [_label(row, names) for row in bars]
+        return bar_chart(title, labels, {"": [row[value] for row in bars]}, locale, unit)
+    names.remove(at)
+    times = _every_time({str(row[at]) for row in rows}, question.by)
+    place = {text: number for number, text in enumerate(times)}
+    series: dict[str, list[Decimal | None]] = {}
+    for row in rows:
+        series.setdefault(_label(row, names), [None] * len(times))[place[str(row[at])]] = row[value]
+    pattern = _LABELS.get(question.by, "d MMM")
+    shown = [
+        format_datetime(datetime.fromisoformat(each), pattern, locale=locale) for each in times
+    ]
+    return bar_chart(title, shown, _largest(series, question.function), locale, unit)
+
+
+def _label(row: Mapping[str, Any], names: Iterable[str]) -> str:
+    return " · ".join("none" if row[name] is None else str(row[name]) for name in names)
+
+
+def _every_time(found: set[str], by: str) -> list[str]:
+    """The beginnings of all units of time between the first and the last one."""
+    step = _STEPS.get(by)
+    first, last = (datetime.fromisoformat(each(found)) for each in (min, max))
+    if step is None or (last - first) / step > _BARS_MAX:
+        return sorted(found)
+    return [format_instant(first + step * number) for number in range((last - first) // step + 1)]
+
+
+def _largest(
+    series: Mapping[str, list[Decimal | None]], function: str
+) -> dict[str, list[Decimal | None]]:
+    """The largest groups; the others together, where values may be added."""
+    with exact():
+        sizes = {
+            name: sum((abs(each or ZERO) for each in values), ZERO)
+            for name, values in series.items()
+        }
+        order = sorted(series, key=lambda name: (-sizes[name], name))
+        if len(order) <= GROUPS:
+            return {name: series[name] for name in order}
+        shown, rest = order[: GROUPS - 1], order[GROUPS - 1 :]
+        found = {name: series[name] for name in shown}
+        if function in _SUMMABLE:
+            columns = zip(*(series[name] for name in rest), strict=True)
+            found["others"] = [sum((each or ZERO for each in column), ZERO) for column in columns]
+        return found
+
+
+# --- Questions that are kept, and quantities explained --------------------------------------------
+
+
+async def change_usage(visit: Visit) -> Response:
+    """Keep the question of the address under a name, or forget one."""
+    match visit.field("action"):
+        case "save":
+            question = await _question(visit, await visit.api.every("/meters"))
+            if question is None:
+                raise ApiRefusalError(400, "There is no question to save yet. Choose a meter.")
+            body = {"name": visit.field("name"), "usageQuery": question.saved(visit)}
+            await visit.api.send("POST", "/usage/savedqueries", body)
+            return visit.go(visit.link(), f"You saved the question as {body['name']}.")
+        case "forget":
+            gone = await visit.api.send("DELETE", f"/usage/savedqueries/{visit.field('id')}")
+            said = f"You deleted the question {gone.get('name', '')}. No number changed."
+            return visit.go(visit.link(), said)
+        case action:
+            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a question")
+
+
+async def explain_quantity(visit: Visit) -> Response:
+    """A stored quantity with its statement and its measurements, by file and row."""
+    asked = {name: visit.query(name) for name in ("account", "aggregation", "period")}
+    aggregations, compounds = await asyncio.gather(
+        visit.api.every("/aggregations"), visit.api.every("/compoundaggregations")
+    )
+    named = [each for each in (*aggregations, *compounds) if each.get("code")]
+    found: list[Any] = []
+    if all(asked.values()):
+        answer = await visit.api.get("/usage/explain", **asked)
+        found = answer["data"]
+    return visit.page(
+        "usage/explain.html",
+        asked=asked,
+        aggregations=sorted(named, key=lambda each: str(each["name"]).lower()),
+        quantities=found,
+    )
+
+
+ROUTES: Final = (
+    Route(USAGE, page(show_usage), methods=["GET"], name="ConsoleUsage"),
+    Route(USAGE, page(change_usage, show_usage), methods=["POST"], name="ConsoleUsageChange"),
+    Route(f"{USAGE}/explain", page(explain_quantity), methods=["GET"], name="ConsoleUsageExplain"),
+)

@@ -1,0 +1,187 @@
+"""Usage in the console: questions by their address, as chart, table, SQL, file; saved; explained."""
+
+import re
+from decimal import Decimal
+from urllib.parse import parse_qs, urlsplit
+
+import pyarrow.parquet as pq
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.console.usage import _every_time, _largest
+from meterlake.model.customers.recurring_period import PeriodSpec
+from meterlake.model.values.period import Month
+from meterlake.pipeline.access import login
+from meterlake.pipeline.usage.aggregate import aggregate
+from tests.console_world import CONSOLE, a_console
+from tests.people import allow
+
+USAGE = f"{CONSOLE}/usage"
+SEPTEMBER = f"{USAGE}?meter=egress&field=gb&from=2026-09-01&to=2026-09-30"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        a_console(tmp_path_factory.mktemp("u"), limit_explorer=False) as found,
+    ):
+        aggregate(found.home.organization, PeriodSpec.month(Month.parse("2026-09")))
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        found.join("ada@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"))
+        found.join(
+            "asker@example.com",
+            allow("config:retrieve"),
+            allow("analytics:query", "analytics:usage"),
+        )
+        yield found
+
+
+@pytest.fixture
+def ada(world):
+    return world.browser("ada@example.com")
+
+
+def numbers(browser):
+    """The numbers of the table of the answer."""
+    return [
+        Decimal(each)
+        for each in re.findall(
+            r'<td class="number">\s*<data[^>]*value="([^"]*)"', browser.page.text
+        )
+    ]
+
+
+def test_a_question_is_answered_as_chart_and_table_by_its_address(ada):
+    ada.go(f"{SEPTEMBER}&by=MONTH&group=account")
+
+    assert ada.page.status_code == 200
+    assert sorted(numbers(ada)) == [Decimal("42.5"), Decimal(200)]
+    assert 'aria-label="Sum of Sent"' in ada.page.text
+    assert "Sep 2026, bolt: 200" in ada.text
+    assert re.search(r'<a href="/console/customers/[0-9a-f-]{36}">acme</a>', ada.page.text)
+
+
+def test_a_question_is_narrowed_by_customers(ada):
+    ada.go(f"{SEPTEMBER}&by=-&customer=acme")
+    assert numbers(ada) == [Decimal("42.5")]
+    ada.go(f"{SEPTEMBER}&customer=nobody")
+    assert ada.page.status_code == 404
+    assert "There is no customer with the code 'nobody'." in ada.text
+
+
+def test_measurements_are_shown_as_they_were_sent(ada):
+    ada.go(f"{SEPTEMBER.replace('field=gb', 'field=-')}")
+
+    assert sorted(numbers(ada)) == [Decimal("2.5"), Decimal(40), Decimal(200)]
+    assert "Received" in ada.text
+
+
+def test_the_sql_of_a_question_is_shown_on_request(ada):
+    assert "date_trunc" not in ada.go(SEPTEMBER)
+    ada.go(f"{SEPTEMBER}&sql=1")
+
+    assert "date_trunc('day', m.ts)" in ada.text
+    assert "TIMESTAMP '2026-09-01 00:00:00'" in ada.text
+
+
+def test_rows_are_downloaded_as_files(ada, tmp_path):
+    ada.go(f"{SEPTEMBER}&by=-&group=account&format=csv")
+    assert ada.page.text.splitlines()[0] == "meterId,meter,accountId,account,measure.gb.SUM"
+    ada.go(f"{SEPTEMBER}&by=-&group=account&format=parquet")
+    (tmp_path / "rows.parquet").write_bytes(ada.page.content)
+
+    rows = pq.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert {row["account"]: row["measure.gb.SUM"] for row in rows} == {
+        "acme": Decimal("42.5"),
+        "bolt": 200,
+    }
+
+
+def test_a_question_is_saved_asked_again_by_its_address_and_deleted(ada):
+    ada.go(
+        f"{USAGE}?meter=egress&field=gb&time=PREVIOUS_MONTH&by=DAY&group=account&where0=region&is0=eu,us"
+    )
+    assert "You saved the question as Egress by day." in ada.send(
+        {"action": "save", "name": "Egress by day"}
+    )
+    [link] = re.findall(r'<a href="([^"]*)">Egress by day</a>', ada.page.text)
+    asked = parse_qs(urlsplit(link.replace("&amp;", "&")).query)
+
+    assert asked["meter"] == ["egress"]
+    assert asked["time"] == ["PREVIOUS_MONTH"]
+    assert asked["is0"] == ["eu,us"]
+    assert "You deleted the question Egress by day." in ada.press("forget")
+
+
+def test_a_saved_question_of_days_is_asked_by_its_id(ada):
+    ada.go(f"{SEPTEMBER}&by=-&customer=bolt")
+    ada.send({"action": "save", "name": "Bolt in September"})
+    [link] = re.findall(r'<a href="([^"]*)">Bolt in September</a>', ada.page.text)
+    ada.go(link)
+
+    assert "saved=" in link
+    assert numbers(ada) == [Decimal(200)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ("meter=nothing", "There is no meter 'nothing'."),
+        ("meter=egress&time=SOON", "time: 'SOON' is not allowed"),
+        ("meter=egress&from=soon", "from: 'soon' is not allowed"),
+    ],
+)
+def test_a_question_of_nothing_is_refused_in_words(ada, changes, reason):
+    ada.go(f"{USAGE}?{changes}")
+
+    assert ada.page.status_code in {400, 404}
+    assert reason in ada.text
+
+
+def test_a_quantity_is_explained_by_its_measurements(ada):
+    ada.go(f"{USAGE}/explain?account=acme&aggregation=sent&period=2026-09")
+
+    assert "42.5" in ada.text
+    assert len(re.findall(r"<td><code>", ada.page.text)) == 2
+    assert "The SQL" in ada.text
+    ada.go(f"{USAGE}/explain?account=acme&aggregation=sent&period=2026-07")
+    assert ada.page.status_code == 404
+
+
+def test_who_may_not_ask_is_offered_nothing(world):
+    reader = world.browser("reader@example.com")
+    assert f'href="{USAGE}"' not in reader.page.text
+    reader.go(f"{SEPTEMBER}")
+    assert reader.page.status_code == 403
+
+    asker = world.browser("asker@example.com")
+    asker.go(SEPTEMBER)
+    assert asker.page.status_code == 200
+    assert not asker.offers("save")
+
+
+def test_text_of_the_address_is_only_text(ada):
+    attack = '"><script>alert(1)</script>'
+    for name in ("meter", "where0", "is0", "group", "saved", "customer"):
+        ada.go(f"{USAGE}?meter=egress&from=2026-09-01&where0=region&{name}={attack}")
+        assert "<script>" not in ada.page.text
+
+
+# --- The chart ------------------------------------------------------------------------------------
+
+
+def test_days_without_measurements_have_their_place_in_a_chart():
+    found = _every_time({"2026-09-01T00:00:00Z", "2026-09-04T00:00:00Z"}, "DAY")
+
+    assert found == [f"2026-09-0{day}T00:00:00Z" for day in (1, 2, 3, 4)]
+
+
+def test_many_groups_are_the_largest_and_the_others_where_values_add_up():
+    series = {f"g{n:02}": [Decimal(n), None] for n in range(20)}
+    summed, highest = _largest(series, "SUM"), _largest(series, "MAX")
+
+    assert list(summed) == ["g19", "g18", "g17", "g16", "g15", "g14", "g13", "others"]
+    assert summed["others"] == [sum(range(13)), 0]
+    assert "others" not in highest
