@@ -10,7 +10,18 @@ from starlette.staticfiles import StaticFiles
 
 from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
-from meterlake.console import bills, catalogue, customers, data_in, month, runs, start, usage
+from meterlake.console import (
+    bill,
+    bill_lines,
+    bills,
+    catalogue,
+    customers,
+    data_in,
+    month,
+    runs,
+    start,
+    usage,
+)
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.lists import Column, ListFilter, Listing
 from meterlake.console.shell.page import Visit, locale_of, page, plain_page
@@ -77,6 +88,8 @@ ROUTES: Final = (
     *month.ROUTES,
     *start.ROUTES,
     *bills.ROUTES,
+    *bill.ROUTES,
+    *bill_lines.ROUTES,
     *customers.ROUTES,
     *catalogue.ROUTES,
     *usage.ROUTES,

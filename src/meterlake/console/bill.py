@@ -1,0 +1,177 @@
+"""The page of one bill: what it says, what it was, what people put on it, and what one does with it."""
+
+import asyncio
+from collections.abc import Mapping
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.console.bills import BILLS
+from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.page import Visit, page
+from meterlake.model.values.money import ZERO, exact
+
+_BILL: Final = f"{BILLS}/{{id}}"
+# Lines that draw from what was paid before stand apart from what was charged.
+_DRAWS: Final = frozenset({"COMMITMENT_CONSUMED", "BALANCE_CONSUMED"})
+
+
+class ProductLines(NamedTuple):
+    """The lines of a product, and what they come to."""
+
+    name: str
+    lines: list[dict[str, Any]]
+    subtotal: Decimal
+
+
+async def show_bill(visit: Visit) -> Response:
+    """One bill with its lines by product."""
+    id_ = visit.request.path_params["id"]
+    bill = await visit.api.get(f"/bills/{id_}")
+    events, versions, runs, credited, debited, around, _ = await asyncio.gather(
+        visit.api.find("/events", resourceId=id_, includeActioned=True, pageSize=20),
+        visit.api.find(f"/bills/{id_}/versions"),
+        visit.api.find(f"/integrationruns/Bill/{id_}", pageSize=20),
+        visit.api.every(f"/bills/{id_}/creditlineitems"),
+        visit.api.every(f"/bills/{id_}/debitlineitems"),
+        neighbours(visit, bill),
+        visit.people(),
+    )
+    memos = {each["id"]: "credit" for each in credited} | {each["id"]: "debit" for each in debited}
+    return visit.page(
+        "bills/bill.html",
+        bill=bill,
+        products=lines_by_product(bill["lineItems"]),
+        draws=[each for each in bill["lineItems"] if each["lineItemType"] in _DRAWS],
+        memos=memos,
+        total=subtotal(bill["lineItems"]),
+        events=rows_of(events),
+        versions=rows_of(versions),
+        runs=rows_of(runs),
+        before=around[0],
+        after=around[1],
+    )
+
+
+def rows_of(answer: Mapping[str, Any] | None) -> list[Any]:
+    """The rows of a list that the API may refuse."""
+    return [] if answer is None else answer["data"]
+
+
+def lines_by_product(lines: list[dict[str, Any]]) -> list[ProductLines]:
+    """The lines by the names of their products, in their order."""
+    ordered = sorted(lines, key=lambda each: str(each.get("productName") or ""))
+    found = []
+    for name, some in groupby(ordered, lambda each: str(each.get("productName") or "")):
+        rows = sorted(some, key=lambda each: each.get("sequenceNumber") or 0)
+        found.append(ProductLines(name, rows, subtotal(rows)))
+    return found
+
+
+def subtotal(lines: list[dict[str, Any]]) -> Decimal:
+    """What lines come to in the currency of their bill."""
+    with exact():
+        return sum((Decimal(each["convertedSubtotal"]) for each in lines), ZERO)
+
+
+async def neighbours(visit: Visit, bill: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The bills of the same customer before and after this one; None where there is none."""
+    answers = await asyncio.gather(
+        *(
+            visit.api.find(
+                "/bills/search",
+                searchQuery=f"accountId:{bill['accountId']}$billDate{sign}{bill['billDate']}",
+                sortBy="billDate",
+                sortOrder=order,
+                pageSize=1,
+            )
+            for sign, order in (("<", "DESC"), (">", "ASC"))
+        )
+    )
+    before, after = (next(iter(rows_of(each)), None) for each in answers)
+    return before, after
+
+
+async def change_bill(visit: Visit) -> Response:
+    """Carry out what was asked of one bill."""
+    id_ = visit.request.path_params["id"]
+    place, target = f"/bills/{id_}", f"{BILLS}/{id_}"
+    match visit.field("action"):
+        case "approve":
+            await visit.api.send("PUT", f"{place}/status", {"status": "APPROVED"})
+            said = "You approved the bill. You can take that back until it is locked."
+        case "unapprove":
+            await visit.api.send("PUT", f"{place}/status", {"status": "PENDING"})
+            said = "You took the approval back. The bill is pending again."
+        case "lock":
+            await visit.api.send("PUT", f"{place}/lock")
+            said = "You locked the bill. It never changes again."
+        case "delete":
+            await visit.api.send("DELETE", place)
+            said, target = "You deleted the bill. The next run of its month makes it again.", BILLS
+        case "recalculate":
+            await visit.api.send("POST", "/billjobs/recalculate", {"billIds": [id_]})
+            said = "The worker calculates the bill again. Load this page again to see it."
+        case "statement":
+            await visit.api.send("POST", f"{place}/statement/csv")
+            said = "The statement is made: download it as CSV or JSON."
+        case action:
+            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a bill")
+    return visit.go(target, said)
+
+
+async def show_versions(visit: Visit) -> Response:
+    """The versions of a bill, and by which causes two of them differ."""
+    id_ = visit.request.path_params["id"]
+    bill, versions, _ = await asyncio.gather(
+        visit.api.get(f"/bills/{id_}"), visit.api.get(f"/bills/{id_}/versions"), visit.people()
+    )
+    rows = versions["data"]
+    start, end = visit.query("from"), visit.query("to")
+    difference = None
+    if visit.may("DiffBill") and (end == "now" or len(rows) > 1):
+        difference = await visit.api.get(f"/bills/{id_}/diff", **{"from": start, "to": end})
+    return visit.page("bills/versions.html", bill=bill, versions=rows, difference=difference)
+
+
+async def explain_bill(visit: Visit) -> Response:
+    """Where each number of a bill comes from, as a tree that opens."""
+    id_ = visit.request.path_params["id"]
+    found = await visit.api.get(
+        f"/bills/{id_}/explain", version=visit.query("version"), rows=_ROWS_OF_TREE
+    )
+    return visit.page("bills/explanation.html", found=found, bill=found["bill"])
+
+
+_ROWS_OF_TREE: Final = 5
+
+
+async def bill_document(visit: Visit) -> Response:
+    """The document of a bill for its customer."""
+    id_, format_ = visit.request.path_params["id"], visit.query("format") or "pdf"
+    file = await visit.api.fetch(f"/bills/{id_}/document", format=format_)
+    kept = ("content-type", "content-disposition", "content-security-policy")
+    headers = {name: file.headers[name] for name in kept if name in file.headers}
+    return Response(file.content, headers={**headers, "Cache-Control": "no-store"})
+
+
+async def bill_statement(visit: Visit) -> Response:
+    """Lead on to the statement that a bill has."""
+    id_, format_ = visit.request.path_params["id"], visit.query("format") or "csv"
+    if format_ not in {"csv", "json"}:
+        raise ApiRefusalError(400, f"a statement is csv or json, not {format_!r}")
+    found = await visit.api.get(f"/bills/{id_}/statement/{format_}")
+    return visit.go(found["downloadUrl"])
+
+
+ROUTES: Final = (
+    Route(_BILL, page(show_bill), methods=["GET"], name="ConsoleBill"),
+    Route(_BILL, page(change_bill, show_bill), methods=["POST"], name="ConsoleBillChange"),
+    Route(f"{_BILL}/versions", page(show_versions), methods=["GET"], name="ConsoleBillVersions"),
+    Route(f"{_BILL}/explain", page(explain_bill), methods=["GET"], name="ConsoleExplain"),
+    Route(f"{_BILL}/document", page(bill_document), methods=["GET"], name="ConsoleDocument"),
+    Route(f"{_BILL}/statement", page(bill_statement), methods=["GET"], name="ConsoleStatement"),
+)

@@ -1,0 +1,191 @@
+"""The pages of one bill: its lines down to measurements, credits and debits, its versions."""
+
+import re
+from decimal import Decimal
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.model.values.period import Month
+from meterlake.pipeline.access import login
+from meterlake.pipeline.billing.jobs.jobs import bill
+from tests.console_world import CONSOLE, MONTH, a_console
+from tests.people import allow
+
+ATTACK = '"><script>alert(1)</script>'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Acme and bolt have a bill of September each, and one of August."""
+    with a_console(tmp_path_factory.mktemp("bill")) as found:
+        bill(found.home.organization, Month.parse("2026-08"))
+        found.join("finance@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"))
+        yield found
+
+
+@pytest.fixture
+def finance(world):
+    return world.browser("finance@example.com")
+
+
+def open_bill(browser, account, month=MONTH):
+    """Open the bill of an account."""
+    browser.go(f"{CONSOLE}/bills?month={month}")
+    row = next(each for each in browser.page.text.split("<tr>") if f">{account}<" in each)
+    browser.go(re.search(rf'href="({CONSOLE}/bills/[0-9a-f-]+)"', row)[1])
+    return browser.path
+
+
+def link(browser, text):
+    """Where the first link with a text leads."""
+    found = re.search(rf'<a [^>]*href="([^"]*)"[^>]*>\s*{re.escape(text)}', browser.page.text)
+    assert found is not None, text
+    return found[1]
+
+
+def total(browser):
+    """What the bill on the page comes to."""
+    return Decimal(
+        re.search(r'class="figure"><data class="number" value="([^"]*)"', browser.page.text)[1]
+    )
+
+
+def memo_fields(browser, **changes):
+    """What somebody types into the form of a credit or debit."""
+    line = re.search(r'<option value="([0-9a-f-]+)"', browser.page.text)[1]
+    return {
+        "action": "save",
+        "line": line,
+        "amount": "2.50",
+        "description": "Outage on 14 September",
+        "first": "2026-09-14",
+        "last": "2026-09-14",
+        **changes,
+    }
+
+
+def test_a_line_opens_to_its_days_its_sql_and_its_measurements(finance):
+    open_bill(finance, "acme")
+    finance.go(link(finance, "Where it comes from"))
+
+    assert "By day" in finance.text
+    assert finance.page.text.count("<rect") == 1
+    assert "<pre><code>SELECT sum(m.&#34;measure.gb&#34;)" in finance.page.text
+    assert re.search(r"\d+\.csv \d+ ", finance.text)
+    assert "How the amount follows" in finance.text
+
+
+def test_the_bills_of_a_customer_follow_each_other(finance):
+    september = open_bill(finance, "bolt")
+    finance.go(link(finance, "Bill before"))
+
+    assert finance.path != september
+    assert "Aug 1, 2026 to Aug 31, 2026" in finance.text
+    assert link(finance, "Next bill") == september
+    assert "Bill before" not in finance.text
+
+
+def test_a_credit_is_put_on_a_bill_changed_and_taken_away(finance):
+    path = open_bill(finance, "acme")
+    before = total(finance)
+    finance.press("approve")
+    finance.go(link(finance, "Credit this customer"))
+    finance.send(memo_fields(finance))
+
+    assert finance.path == path
+    assert "waits for approval again" in finance.text
+    assert total(finance) == before - Decimal("2.50")
+    assert "Outage on 14 September" in finance.text
+    assert "Sep 14, 2026" in finance.text
+
+    finance.go(link(finance, "Change or take away"))
+    finance.send(memo_fields(finance, amount="3"))
+    assert total(finance) == before - 3
+
+    finance.go(link(finance, "All versions"))
+    assert "Ada Lovelace" in finance.text
+    # The approval between was version 2 and changed nothing.
+    finance.go(f"{path}/versions?from=1&to=3")
+    assert re.search(r"-2\.50\s*USD", finance.text)
+
+    finance.go(path)
+    finance.go(link(finance, "Change or take away"))
+    finance.press("delete")
+    assert total(finance) == before
+
+
+def test_what_the_api_refuses_of_a_debit_comes_back_filled_in(finance):
+    path = open_bill(finance, "bolt")
+    before = total(finance)
+    finance.go(f"{path}/memos/debit/new")
+    for changes, words in (
+        ({"amount": "0"}, "amount"),
+        ({"amount": "much"}, "amount must be a number such as 12.50"),
+        ({"first": "2026-09-20"}, "servicePeriodEndDate"),
+        ({"last": "soon"}, "a day must be such as 2026-10-31"),
+    ):
+        finance.go(f"{path}/memos/debit/new")
+        finance.send(memo_fields(finance, description=ATTACK, **changes))
+        assert finance.page.status_code == 400
+        assert words in finance.text
+        assert "&#34;&gt;&lt;script&gt;" in finance.page.text
+        assert "<script>" not in finance.page.text
+    finance.go(path)
+    assert total(finance) == before
+
+
+def test_a_description_of_a_debit_runs_nothing(finance):
+    path = open_bill(finance, "bolt", "2026-08")
+    finance.go(f"{path}/memos/debit/new")
+    finance.send(memo_fields(finance, description=ATTACK, first="2026-08-01", last="2026-08-31"))
+    pages = [finance.page.text]
+    for page in ("versions?from=1&to=2", "explain"):
+        finance.go(f"{path}/{page}")
+        pages.append(finance.page.text)
+
+    assert all("alert(1)" in each for each in pages)
+    assert not any("<script>" in each for each in pages)
+
+
+def test_a_statement_is_made_and_downloaded(finance):
+    path = open_bill(finance, "bolt")
+    finance.press("statement")
+    finance.go(link(finance, "Statement (CSV)"))
+    assert finance.page.status_code == 200
+    assert finance.page.text.startswith("rowType,billId")
+    finance.go(f"{path}/statement?format=pdf")
+    assert finance.page.status_code == 400
+
+
+def test_who_only_reads_is_offered_no_change(world):
+    reader = world.browser("reader@example.com")
+    path = open_bill(reader, "bolt")
+    for action in ("approve", "unapprove", "lock", "delete", "recalculate", "statement"):
+        assert not reader.offers(action)
+    assert "Credit this customer" not in reader.text
+    reader.go(f"{path}/memos/credit/new")
+    assert not reader.offers("save")
+    reader.go(link_of_line(reader, path))
+    assert "Newest measurements" in reader.text
+
+
+def link_of_line(browser, path):
+    browser.go(path)
+    return link(browser, "Where it comes from")
+
+
+def test_a_line_or_a_memo_that_is_not_there_is_no_page(finance):
+    path = open_bill(finance, "bolt")
+    nowhere = "00000000-0000-4000-8000-000000000000"
+    for page in (f"lines/{nowhere}", f"memos/credit/{nowhere}", "memos/gift/new"):
+        finance.go(f"{path}/{page}")
+        assert finance.page.status_code == 404, page
