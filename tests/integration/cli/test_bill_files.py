@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,35 @@ def test_templates_are_copied_changed_and_used(home, at, tmp_path, capsysbinary)
     (folder / "bill.html").write_text("{{ bill.id }}")
     assert run(arguments) == 0
     assert capsysbinary.readouterr().out == bill_id.encode()
+
+
+@pytest.mark.long
+def test_the_documents_of_a_month_are_one_pdf_or_an_archive(home, at, tmp_path, capsys):
+    pdf, archive = tmp_path / "all.pdf", tmp_path / "all.zip"
+    words = ["bill", "document", "--month", str(SEPTEMBER), "--usage", "none", *at]
+    assert run([*words, "--to", str(pdf)]) == 0
+    assert run([*words, "--zip", "--to", str(archive)]) == 0
+    capsys.readouterr()
+    ids = bill_ids(home)
+    with zipfile.ZipFile(archive) as found:
+        files = {name: found.read(name) for name in found.namelist()}
+    assert sorted(files) == sorted(f"bill-{each}.pdf" for each in ids)
+    pages = [len(pages_of(data)) for data in files.values()]
+    assert len(pages_of(pdf.read_bytes())) == sum(pages) >= len(ids) > 1
+
+
+def test_the_documents_of_a_month_need_bills_and_a_file_of_their_kind(at, tmp_path, capsys):
+    words = ["bill", "document", "--month"]
+    for more, error in (
+        (["2026-01", "--to", str(tmp_path / "x.pdf")], "no bills of '2026-01'"),
+        (["2026-09", "--to", str(tmp_path / "x.zip")], "must end in .pdf"),
+        (["2026-09", "--zip", "--to", str(tmp_path / "x.pdf")], "must end in .zip"),
+        (["2026-09", "--zip"], "--to bills.zip"),
+    ):
+        assert run([*words, *more, *at]) == 1
+        assert error in capsys.readouterr().err
+    for more, error in ((["acme", "--month", "2026-09"], "--month"), (["acme", "--zip"], "--zip")):
+        assert run(["bill", "document", *more, *at]) == 1
+        assert error in capsys.readouterr().err
+    assert run(["bill", "document", *at]) == 1
+    assert "BILL or --month" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """Bills over HTTP: their jobs, previews, lists, search, approval, lock, deletion, and files of many."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 from typing import Any, Final, Literal
@@ -17,12 +17,14 @@ from meterlake.model.bills.requests import (
     ApproveBillsRequest,
     BillStatus,
     DownloadCsvRequest,
+    DownloadDocumentsRequest,
     UpdateBillStatusRequest,
 )
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Forbidden, Invalid, NotFound, Required
 from meterlake.model.values.ids import is_id
+from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.bill_csv import write_bills
@@ -33,6 +35,7 @@ from meterlake.pipeline.billing.jobs import jobs
 from meterlake.pipeline.billing.open_points import describe_open_points
 from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.verification.verify import verify_bill
+from meterlake.pipeline.documents.bundle import bills_of_documents, check_count, make_bundle
 from meterlake.pipeline.documents.render import make_document
 from meterlake.stores.downloads import Download
 from meterlake.stores.state.billing.bills.lists import SEARCH_FIELDS, BillFilters, of_billing_period
@@ -250,6 +253,26 @@ async def _write_csv(call: Call) -> Download:
     return await call.run(write_bills, call.organization, request)
 
 
+async def _documents(call: Call) -> Response:
+    """The documents of bills that are named, or of all of a month, as one file."""
+    request = read(DownloadDocumentsRequest, await call.document())
+    if request.month is None:
+        ids: Sequence[str] = request.bill_ids
+        if not ids:
+            raise Required("billIds")
+        await permit_each(call, RESOURCE, list(ids))
+    else:
+        if request.bill_ids:
+            raise Invalid("month", request.month, "leave it out when you give billIds")
+        permit_all(call, RETRIEVE)
+        month = Month.parse(request.month)
+        ids = await call.run(bills_of_documents, call.organization, month)
+    check_count(ids)
+    wanted = ids, request.format, request.usage
+    made = await call.run(make_bundle, call.organization, *wanted)
+    return content_response(made.name, made.media_type, made.data)
+
+
 def _row(id: str, method: str, path: str, handler: Handler, action: str = RETRIEVE) -> Operation:
     return Operation(id, method, path, action, RESOURCE, handler)
 
@@ -315,6 +338,7 @@ OPERATIONS: Final = (
     _row("UpdateBillStatus", "PUT", f"{BILLS}/{{id}}/status", _set_status, _UPDATE),
     _row("LockBill", "PUT", f"{BILLS}/{{id}}/lock", _changing(bills.lock_bill), _UPDATE),
     _row("DeleteBill", "DELETE", f"{BILLS}/{{id}}", _changing(bills.delete_bill), "config:delete"),
+    _row("DownloadBillDocuments", "POST", f"{BILLS}/download/documents", _documents),
     _row("DownloadBillsCsvUrl", "POST", f"{BILLS}/download/csv/url", _download_url),
     _row("DownloadBillsCsv", "POST", f"{BILLS}/download/csv", _download),
     _job("ListBillJobs", "GET", "", "retrieve", list_jobs),

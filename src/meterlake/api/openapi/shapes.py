@@ -42,6 +42,7 @@ from meterlake.model.bills.requests import (
     ApproveBillsRequest,
     BillStatus,
     DownloadCsvRequest,
+    DownloadDocumentsRequest,
     UpdateBillStatusRequest,
 )
 from meterlake.model.bills.response import BillResponse
@@ -216,6 +217,7 @@ _BILLS: Final = {
     "UpdateBillStatus": Shape(takes=UpdateBillStatusRequest, gives=BillResponse),
     "LockBill": Shape(gives=BillResponse),
     "DeleteBill": Shape(gives=BillResponse),
+    "DownloadBillDocuments": Shape(takes=DownloadDocumentsRequest, sends_file=True),
     "DownloadBillsCsvUrl": Shape(takes=DownloadCsvRequest, gives=bills.ObjectUrlResponse),
     "DownloadBillsCsv": Shape(takes=DownloadCsvRequest, sends_file=True),
     "ListLineItems": Shape(

@@ -357,6 +357,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " day, week, month, total, none, or auto, which leaves the appendix out of long bills."
         ),
     ),
+    "DownloadBillDocuments": (
+        "Download the documents of bills",
+        (
+            "The PDFs of the bills of `billIds`, or of all bills of a `month` such as 2026-10, as one PDF or as"
+            " a `zip`: at most 200. `meterlake bill document --month` writes more."
+        ),
+    ),
     "ExplainBill": (
         "Explain a bill",
         (

@@ -61,10 +61,12 @@ class ClosingReopenedResponse(Value):
 
 
 class ClosingStepResponse(Value):
-    """A step that is done, and what it came to."""
+    """A step that is done, what it came to, and who did it when."""
 
     step: ClosingStep
     outcome: dict[str, Any]
+    author: Text | None = None
+    at: Instant | None = None
 
 
 class ClosingBillResponse(Value):

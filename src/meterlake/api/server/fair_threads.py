@@ -30,6 +30,7 @@ COSTLY: Final = frozenset(
     {
         # Bills, calculated or explained anew.
         "DiffBill",
+        "DownloadBillDocuments",
         "DownloadBillsCsv",
         "ExplainBill",
         "GetAccountSpend",

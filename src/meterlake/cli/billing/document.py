@@ -16,6 +16,7 @@ from meterlake.model.errors import Invalid, Required
 Format = Annotated[Literal["pdf", "html", "json"] | None, Parameter(show_default=False)]
 Usage = Literal["auto", "day", "week", "month", "total", "none"]
 OptionalPath = Annotated[Path | None, Parameter(show_default=False)]
+OptionalBill = Annotated[str | None, Parameter(name="BILL", show_default=False)]
 TextFormat = Annotated[Literal["json", "csv"] | None, Parameter(show_default=False)]
 _STATEMENT_ENDINGS: Final = {"json": (".json",), "csv": (".csv",)}
 
@@ -52,14 +53,18 @@ _ENDINGS: Final = {"pdf": (".pdf",), "html": (".html", ".htm"), "json": (".json"
 
 
 def document(
-    bill: BillName,
+    bill: OptionalBill = None,
     month: BillMonth = None,
     /,
     *,
+    of_month: Annotated[str | None, Parameter(name="--month", show_default=False)] = None,
+    zip: Annotated[bool, Parameter(negative="")] = False,
     choice: DocumentChoice = _NO_CHOICE,
     options: Options = NO_OPTIONS,
 ) -> int:
     """Write a bill for its receiver: a PDF, a page, or the data of templates as JSON.
+
+    With --month you write all bills of a month: one PDF, or with --zip an archive of PDFs.
 
     The same bill gives the same bytes. The command refuses a bill whose numbers do not add up. If
     you have not approved the bill, the document is a draft and says so.
@@ -70,10 +75,20 @@ def document(
         bill: The bill: its id or the first eight digits of it, its invoice number, or its account's
             code.
         month: If you name the bill by an account: the month of its last day, such as 2026-10.
+        of_month: The month of whose bills you want all documents, such as 2026-10.
+        zip: Whether these are files of an archive, instead of one PDF.
     """
     from meterlake.model.bills.document import AppendixDetail, DocumentFormat
     from meterlake.pipeline.documents.render import make_document, options_of
 
+    if of_month is not None:
+        if bill is not None:
+            raise Invalid("--month", of_month, "leave it out when you name a bill")
+        return _write_month(of_month, choice, options, zipped=zip)
+    if bill is None:
+        raise Required("BILL or --month")
+    if zip:
+        raise Invalid("--zip", True, "leave it out when you name a bill")
     name = format_named(choice.format, choice.to, _ENDINGS, "pdf")
     if choice.to is None and name == "pdf" and sys.stdout.isatty():
         raise Required("--to", None, "a PDF cannot be printed; name a file, such as --to bill.pdf")
@@ -91,6 +106,38 @@ def document(
     write_file(choice.to, made.data)
     shown = {"bill": id_, "format": name, "file": str(choice.to), "bytes": len(made.data)}
     options.output.record(shown, "Document")
+    return 0
+
+
+def _write_month(month: str, choice: DocumentChoice, options: Options, *, zipped: bool) -> int:
+    """Write the documents of all bills of a month."""
+    from meterlake.cli.shell.bars import count_bar
+    from meterlake.model.bills.document import AppendixDetail, BundleFormat, DocumentFormat
+    from meterlake.model.values.period import Month
+    from meterlake.pipeline.documents.bundle import bills_of_documents, make_bundle
+    from meterlake.pipeline.documents.render import options_of
+
+    format_ = BundleFormat.ZIP if zipped else BundleFormat.PDF
+    if choice.to is None:
+        raise Required("--to", None, f"name a file, such as --to bills.{format_}")
+    if choice.format not in {None, "pdf"} or choice.to.suffix.lower() != f".{format_}":
+        rule = f"the documents of a month are PDFs: its name must end in .{format_}"
+        raise Invalid("--to", str(choice.to), rule)
+    with options.open() as organization:
+        ids = bills_of_documents(organization, Month.parse(month))
+        found = options_of(
+            organization.settings,
+            organization.code,
+            DocumentFormat.PDF,
+            choice.template,
+            choice.fonts,
+        )
+        detail = AppendixDetail(choice.usage)
+        with count_bar("documents", len(ids)) as tell:
+            made = make_bundle(organization, ids, format_, detail, found, tell)
+    write_file(choice.to, made.data)
+    shown = {"month": month, "bills": len(ids), "file": str(choice.to), "bytes": len(made.data)}
+    options.output.record(shown, "Documents")
     return 0
 
 

@@ -19,6 +19,13 @@ class DocumentFormat(StrEnum):
     JSON = "json"
 
 
+class BundleFormat(StrEnum):
+    """How the documents of many bills become one file."""
+
+    PDF = "pdf"
+    ZIP = "zip"
+
+
 class AppendixDetail(StrEnum):
     """How finely the appendix of a document shows usage."""
 

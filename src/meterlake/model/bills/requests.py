@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from meterlake.model.bills.document import AppendixDetail, BundleFormat
 from meterlake.model.values.entity import Value
-from meterlake.model.values.fields import Id, Instant
+from meterlake.model.values.fields import Id, Instant, Text
 
 _DAY_DIGITS = len("2026-10-01")
 
@@ -37,6 +38,15 @@ class ApproveBillsRequest(Value):
     """The bills to approve."""
 
     bill_ids: Annotated[tuple[Id, ...], Field(min_length=1, max_length=5000)]
+
+
+class DownloadDocumentsRequest(Value):
+    """Whose documents one file has: bills by their ids, or all of a month."""
+
+    bill_ids: Annotated[tuple[Id, ...], Field(max_length=5000)] = ()
+    month: Text | None = None
+    format: BundleFormat = BundleFormat.PDF
+    usage: AppendixDetail = AppendixDetail.AUTO
 
 
 class ExternalSystem(StrEnum):

@@ -27,6 +27,8 @@ from meterlake.stores.state.jobs import AGAIN, LEASES, finish_job, submit, unfin
 
 KIND: Final = JobKind.CLOSING
 _DONE: Final = "done"
+# Who did each of them, and when.
+_BY: Final = "by"
 # The digest of the bills that somebody was shown.
 _SHOWN: Final = "shown"
 _REOPENED: Final = "reopened"
@@ -153,6 +155,15 @@ class Closing:
         found: dict[str, Any] = kept.get(_DONE, {})
         return found
 
+    def doers(self) -> dict[str, dict[str, str]]:
+        """Who did the steps that are done, and when, by step; an older version did not note it."""
+        job = self._find()
+        if job is None or job.status in AGAIN:
+            return {}
+        kept = job.result if job.status is JobStatus.COMPLETE else job.progress
+        found: dict[str, dict[str, str]] = kept.get(_BY, {})
+        return found
+
     @property
     def is_shown(self) -> bool:
         """Whether somebody was shown the bills as they are."""
@@ -227,7 +238,9 @@ class Closing:
             if step not in known:
                 known = {**known, step.value: dict(work())}
                 mark_step("closing.step_done")
-                attempt.tell(**{_DONE: known})
+                noted = {"author": self.author, "at": format_instant(self.organization.now())}
+                by = {**attempt.job.progress.get(_BY, {}), step.value: noted}
+                attempt.tell(**{_DONE: known, _BY: by})
         mark_step("closing.step_noted")
         return dict(known[step])
 
@@ -305,7 +318,7 @@ class Closing:
         """
         if not self.is_closed:
             job = self._take()
-            job.result = {_DONE: job.progress.get(_DONE, {})}
+            job.result = {name: job.progress.get(name, {}) for name in (_DONE, _BY)}
             self.organization.state.jobs.finish(job)
         return self.outcomes()
 

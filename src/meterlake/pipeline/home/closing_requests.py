@@ -105,6 +105,7 @@ def describe_closing(organization: Organization, month: Month) -> Document:
     closing = Closing(organization, month, SYSTEM)
     job, done, status = _newest(organization, month), closing.outcomes(), _status(closing)
     bills, made = bills_of_month(closing), done.get(ClosingStep.BILL, {})
+    doers = closing.doers()
     found = {
         "month": str(month),
         "status": status.value,
@@ -113,7 +114,9 @@ def describe_closing(organization: Organization, month: Month) -> Document:
         "review": made.get("digest") if status is ClosingStatus.IN_REVIEW else None,
         "rejected": closing.rejection,
         "steps": [
-            {"step": each.value, "outcome": done[each]} for each in ClosingStep if each in done
+            {"step": each.value, "outcome": done[each], **doers.get(each.value, {})}
+            for each in ClosingStep
+            if each in done
         ],
         "billCount": len(bills),
         "totals": _totals(organization, month),

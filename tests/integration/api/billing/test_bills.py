@@ -2,6 +2,7 @@
 
 import csv
 import io
+import zipfile
 from contextlib import contextmanager
 from decimal import Decimal
 
@@ -739,6 +740,36 @@ def test_a_bill_is_verified_and_a_tampered_line_is_named(server, sdk):
         each.id for each in sdk.bills.line_items.list(bill_.id).data
     }
     assert (43, 42.5) in [(each["stored"], each["calculated"]) for each in found["differences"]]
+
+
+@pytest.mark.long
+@pytest.mark.sees("DownloadBillDocuments")
+def test_documents_of_bills_come_as_one_file(calm):
+    with calm.http() as http:
+        listed = http.get("/bills", params={"billDate": "2026-10-01"}).json()["data"]
+        ids = [each["id"] for each in listed]
+        url = "/bills/download/documents"
+        archive = http.post(url, json={"month": "2026-09", "format": "zip", "usage": "none"})
+        pdf = http.post(url, json={"billIds": ids[:1], "usage": "none"})
+        for wrong, words in (
+            ({}, "billIds is required"),
+            ({"billIds": ids, "month": "2026-09"}, "leave it out"),
+            ({"billIds": [ids[0]] * 201}, "at most 200"),
+            ({"month": "never"}, "2026-10"),
+            ({"billIds": ids, "format": "doc"}, "format"),
+        ):
+            found = http.post(url, json=wrong)
+            assert found.status_code == 400, wrong
+            assert words in found.json()["message"]
+        assert http.post(url, json={"billIds": [NOBODY]}).status_code == 404
+        assert http.post(url, json={"month": "2020-01"}).status_code == 404
+    assert archive.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(archive.content)) as files:
+        assert sorted(files.namelist()) == sorted(
+            f"bill-{each['sequentialInvoiceNumber']}.pdf" for each in listed
+        )
+    assert pdf.headers["content-type"] == "application/pdf"
+    assert pdf.content.startswith(b"%PDF-")
 
 
 @pytest.mark.long

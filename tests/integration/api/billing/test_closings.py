@@ -94,6 +94,7 @@ def test_a_month_is_closed_over_the_api_with_what_was_looked_at(server, http):
     found = get(http)
     assert found["status"] == "CLOSED"
     assert [each["step"] for each in found["steps"]] == [each.value for each in ClosingStep]
+    assert all(each["author"].startswith("SERVICE_USER_") and each["at"] for each in found["steps"])
     assert {each["status"] for each in found["bills"]} == {"APPROVED"}
     assert "is closed" in post(http, "review", 409)["message"]
     assert "is closed" in post(http, "reject", 409, reason="a price")["message"]

@@ -1,0 +1,111 @@
+"""The documents of many bills as one file: one PDF after the other, or an archive of them."""
+
+import io
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Final
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from meterlake.model.bills.document import AppendixDetail, BundleFormat, DocumentFormat
+from meterlake.model.errors import Invalid, NotAvailable, NotFound
+from meterlake.model.values.counted import counted
+from meterlake.model.values.period import Month
+from meterlake.pipeline.documents.render import (
+    EXTRA,
+    RenderedDocument,
+    RenderOptions,
+    make_document,
+)
+from meterlake.stores import Organization
+from meterlake.stores.state.billing.bills.month import read_month_bills
+
+# Who waits for an answer waits for a second or so for each document.
+BILLS_MAX: Final = 200
+# Archives say when a file was made: the same bills give the same bytes.
+_NO_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_READABLE: Final = 0o644 << 16
+_MEDIA_TYPES: Final = {BundleFormat.PDF: "application/pdf", BundleFormat.ZIP: "application/zip"}
+
+
+def _tell_nobody(_: int) -> None:
+    pass
+
+
+def bills_of_documents(organization: Organization, month: Month) -> list[str]:
+    """The ids of all bills of a month, by account, bill date and id.
+
+    Raises:
+        NotFound: It has none.
+    """
+    with organization.reading() as reader:
+        found = [each.id for each in read_month_bills(reader, str(month))]
+    if not found:
+        raise NotFound("bills of", str(month), "; make them first")
+    return found
+
+
+def check_count(ids: Sequence[str]) -> None:
+    """Refuse so many bills that nobody waits for their documents.
+
+    Raises:
+        Invalid: There are too many.
+    """
+    if len(ids) > BILLS_MAX:
+        rule = (
+            f"there may be at most {BILLS_MAX}; choose fewer, or write all of them with"
+            " `meterlake bill document --month MONTH`"
+        )
+        raise Invalid("billIds", counted(len(ids), "bill"), rule)
+
+
+def make_bundle(
+    organization: Organization,
+    ids: Sequence[str],
+    format: BundleFormat,
+    detail: AppendixDetail = AppendixDetail.AUTO,
+    options: RenderOptions | None = None,
+    tell: Callable[[int], None] = _tell_nobody,
+) -> RenderedDocument:
+    """The PDFs of some bills, in their order, as one PDF or as an archive of files.
+
+    Args:
+        organization: The organization.
+        ids: The bills; one that is named twice is there once.
+        format: One PDF, or an archive.
+        detail: How finely the appendices show usage.
+        options: How documents are made; as the settings say if None.
+        tell: Is told how many more are done.
+
+    Raises:
+        NotFound: One of the bills does not exist.
+        NotAvailable: What makes PDFs, or joins them, is not installed.
+        MeterlakeError: As `make_document` does.
+    """
+    if format is BundleFormat.PDF and find_spec("pypdf") is None:
+        raise NotAvailable("one PDF", f"what joins PDFs is not installed; install it: {EXTRA}")
+    made: list[RenderedDocument] = []
+    for id_ in dict.fromkeys(ids):
+        made.append(make_document(organization, id_, DocumentFormat.PDF, detail, options))
+        tell(1)
+    write = _join if format is BundleFormat.PDF else _archive
+    return RenderedDocument(f"bills.{format}", _MEDIA_TYPES[format], write(made))
+
+
+def _join(documents: Sequence[RenderedDocument]) -> bytes:
+    from pypdf import PdfWriter  # noqa: PLC0415 - of `meterlake[documents]`
+
+    writer, data = PdfWriter(), io.BytesIO()
+    for each in documents:
+        writer.append(io.BytesIO(each.data), outline_item=each.name.removesuffix(".pdf"))
+    writer.write(data)
+    return data.getvalue()
+
+
+def _archive(documents: Sequence[RenderedDocument]) -> bytes:
+    data = io.BytesIO()
+    with ZipFile(data, "w", ZIP_DEFLATED) as archive:
+        for each in documents:
+            entry = ZipInfo(each.name, _NO_TIME)
+            entry.compress_type, entry.external_attr = ZIP_DEFLATED, _READABLE
+            archive.writestr(entry, each.data)
+    return data.getvalue()
