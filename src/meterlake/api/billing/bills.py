@@ -105,7 +105,15 @@ def _period(call: Call) -> tuple[date, str]:
 
 async def _search(call: Call) -> Any:
     criteria = search_criteria(call, SEARCH_FIELDS, PAGE_MAX)
-    return await call.run(bills.search_bills, call.organization, criteria)
+    lines = not call.query.flag("excludeLineItems")
+    return await call.run(bills.search_bills, call.organization, criteria, lines=lines)
+
+
+async def _total(call: Call) -> Any:
+    """What found bills come to says something of all of them."""
+    permit_all(call, RETRIEVE)
+    criteria = search_criteria(call, SEARCH_FIELDS, PAGE_MAX)
+    return await call.run(bills.total_bills, call.organization, criteria)
 
 
 async def _latest(call: Call) -> Any:
@@ -327,6 +335,7 @@ OPERATIONS: Final = (
     _row("GetAllBillsInBillingPeriod", "GET", _PERIOD, _list_of_period),
     _row("GetLatestBill", "GET", f"{BILLS}/latest/{{accountId}}", _latest),
     _row("SearchBills", "GET", f"{BILLS}/search", _search),
+    _row("TotalBills", "GET", f"{BILLS}/totals", _total),
     _row("GetBill", "GET", f"{BILLS}/{{id}}", _of_bill(bills.get_bill)),
     _row("ListBillVersions", "GET", f"{BILLS}/{{id}}/versions", _of_bill(bills.list_bill_versions)),
     _row("VerifyBill", "GET", f"{BILLS}/{{id}}/verify", _verify),

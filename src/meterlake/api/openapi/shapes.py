@@ -185,7 +185,10 @@ _BILLS: Final = {
     ),
     "GetAllBillsForAccount": _BILLS_OF,
     "GetAllBillsInBillingPeriod": _BILLS_OF,
-    "SearchBills": Shape(gives=BillResponse, page=100, query=SEARCHED),
+    "SearchBills": Shape(gives=BillResponse, page=100, query=(*SEARCHED, flag("excludeLineItems"))),
+    "TotalBills": Shape(
+        gives=bills.BillTotalsResponse, query=(text("searchQuery"), text("operator", "AND", "OR"))
+    ),
     "GetBill": Shape(gives=BillResponse, query=(ADDITIONAL,)),
     "ListBillVersions": Shape(gives=bills.BillVersionsResponse),
     "VerifyBill": Shape(gives=bills.BillVerificationResponse, query=(flag("former"),)),

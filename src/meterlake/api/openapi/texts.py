@@ -323,7 +323,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             "Terms `<field><comparator><value>` are joined by `$`; comparators are `>`, `>=`, `:`, `<`,"
             " `<=` and `~` (begins with). Fields are accountId, locked, billDate, startDate, endDate,"
             " dueDate, billingFrequency, id, ids, createdBy, dtCreated, lastModifiedBy, accountCode,"
-            " sequentialInvoiceNumber, externalInvoiceReference, purchaseOrderNumber and billTotal."
+            " sequentialInvoiceNumber, externalInvoiceReference, purchaseOrderNumber, status, currency"
+            " and billTotal."
         ),
     ),
     "GetBill": ("Retrieve a bill", "One bill with its lines."),
@@ -340,6 +341,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             "Applies what changed between two contents of the bill one after the other, and gives each"
             " cause its part: they add up to the whole. `to` is a version, or `now` for what the bill"
             " would be now. Without both, the last two contents are compared. Nothing is stored."
+        ),
+    ),
+    "TotalBills": (
+        "Add up bills",
+        (
+            "What all bills that a search finds come to, by currency, and how many of them are pending, approved"
+            " and locked; `searchQuery` has the terms of SearchBills."
         ),
     ),
     "ListBillVersions": (

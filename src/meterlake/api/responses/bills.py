@@ -80,6 +80,23 @@ class BillDifferenceResponse(Value):
     calculated: Any = None
 
 
+class FoundBillsResponse(Value):
+    """What bills of one currency come to, and how many there are."""
+
+    currency: Text
+    bills: Integer
+    total: Number
+    pending: Integer
+    approved: Integer
+    locked: Integer
+
+
+class BillTotalsResponse(Value):
+    """What bills come to, by currency."""
+
+    data: tuple[FoundBillsResponse, ...]
+
+
 class BillVersionResponse(Value):
     """What a bill came to from one version on, until another took its place."""
 

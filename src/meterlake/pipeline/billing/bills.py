@@ -100,12 +100,18 @@ def list_bills_of_period(
     return list_bills(organization, of_billing_period(last_day, frequency), page)
 
 
-def search_bills(organization: Organization, criteria: Search) -> Document:
+def search_bills(organization: Organization, criteria: Search, *, lines: bool = True) -> Document:
     """One page of a search; `nextToken` is the document to go on from."""
     with organization.reading() as reader:
-        found, more = bill_lists.search_bills(reader, criteria)
+        found, more = bill_lists.search_bills(reader, criteria, lines=lines)
         token = str(criteria.start + len(found)) if more else None
-        return envelope(_responses(reader, found), token)
+        return envelope(_responses(reader, found, lines=lines), token)
+
+
+def total_bills(organization: Organization, criteria: Search) -> Document:
+    """What all bills that a search finds come to, by currency."""
+    with organization.reading() as reader:
+        return {"data": [each._asdict() for each in bill_lists.total_bills(reader, criteria)]}
 
 
 def get_bill(organization: Organization, id: str) -> Document:

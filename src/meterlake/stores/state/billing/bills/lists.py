@@ -42,7 +42,7 @@ SEARCH_FIELDS: Final = frozenset(
         *("billingFrequency", "id", "createdBy", "dtCreated", "lastModifiedBy", "ids"),
         # By what a customer says who calls.
         *("accountCode", "sequentialInvoiceNumber", "externalInvoiceReference"),
-        *("purchaseOrderNumber", _TOTAL),
+        *("purchaseOrderNumber", "status", "currency", _TOTAL),
     }
 )
 _COLUMNS: Final = {
@@ -189,20 +189,62 @@ def of_billing_period(last_day: date, frequency: str) -> BillFilters:
     return BillFilters(bill_date=last_day + timedelta(days=1), frequency=frequency)
 
 
-def search_bills(reader: Reader, search: Search) -> tuple[list[StoredBill], bool]:
+def search_bills(
+    reader: Reader, search: Search, *, lines: bool = True
+) -> tuple[list[StoredBill], bool]:
     """The bills that a search finds, and whether there are more after them.
 
     Raises:
         Invalid: A field has no such values.
     """
     is_locked = _locked(reader)
-    conditions = [_term(term, is_locked) for term in search.terms]
-    query = select(BILL).where(BILL.c.org == reader.org_id)
-    if conditions:
-        query = query.where((and_ if search.every else or_)(*conditions))
+    query = select(BILL).where(_found(reader, search, is_locked))
     query = query.order_by(*_order(search, is_locked))
     rows = reader.connection.execute(query.offset(search.start).limit(search.size + 1)).all()
-    return _join(reader, rows[: search.size]), len(rows) > search.size
+    return _join(reader, rows[: search.size], lines=lines), len(rows) > search.size
+
+
+class FoundTotal(NamedTuple):
+    """What found bills of a currency come to, and how many of them are pending, approved and locked."""
+
+    currency: str
+    bills: int
+    total: Decimal
+    pending: int
+    approved: int
+    locked: int
+
+
+def total_bills(reader: Reader, search: Search) -> list[FoundTotal]:
+    """What all bills that a search finds come to, by currency.
+
+    Raises:
+        Invalid: A field has no such values.
+    """
+    is_locked = _locked(reader)
+    columns = (BILL.c.currency, BILL.c.total, BILL.c.status, is_locked.label("is_locked"))
+    found: dict[str, FoundTotal] = {}
+    with exact():
+        for row in reader.connection.execute(
+            select(*columns).where(_found(reader, search, is_locked))
+        ):
+            before = found.get(row.currency) or FoundTotal(row.currency, 0, ZERO, 0, 0, 0)
+            is_pending = row.status == BillStatus.PENDING.value
+            found[row.currency] = FoundTotal(
+                row.currency,
+                before.bills + 1,
+                before.total + Decimal(row.total),
+                before.pending + is_pending,
+                before.approved + (not is_pending),
+                before.locked + bool(row.is_locked),
+            )
+    return [found[each] for each in sorted(found)]
+
+
+def _found(reader: Reader, search: Search, is_locked: ColumnElement[bool]) -> ColumnElement[bool]:
+    own = BILL.c.org == reader.org_id
+    conditions = [_term(term, is_locked) for term in search.terms]
+    return and_(own, (and_ if search.every else or_)(*conditions)) if conditions else own
 
 
 def list_lines(
