@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills import BILLS
+from meterlake.console.bills import BILLS, file_of
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.money import ZERO, exact
@@ -153,9 +153,7 @@ async def bill_document(visit: Visit) -> Response:
     """The document of a bill for its customer."""
     id_, format_ = visit.request.path_params["id"], visit.query("format") or "pdf"
     file = await visit.api.fetch(f"/bills/{id_}/document", format=format_)
-    kept = ("content-type", "content-disposition", "content-security-policy")
-    headers = {name: file.headers[name] for name in kept if name in file.headers}
-    return Response(file.content, headers={**headers, "Cache-Control": "no-store"})
+    return file_of(file)
 
 
 async def bill_statement(visit: Visit) -> Response:

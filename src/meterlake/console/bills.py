@@ -1,50 +1,215 @@
-"""The page of all bills."""
+"""The list of bills, and what people do with several of them at once."""
 
-from datetime import timedelta
-from typing import Final
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+from httpx import Response as Answer
 from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.lists import PAGE, Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page
+from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month
 
 BILLS: Final = "/console/bills"
-_PAGE: Final = 50
-_ONE_DAY: Final = timedelta(days=1)
+SELECTION: Final = f"{BILLS}/selection"
+# What one looks at and acts on at once.
+_CHOSEN_MAX: Final = 1_000
+_PAGE_MAX: Final = 100
+# What means something in the query of a search, or ends a term of it.
+_SIGNS: Final = re.compile(r"[~:<>$&|]")
+_STATUSES: Final = {
+    "PENDING": "status:PENDING$locked:false",
+    "APPROVED": "status:APPROVED$locked:false",
+    "LOCKED": "locked:true",
+}
+_KEPT_HEADERS: Final = ("content-type", "content-disposition", "content-security-policy")
+
+
+@dataclass(frozen=True, slots=True)
+class BillListing(Listing):
+    """Bills by month, status and customer, in any order."""
+
+    def parameters(self, visit: Visit) -> dict[str, Any]:
+        """What the person chose, as a search."""
+        sort = visit.query("sort")
+        known = {each.sort for each in self.columns if each.sort}
+        return {
+            "searchQuery": search_of(visit),
+            "sortBy": sort if sort in known else "billDate",
+            "sortOrder": (visit.query("order") or "ASC") if sort in known else "DESC",
+            "excludeLineItems": True,
+        }
+
+
+def search_of(visit: Visit) -> str:
+    """The search for the bills that the address asks for."""
+    terms = []
+    if (name := visit.query("month")) is not None:
+        # A bill's last day is in the month; `endDate` is the day after it.
+        month = Month.parse(name)
+        terms += [f"endDate>{month.first}", f"endDate<={month.after}"]
+    if (status := visit.query("status")) in _STATUSES:
+        terms.append(_STATUSES[status])
+    if (customer := visit.query("customer")) is not None:
+        field = "accountId:" if is_id(customer) else "accountCode~"
+        terms.append(f"{field}{_SIGNS.sub(' ', customer)}")
+    return "$".join(terms)
+
+
+_LISTING: Final = BillListing(
+    "Bills",
+    "/bills/search",
+    (
+        Column("Customer", "accountCode", "code", f"{BILLS}/{{id}}", sort="accountCode"),
+        Column("Bill date", "billDate", "day", sort="billDate"),
+        Column("First day", "startDate", "day"),
+        Column("Invoice", "sequentialInvoiceNumber", sort="sequentialInvoiceNumber"),
+        Column("Status", "status", "status", sort="status"),
+        Column("Locked", "locked"),
+        Column("Approved by", "approvedBy", "author", sort="approvedBy"),
+        Column("Total", "billTotal", "money", sort="billTotal"),
+        Column("Currency", "currency", sort="currency"),
+    ),
+    empty=(
+        "No bills here",
+        "You make the bills of a month on the page of the month.",
+    ),
+    filters=(
+        ListFilter("month", "Month", type="month"),
+        ListFilter(
+            "status",
+            "Status",
+            (("PENDING", "Pending"), ("APPROVED", "Approved"), ("LOCKED", "Locked")),
+        ),
+        ListFilter("customer", "Code of the customer begins with", type="search"),
+    ),
+)
 
 
 async def list_bills(visit: Visit) -> Response:
-    """One page of bills, by month, status and customer."""
-    days = {}
-    if (name := visit.query("month")) is not None:
-        # A bill's date is the day after its last one.
-        month = Month.parse(name)
-        days = {"billDateStart": month.first + _ONE_DAY, "billDateEnd": month.after + _ONE_DAY}
-    answer = await visit.api.get(
-        "/bills",
-        accountId=visit.query("customer"),
-        status=visit.query("status"),
-        excludeLineItems=True,
-        includeBillTotal=True,
-        pageSize=_PAGE,
-        nextToken=visit.query("page"),
-        **days,
+    """One page of bills with the total of all of them, or the file with all."""
+    if visit.query("format") == "csv":
+        return await show_list(visit, _LISTING)
+    rows, later = await _LISTING.page(visit, PAGE, visit.query("page"))
+    totals = await visit.api.find("/bills/totals", searchQuery=search_of(visit))
+    await visit.people()
+    return visit.page(
+        "bills/list.html",
+        listing=_LISTING,
+        rows=rows,
+        later=later,
+        totals=[] if totals is None else totals["data"],
     )
-    return visit.page("bills.html", bills=answer["data"], later=answer.get("nextToken"))
 
 
-async def change_bills(visit: Visit) -> Response:
-    """Approve the bills that were ticked."""
+# --- Several bills ----------------------------------------------------------------------------------
+
+
+async def show_selection(visit: Visit) -> Response:
+    """The bills that were ticked, or all that the address asks for, and what one can do with them."""
+    ids = visit.form.get("bill", [])
+    search = f"ids:{','.join(map(_plain_id, ids))}" if visit.form else search_of(visit)
+    if visit.form and not ids:
+        raise ApiRefusalError(400, "No bill was ticked. Tick those that you mean.")
+    rows = await _every(visit, search)
+    totals = await visit.api.get("/bills/totals", searchQuery=search)
+    await visit.people()
+    pending = [each for each in rows if each["status"] == "PENDING" and not each["locked"]]
+    approved = [each for each in rows if each["status"] == "APPROVED" and not each["locked"]]
+    return visit.page(
+        "bills/selection.html",
+        rows=rows,
+        totals=totals["data"],
+        count=sum(int(each["bills"]) for each in totals["data"]),
+        most=_CHOSEN_MAX,
+        pending=pending,
+        approved=approved,
+        back=_back(visit) if visit.form else visit.link().replace(SELECTION, BILLS),
+    )
+
+
+def _plain_id(text: str) -> str:
+    return _SIGNS.sub("", text).replace(",", "")
+
+
+async def _every(visit: Visit, search: str) -> list[dict[str, Any]]:
+    """All bills of a search, the largest first, up to so many as one acts on at once."""
+    rows: list[dict[str, Any]] = []
+    token = None
+    while len(rows) < _CHOSEN_MAX:
+        answer = await visit.api.get(
+            "/bills/search",
+            searchQuery=search,
+            sortBy="billTotal",
+            sortOrder="DESC",
+            excludeLineItems=True,
+            pageSize=_PAGE_MAX,
+            nextToken=token,
+        )
+        rows += answer["data"]
+        token = answer.get("nextToken")
+        if not token:
+            break
+    return rows[:_CHOSEN_MAX]
+
+
+async def change_selection(visit: Visit) -> Response:
+    """Carry out what was asked of the bills that were chosen."""
     ids = visit.form.get("bill", [])
     if not ids:
         raise ApiRefusalError(400, "No bill was ticked. Tick those that you mean.")
-    answer = await visit.api.send("POST", "/bills/approve", {"billIds": ids})
-    return visit.go(f"{BILLS}?{visit.request.url.query}", answer["message"])
+    match visit.field("action"):
+        case "look":
+            return await show_selection(visit)
+        case "approve":
+            answer = await visit.api.send("POST", "/bills/approve", {"billIds": ids})
+            said = f"{answer['message']}. You can take an approval back until the bill is locked."
+        case "unapprove":
+            await _each(visit, ids, "status", {"status": "PENDING"})
+            said = f"You took back {len(ids)} {'approval' if len(ids) == 1 else 'approvals'}."
+        case "lock":
+            await _each(visit, ids, "lock", None)
+            said = f"You locked {len(ids)} {'bill' if len(ids) == 1 else 'bills'} for ever."
+        case "recalculate":
+            await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
+            said = "The worker calculates the bills again. Load this page again to see them."
+        case "pdf" | "zip" as format_:
+            body = {"billIds": ids, "format": format_}
+            return file_of(await visit.api.fetch_made("/bills/download/documents", body))
+        case action:
+            raise ApiRefusalError(400, f"{action!r} is nothing that one does to bills")
+    return visit.go(_back(visit), said)
+
+
+def _back(visit: Visit) -> str:
+    """The list that the bills were chosen from."""
+    back = visit.field("back")
+    return back if back.startswith(f"{BILLS}?") else BILLS
+
+
+async def _each(visit: Visit, ids: Sequence[str], verb: str, body: Any) -> None:
+    """Do the same to one bill after the other; the first refusal says how many are done."""
+    for number, id_ in enumerate(ids):
+        try:
+            await visit.api.send("PUT", f"/bills/{id_}/{verb}", body)
+        except ApiRefusalError as refusal:
+            reason = f"{number} of {len(ids)} are done; then: {refusal.reason}"
+            raise ApiRefusalError(refusal.status, reason) from None
+
+
+def file_of(answer: Answer) -> Response:
+    """A file of the API as the answer of a page."""
+    headers = {name: answer.headers[name] for name in _KEPT_HEADERS if name in answer.headers}
+    return Response(answer.content, headers={**headers, "Cache-Control": "no-store"})
 
 
 ROUTES: Final = (
     Route(BILLS, page(list_bills), methods=["GET"], name="ConsoleBills"),
-    Route(BILLS, page(change_bills), methods=["POST"], name="ConsoleBillsChange"),
+    Route(SELECTION, page(show_selection), methods=["GET"], name="ConsoleSelection"),
+    Route(SELECTION, page(change_selection), methods=["POST"], name="ConsoleSelectionChange"),
 )

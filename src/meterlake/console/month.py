@@ -1,20 +1,23 @@
 """The page of a month: is it all right, what is open, and the way to its approval."""
 
+import asyncio
 from collections import Counter
 from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console.bills import file_of
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
-from meterlake.model.values.money import RoundingMode, divide, exact, round_amount
+from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
 from meterlake.model.values.period import Month
 
 MONTHS: Final = "/console/months"
+_ONE_DAY: Final = timedelta(days=1)
 
 
 def growth(total: Decimal, before: Decimal) -> Decimal | None:
@@ -32,21 +35,127 @@ async def current_month(visit: Visit) -> Response:
     return visit.go(f"{MONTHS}/{last}", visit.session.said)
 
 
+class Mending(NamedTuple):
+    """How one mends what is open.
+
+    Attributes:
+        text: What it means.
+        label: What the link or the button says.
+        operation: What it takes.
+        target: Where the link leads; empty if a button does it.
+        action: What the button does.
+    """
+
+    text: str
+    label: str
+    operation: str
+    target: str = ""
+    action: str = ""
+
+
+_MENDING: Final = {
+    "MissingFile": Mending(
+        "You expect these files, and none of them has come.",
+        "Deliver a file",
+        "GetMeasurementsStatus",
+        "/console/data-in",
+    ),
+    "RejectedRows": Mending(
+        "Rows of your files wait to be mended; the bills do not have them.",
+        "Mend the rows",
+        "ListRejectedRows",
+        "/console/rejected",
+    ),
+    "LateUsage": Mending(
+        "Usage came after these bills were made.",
+        "Calculate these bills again",
+        "RecalculateBillJob",
+        action="recalculate",
+    ),
+    "UnpricedUsage": Mending(
+        "No bill charges for this usage: give it a price, or put the customer on a plan that has one.",
+        "Look at plans and prices",
+        "ListProducts",
+        "/console/catalogue",
+    ),
+    "FailedAccount": Mending(
+        "These customers could not be billed. Mend the reason, then make the bills again.",
+        "Make the bills again",
+        "CreateBillJob",
+        action="calculate",
+    ),
+    "MissingBill": Mending(
+        "These customers should have a bill and have none.",
+        "Make the bills",
+        "CreateBillJob",
+        action="calculate",
+    ),
+    "TotalJumped": Mending(
+        "These bills are far from what is usual for their customers. Look where each comes from.",
+        "",
+        "",
+    ),
+}
+_OTHER: Final = Mending("Somebody should look at this.", "", "")
+
+
+class Cause(NamedTuple):
+    """What is open for one reason.
+
+    Attributes:
+        stakes: How much money it is about, by currency.
+    """
+
+    kind: str
+    mending: Mending
+    rows: list[dict[str, Any]]
+    stakes: dict[str, Decimal]
+
+    @property
+    def bill_ids(self) -> list[str]:
+        """The bills that it is about."""
+        return sorted({each["billId"] for each in self.rows if each.get("billId")})
+
+
+def causes_of(findings: list[dict[str, Any]]) -> list[Cause]:
+    """What is open, one row for each cause."""
+    ordered = sorted(findings, key=lambda each: str(each["kind"]))
+    found = []
+    for kind, some in groupby(ordered, lambda each: str(each["kind"])):
+        rows = list(some)
+        stakes: dict[str, Decimal] = {}
+        with exact():
+            for each in rows:
+                if each.get("amount") is not None:
+                    known = stakes.get(each["currency"], ZERO)
+                    stakes[each["currency"]] = known + abs(each["amount"])
+        found.append(Cause(kind, _MENDING.get(kind, _OTHER), rows, stakes))
+    return found
+
+
+# A job that has not ended is worth a look again.
+_RUNNING: Final = frozenset({"PENDING", "INITIALIZING", "RUNNING"})
+
+
 async def show_month(visit: Visit) -> Response:
     """The page of a month."""
     month = Month.parse(visit.request.path_params["month"])
-    closing = await visit.api.get(f"/closings/{month}")
-    jobs = await visit.api.find("/billjobs", pageSize=5)
-    late = await visit.api.find("/lateusage", period=month, pageSize=100)
-    by_kind = sorted(closing["open"], key=lambda each: str(each["kind"]))
+    closing, jobs, late, _ = await asyncio.gather(
+        visit.api.get(f"/closings/{month}"),
+        visit.api.find("/billjobs", pageSize=5),
+        visit.api.find("/lateusage", period=month, pageSize=100),
+        visit.people(),
+    )
+    newest = [] if jobs is None else jobs["data"]
     return visit.page(
         "month.html",
         month=month,
         closing=closing,
         growth=growth,
         statuses=sum((Counter(each["statuses"]) for each in closing["totals"]), Counter()),
-        findings={kind: list(rows) for kind, rows in groupby(by_kind, lambda each: each["kind"])},
-        jobs=[] if jobs is None else jobs["data"],
+        causes=causes_of(closing["open"]),
+        jobs=newest,
+        running=any(each["status"] in _RUNNING for each in newest),
         late=[] if late is None else late["data"],
         earlier=month.moved(-1),
         later=month.moved(1),
@@ -74,20 +183,44 @@ async def change_month(visit: Visit) -> Response:
             await visit.api.send("POST", place, {"reason": visit.field("reason")})
             said = "You opened the month again. Approved bills are pending now; locked ones stay."
         case "calculate":
-            last = month.after - timedelta(days=1)
+            last = month.after - _ONE_DAY
             order = {
                 "billingFrequency": "MONTHLY",
                 "lastDateInBillingPeriod": last.isoformat(),
             }
             job = await visit.api.send("POST", "/billjobs", order)
             said = f"The worker makes the bills of the month now; its job is {job['id']}."
+        case "recalculate":
+            ids = visit.form.get("bill", [])
+            await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
+            said = "The worker calculates these bills again. Load this page again to see it."
         case _:
             raise ApiRefusalError(400, f"{action!r} is nothing that one does to a month")
     return visit.go(f"{MONTHS}/{month}", said)
 
 
+async def month_file(visit: Visit) -> Response:
+    """The bills of a month as a file: for bookkeeping, for spreadsheets, or their documents."""
+    month = Month.parse(visit.request.path_params["month"])
+    match visit.query("as"):
+        case "standard" | "xero" as system:
+            # A bill's date is the day after its last one.
+            days = {
+                "startDate": (month.first + _ONE_DAY).isoformat(),
+                "endDate": (month.after + _ONE_DAY).isoformat(),
+            }
+            body = {**days, "externalSystem": system.upper()}
+            return file_of(await visit.api.fetch_made("/bills/download/csv", body))
+        case "pdf" | "zip" as format_:
+            body = {"month": str(month), "format": format_}
+            return file_of(await visit.api.fetch_made("/bills/download/documents", body))
+        case other:
+            raise ApiRefusalError(400, f"bills are standard, xero, pdf or zip, not {other!r}")
+
+
 ROUTES: Final = (
     Route(MONTHS, page(current_month), methods=["GET"], name="ConsoleCurrentMonth"),
     Route(f"{MONTHS}/{{month}}", page(show_month), methods=["GET"], name="ConsoleMonth"),
+    Route(f"{MONTHS}/{{month}}/files", page(month_file), methods=["GET"], name="ConsoleMonthFile"),
     Route(f"{MONTHS}/{{month}}", page(change_month), methods=["POST"], name="ConsoleMonthChange"),
 )

@@ -118,7 +118,9 @@ def test_a_month_that_is_none_is_refused_in_words(ada, month):
 
 def test_a_form_of_too_many_fields_is_refused_in_words(ada):
     ada.go(f"{CONSOLE}/bills?month={MONTH}")
-    ada.page = ada.client.post(f"{CONSOLE}/bills", data={f"f{n}": "" for n in range(3_000)})
+    ada.page = ada.client.post(
+        f"{CONSOLE}/bills/selection", data={f"f{n}": "" for n in range(3_000)}
+    )
 
     assert ada.page.status_code == 400
     assert "it must be a form of 2000 fields or less" in ada.text
@@ -149,13 +151,18 @@ def test_a_bill_is_approved_unapproved_and_locked(finance):
 
 
 def test_ticked_bills_are_approved_at_once(finance):
+    selection = f"{CONSOLE}/bills/selection"
     finance.go(f"{CONSOLE}/bills?month={MONTH}&status=PENDING")
     ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)
-    assert "No bill was ticked" in finance.send({})
+    assert "No bill was ticked" in finance.send({"action": "look"}, path=selection)
 
     finance.go(f"{CONSOLE}/bills?month={MONTH}&status=PENDING")
-    assert "2 bills were approved" in finance.send({"bill": ids})
-    assert "No bills here" in finance.go(f"{CONSOLE}/bills?month={MONTH}&status=PENDING")
+    assert "2 bills" in finance.send({"action": "look", "bill": ids}, path=selection)
+    assert "2 pending, 0 approved" in finance.text
+    shown = finance.send({"action": "approve", "bill": ids}, path=selection)
+    assert "2 bills were approved" in shown
+    assert "Nothing matches" in shown
+    assert f"month={MONTH}" in str(finance.page.url)
 
 
 def test_numbers_are_the_digits_of_the_api_in_the_persons_way(world):
@@ -202,7 +209,7 @@ def test_who_may_only_read_sees_no_button(world):
     reader.go(f"{CONSOLE}/months/{MONTH}")
     assert not any(map(reader.offers, ("calculate", "review", "approve", "reject", "reopen")))
     reader.go(f"{CONSOLE}/bills?month={MONTH}")
-    assert 'name="bill"' not in reader.page.text
+    assert not reader.offers("approve")
     reader.go(re.findall(r'href="(/console/bills/[0-9a-f-]{36})"', reader.page.text)[0])
     assert 'name="action"' not in reader.page.text
 

@@ -113,7 +113,7 @@ async def _total(call: Call) -> Any:
     """What found bills come to says something of all of them."""
     permit_all(call, RETRIEVE)
     criteria = search_criteria(call, SEARCH_FIELDS, PAGE_MAX)
-    return await call.run(bills.total_bills, call.organization, criteria)
+    return await call.run(bills.total_found, call.organization, criteria)
 
 
 async def _latest(call: Call) -> Any:

@@ -111,6 +111,8 @@ class ClosingOpenResponse(Value):
     detail: Text
     command: Text
     bill_id: Id | None = None
+    amount: Number | None = None
+    currency: Text | None = None
 
 
 class ClosingReopeningResponse(Value):

@@ -123,6 +123,18 @@ class ApiClient:
             _content(answer)
         return answer
 
+    async def fetch_made(self, path: str, body: Any, /) -> Response:
+        """A file that an operation makes of what it is sent.
+
+        Raises:
+            ApiRefusalError: The API refuses it.
+        """
+        headers = {"Content-Type": "application/json"}
+        answer = await self._client.post(path, content=wire.dumps(body), headers=headers)
+        if answer.status_code >= _FAILED:
+            _content(answer)
+        return answer
+
 
 def _parameters(query: Mapping[str, Any]) -> dict[str, str]:
     texts = {True: "true", False: "false"}

@@ -112,6 +112,8 @@ class ReviewFinding:
         detail: What is wrong with it, in words.
         command: The command that shows more.
         bill_id: The bill that it is about, if there is one.
+        amount: How much money it is about, where that is known.
+        currency: Of the amount.
     """
 
     kind: ReviewKind
@@ -119,6 +121,8 @@ class ReviewFinding:
     detail: str
     command: str
     bill_id: str | None = None
+    amount: Decimal | None = None
+    currency: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
         """The finding as plain data."""
@@ -128,5 +132,7 @@ class ReviewFinding:
             "detail": self.detail,
             "command": self.command,
             "billId": self.bill_id,
+            "amount": self.amount,
+            "currency": self.currency,
         }
         return {name: value for name, value in found.items() if value is not None}

@@ -108,10 +108,10 @@ def search_bills(organization: Organization, criteria: Search, *, lines: bool = 
         return envelope(_responses(reader, found, lines=lines), token)
 
 
-def total_bills(organization: Organization, criteria: Search) -> Document:
+def total_found(organization: Organization, criteria: Search) -> Document:
     """What all bills that a search finds come to, by currency."""
     with organization.reading() as reader:
-        return {"data": [each._asdict() for each in bill_lists.total_bills(reader, criteria)]}
+        return {"data": [each._asdict() for each in bill_lists.total_found(reader, criteria)]}
 
 
 def get_bill(organization: Organization, id: str) -> Document:

@@ -51,10 +51,7 @@ def check_count(ids: Sequence[str]) -> None:
         Invalid: There are too many.
     """
     if len(ids) > BILLS_MAX:
-        rule = (
-            f"there may be at most {BILLS_MAX}; choose fewer, or write all of them with"
-            " `meterlake bill document --month MONTH`"
-        )
+        rule = f"there may be at most {BILLS_MAX}; choose fewer, and ask for the others again"
         raise Invalid("billIds", counted(len(ids), "bill"), rule)
 
 

@@ -231,6 +231,8 @@ class _BillReview:
                     detail=detail,
                     command=command,
                     bill_id=usage.bill_id,
+                    amount=usage.difference,
+                    currency=None if usage.difference is None else usage.currency,
                 )
         for each in late(self.organization):
             accounts = _unseen(each, noted)
@@ -274,7 +276,8 @@ class _BillReview:
             usual, count = bill.usual, len(bill.earlier)
             before = "the bill before" if count == 1 else f"the median of {count} bills before"
             with exact():
-                change = (bill.total - usual) * 100
+                difference = bill.total - usual
+                change = difference * 100
             way = "above" if change > ZERO else "below"
             # Of 0 it is no percentage.
             by_how_much = way if usual == ZERO else f"{abs(change / usual):,.0f} % {way}"
@@ -287,6 +290,8 @@ class _BillReview:
                     detail=f"{total} is {far}: {median}",
                     command=f"meterlake bill explain {bill.bill_id}",
                     bill_id=bill.bill_id,
+                    amount=difference,
+                    currency=bill.currency,
                 )
             )
         return sorted(found, key=lambda each: (each.subject, each.bill_id))
@@ -298,6 +303,8 @@ def _describe_missing(bill: Bill, total: str) -> ReviewFinding:
         subject=bill.account_code,
         detail=f"no bill of {bill.bill_date}; it would come to {total}",
         command=_bill_of(bill.account_code, f"--date {bill.bill_date}"),
+        amount=bill.total,
+        currency=bill.currency,
     )
 
 

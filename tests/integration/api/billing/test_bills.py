@@ -742,6 +742,27 @@ def test_a_bill_is_verified_and_a_tampered_line_is_named(server, sdk):
     assert (43, 42.5) in [(each["stored"], each["calculated"]) for each in found["differences"]]
 
 
+@pytest.mark.sees("TotalBills", "SearchBills")
+def test_found_bills_are_added_up_by_currency(calm):
+    with calm.http() as http:
+        query = {"searchQuery": "billDate:2026-10-01$status:PENDING", "excludeLineItems": "true"}
+        found = http.get("/bills/search", params=query).json()["data"]
+        [total] = http.get("/bills/totals", params=query).json()["data"]
+        nothing = http.get("/bills/totals", params={"searchQuery": "status:APPROVED"}).json()
+        wrong = http.get("/bills/totals", params={"searchQuery": "colour:red"})
+    assert not any("lineItems" in each for each in found)
+    assert total == {
+        "currency": "USD",
+        "bills": len(found),
+        "total": sum(each["billTotal"] for each in found),
+        "pending": len(found),
+        "approved": 0,
+        "locked": 0,
+    }
+    assert nothing == {"data": []}
+    assert wrong.status_code == 400
+
+
 @pytest.mark.long
 @pytest.mark.sees("DownloadBillDocuments")
 def test_documents_of_bills_come_as_one_file(calm):

@@ -215,7 +215,7 @@ class FoundTotal(NamedTuple):
     locked: int
 
 
-def total_bills(reader: Reader, search: Search) -> list[FoundTotal]:
+def total_found(reader: Reader, search: Search) -> list[FoundTotal]:
     """What all bills that a search finds come to, by currency.
 
     Raises:

@@ -1,0 +1,104 @@
+"""Many bills at once: the list with its totals, chosen bills, the files of a month."""
+
+import io
+import re
+import zipfile
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.pipeline.access import login
+from tests.console_world import CONSOLE, MONTH, a_console
+from tests.people import allow
+
+SELECTION = f"{CONSOLE}/bills/selection"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Acme and bolt have a bill of September each."""
+    with a_console(tmp_path_factory.mktemp("bills")) as found:
+        found.join("finance@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"))
+        yield found
+
+
+@pytest.fixture
+def finance(world):
+    return world.browser("finance@example.com")
+
+
+def codes(browser):
+    """The customers of the bills on the page, in order."""
+    return re.findall(r'href="/console/customers/[0-9a-f-]+">(\w+)</a>', browser.page.text)
+
+
+def test_the_list_is_sorted_narrowed_added_up_and_downloaded(finance):
+    finance.go(f"{CONSOLE}/bills?month={MONTH}&sort=accountCode&order=DESC")
+    assert codes(finance) == ["bolt", "acme"]
+    assert re.search(r"2 bills: [\d.]+ USD", finance.text)
+    finance.go(f"{CONSOLE}/bills?customer=bo")
+    assert codes(finance) == ["bolt"]
+    assert re.search(r"1 bill: [\d.]+ USD", finance.text)
+    finance.go(f"{CONSOLE}/bills?month=2026-10")
+    assert "Nothing matches" in finance.text
+    finance.go(f"{CONSOLE}/bills?month={MONTH}&sort=accountCode&format=csv")
+    lines = finance.page.text.splitlines()
+    assert lines[0].startswith("Customer,Bill date,")
+    assert [each.split(",")[0] for each in lines[1:]] == ["acme", "bolt"]
+
+
+def test_all_bills_of_a_list_are_approved_and_taken_back(finance):
+    finance.go(f"{SELECTION}?month={MONTH}&status=PENDING")
+    assert "Approve 2" in finance.text
+    assert not finance.offers("lock")
+    ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:2]
+    assert "2 bills were approved" in finance.send({"action": "approve", "bill": ids})
+
+    finance.go(f"{SELECTION}?month={MONTH}")
+    assert finance.offers("lock")
+    assert not finance.offers("approve")
+    assert "You took back 2 approvals" in finance.send({"action": "unapprove", "bill": ids})
+
+
+def test_documents_of_chosen_bills_come_as_one_file(finance):
+    finance.go(f"{SELECTION}?month={MONTH}")
+    ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:1]
+    finance.send({"action": "zip", "bill": ids})
+    with zipfile.ZipFile(io.BytesIO(finance.page.content)) as found:
+        assert len(found.namelist()) == 1
+
+
+def test_the_files_of_a_month_are_those_of_its_bills(finance):
+    page = f"{CONSOLE}/months/{MONTH}"
+    finance.go(page)
+    assert "Invoices for Xero (CSV)" in finance.text
+    finance.go(f"{page}/files?as=xero")
+    assert finance.page.text.startswith("*ContactName,EmailAddress")
+    assert finance.page.text.count("\n") > 2
+    finance.go(f"{page}/files?as=standard")
+    assert finance.page.headers["content-disposition"].startswith("attachment")
+    finance.go(f"{page}/files?as=word")
+    assert finance.page.status_code == 400
+
+
+def test_who_only_reads_may_choose_bills_and_change_none(world):
+    reader = world.browser("reader@example.com")
+    reader.go(f"{SELECTION}?month={MONTH}")
+    for action in ("approve", "unapprove", "lock", "recalculate"):
+        assert not reader.offers(action)
+    assert reader.offers("pdf")
+
+
+def test_the_way_back_leads_to_the_list_and_nowhere_else(finance):
+    finance.go(f"{CONSOLE}/bills?month={MONTH}")
+    ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:1]
+    finance.send({"action": "look", "bill": ids, "back": "javascript:alert(1)"}, path=SELECTION)
+    assert "javascript:" not in finance.page.text
