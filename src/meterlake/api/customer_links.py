@@ -19,7 +19,7 @@ from meterlake.api.server.downloads import base_url, content_response
 from meterlake.api.server.limits import Limit, network
 from meterlake.model.bills.document import AppendixDetail, DocumentFormat
 from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.customer_links import CustomerLink
+from meterlake.model.customers.customer_links import PAGE_PATH, CustomerLink
 from meterlake.model.errors import MeterlakeError, NotFound, TooMany, Unauthorized
 from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month
@@ -31,8 +31,7 @@ from meterlake.pipeline.documents.render import make_document
 from meterlake.pipeline.explorer.account_usage import read_account_usage
 from meterlake.stores.state.core.pages import Page
 
-# Where the page itself is, and what it reads.
-PAGE_PATH: Final = "/customer"
+# What the page of a link reads.
 PATH: Final = "/customerpages"
 _LINKS: Final = f"{ORGANIZATION}/accounts/{{accountId}}/customerlinks"
 _RESOURCE: Final = "customerlink"
@@ -116,18 +115,19 @@ def _of_link(name: str, read: Reading) -> Callable[[Request], Awaitable[Response
     return answer
 
 
-def _read_page(request: Request, opened: OpenedLink) -> dict[str, Any]:
-    query = QueryParameters(request.query_params.multi_items())
-    name = query.text("month")
-    usage = read_account_usage(
-        opened.organization, opened.account_id, None if name is None else Month.parse(name)
-    )
+def _read_page(_: Request, opened: OpenedLink) -> dict[str, Any]:
     return {
         **customer_page.read_customer(opened.organization, opened.account_id),
         "allowedOrigins": list(opened.link.allowed_origins),
         "dtExpiry": opened.link.dt_expiry,
-        "usage": usage,
     }
+
+
+def _read_usage(request: Request, opened: OpenedLink) -> dict[str, Any]:
+    query = QueryParameters(request.query_params.multi_items())
+    name = query.text("month")
+    month = None if name is None else Month.parse(name)
+    return read_account_usage(opened.organization, opened.account_id, month)
 
 
 def _read_spend(_: Request, opened: OpenedLink) -> dict[str, Any]:
@@ -168,6 +168,7 @@ def _route(name: str, path: str, read: Reading) -> Route:
 
 ROUTES: Final = (
     _route("GetCustomerPage", "", _read_page),
+    _route("GetCustomerPageUsage", "/usage", _read_usage),
     _route("GetCustomerPageSpend", "/spend", _read_spend),
     _route("ListCustomerPageBills", "/bills", _list_bills),
     _route("GetCustomerPageBill", "/bills/{id}", _read_bill),

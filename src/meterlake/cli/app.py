@@ -13,6 +13,7 @@ from meterlake.cli import (
     balances,
     close_month,
     configuration,
+    customer_link,
     demo,
     events,
     integrations,
@@ -55,6 +56,7 @@ GROUPS: Final = {
     "Correct": ("rejected", "backfill", "check"),
     "Operate": (
         *("serve", "worker", "runs", "deploy", "health", "settings", "users", "keys"),
+        "customer-link",
         *("maintain", "move-lake", "shard-lake"),
     ),
     "Help": ("--help", "--version", "--install-completion"),
@@ -105,6 +107,7 @@ def build() -> App:
             maintain,
             home_settings,
             users,
+            customer_link,
             serve,
             worker,
             synthesis,

@@ -2,8 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -12,12 +11,12 @@ from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console import customer_pages
+from meterlake.console import customer_links, customer_pages, portal
 from meterlake.console.bills import BILLS
 from meterlake.console.customer_things import COMPLETE, CUSTOMERS, THINGS
-from meterlake.console.shell.charts import bar_chart
+from meterlake.console.day_charts import day_chart
 from meterlake.console.shell.lists import Column, Listing, show_list
-from meterlake.console.shell.page import Visit, day, locale_of, page
+from meterlake.console.shell.page import Visit, locale_of, page
 from meterlake.model.values.period import Month
 
 SEARCH: Final = "/console/search"
@@ -188,24 +187,6 @@ async def _usage(visit: Visit, id_: str, month: Month) -> list[tuple[dict[str, A
     return [(each, day_chart(visit.request, each, month)) for each in rows]
 
 
-def day_chart(request: Any, usage: dict[str, Any], month: Month) -> Markup:
-    """The days of a month as bars: what was used of one aggregation."""
-    quantities = {each["date"]: each["quantity"] for each in usage["days"]}
-    locale = locale_of(request)
-    days = list(_days(month))
-    title = f"{usage['name']} by day"
-    values = [quantities.get(str(each)) for each in days]
-    labels = [day(each, locale).striptags() for each in days]
-    return bar_chart(title, labels, {usage["name"]: values}, locale, usage.get("unit", ""))
-
-
-def _days(month: Month) -> Iterable[date]:
-    at = month.first
-    while at < month.after:
-        yield at
-        at += _ONE_DAY
-
-
 # --- Plans and prices in force ------------------------------------------------------------------
 
 
@@ -321,7 +302,10 @@ ROUTES: Final = (
     Route(
         f"{_CUSTOMER}/history", page(show_history), methods=["GET"], name="ConsoleCustomerHistory"
     ),
+    *customer_links.ROUTES,
     *customer_pages.ROUTES,
     Route(_CUSTOMER, page(show_customer), methods=["GET"], name="ConsoleCustomer"),
+    # What customers see of themselves.
+    *portal.ROUTES,
     Route(SEARCH, page(search), methods=["GET"], name="ConsoleSearch"),
 )

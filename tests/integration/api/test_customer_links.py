@@ -153,7 +153,9 @@ def test_a_link_of_one_account_is_not_found_with_another(server, http, ids):
 # --- What works ---------------------------------------------------------------------------------
 
 
-@pytest.mark.sees("CreateCustomerLink", "GetCustomerPage", "GetCustomerPageSpend")
+@pytest.mark.sees(
+    "CreateCustomerLink", "GetCustomerPage", "GetCustomerPageUsage", "GetCustomerPageSpend"
+)
 def test_a_link_shows_usage_by_day_what_is_spent_and_what_is_left(server, http, visitor, ids):
     configure(
         server.organization,
@@ -172,8 +174,8 @@ def test_a_link_shows_usage_by_day_what_is_spent_and_what_is_left(server, http, 
     token = made["token"]
 
     assert made["url"] == f"{server.url}/customer/{token}"
-    found = wire.loads(visitor.get(f"/customerpages/{token}?month=2026-09").content)
-    [sent] = found["usage"]["aggregations"]
+    found = read(visitor, token)
+    [sent] = read(visitor, token, "/usage?month=2026-09")["aggregations"]
     assert (found["code"], found["allowedOrigins"]) == ("acme", ["https://portal.acme.example"])
     assert [(each["date"], Decimal(each["quantity"])) for each in sent["days"]] == [
         ("2026-09-03", Decimal("42.5"))

@@ -94,6 +94,7 @@ _OPEN: Final = (
     Operation("PutUploadFile", "PUT", "/uploads/{token}", "", ""),
     Operation("GetDownload", "GET", "/downloads/{token}", "", ""),
     Operation("GetCustomerPage", "GET", "/customerpages/{token}", "", ""),
+    Operation("GetCustomerPageUsage", "GET", "/customerpages/{token}/usage", "", ""),
     Operation("GetCustomerPageSpend", "GET", "/customerpages/{token}/spend", "", ""),
     Operation("ListCustomerPageBills", "GET", "/customerpages/{token}/bills", "", ""),
     Operation("GetCustomerPageBill", "GET", "/customerpages/{token}/bills/{id}", "", ""),

@@ -480,8 +480,9 @@ SHAPES: Final[dict[str, Shape]] = {
         sends_file=True,
         errors={"403": "The link was changed, or has ended.", "404": "The file is gone."},
     ),
-    "GetCustomerPage": Shape(
-        gives=customer_links.CustomerPageResponse, query=(text("month"),), errors=_OF_LINKS
+    "GetCustomerPage": Shape(gives=customer_links.CustomerPageResponse, errors=_OF_LINKS),
+    "GetCustomerPageUsage": Shape(
+        gives=explorer.AccountUsageResponse, query=(text("month"),), errors=_OF_LINKS
     ),
     "GetCustomerPageSpend": Shape(gives=customer_links.CustomerSpendResponse, errors=_OF_LINKS),
     "ListCustomerPageBills": Shape(

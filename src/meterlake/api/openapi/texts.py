@@ -604,10 +604,11 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "GetCustomerPage": (
         "Get the page of a customer",
-        (
-            "Whose page it is, the balances, and the usage of a month such as 2026-10 by day; without"
-            " `month`, of the present one. The token of the link is all that it takes."
-        ),
+        "Whose page it is, and what is left of the balances. The token of the link is all it takes.",
+    ),
+    "GetCustomerPageUsage": (
+        "Get what a customer used by day",
+        "Of a month such as 2026-10, as GetAccountUsage has it; without `month`, of the present one.",
     ),
     "GetCustomerPageSpend": (
         "Get what a customer has spent so far",

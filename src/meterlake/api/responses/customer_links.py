@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from meterlake.api.responses.explorer import AccountUsageResponse
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.values.entity import Value
 from meterlake.model.values.envelope import Envelope
@@ -96,7 +95,7 @@ class CustomerBalance(Value):
 
 
 class CustomerPageResponse(Value):
-    """A customer as they see themselves: what they used in a month, and what is left."""
+    """A customer as they see themselves, and what is left of what they paid ahead."""
 
     name: Text
     code: Text
@@ -104,7 +103,6 @@ class CustomerPageResponse(Value):
     allowed_origins: tuple[Text, ...]
     dt_expiry: Instant
     balances: tuple[CustomerBalance, ...]
-    usage: AccountUsageResponse
 
 
 class AccountSpendResponse(Value):

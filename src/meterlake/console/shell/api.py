@@ -37,20 +37,20 @@ class ApiClient:
     Numbers of answers are `Decimal`, digit by digit as the API wrote them.
     """
 
-    def __init__(self, app: ASGIApp, origin: str, token: str, org_id: str, address: str) -> None:
+    def __init__(self, app: ASGIApp, place: str, token: str | None, address: str) -> None:
         """Call an application.
 
         Args:
             app: The application with the API.
-            origin: Where the person reaches it: links in answers begin so.
-            token: The person's access token.
-            org_id: The organization's id.
+            place: Where the paths of calls begin, as the person reaches it: links in answers begin
+                with its origin.
+            token: The person's access token; None where the place says who asks.
             address: Where the person sits, for the limits of requests.
         """
         self._client = AsyncClient(
             transport=ASGITransport(app, client=(address, 0)),
-            base_url=f"{origin}/organizations/{org_id}",
-            headers={"Authorization": f"Bearer {token}"},
+            base_url=place,
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
         )
 
     async def __aenter__(self) -> Self:

@@ -267,9 +267,14 @@ def plain_page(template: str, status: int = 200) -> Response:
     return _rendered(template, status, visit=None, session=None, path="", locale=_LOCALE, said="")
 
 
+def page_text(template: str, **values: Any) -> str:
+    """A template with its values, as HTML."""
+    return _templates().get_template(template).render(version=code_version(), **values)
+
+
 def _rendered(template: str, status: int, **values: Any) -> HTMLResponse:
     nonce = secrets.token_urlsafe(18)
-    text = _templates().get_template(template).render(nonce=nonce, version=code_version(), **values)
+    text = page_text(template, nonce=nonce, **values)
     policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
     return HTMLResponse(text, status, {**_HEADERS, **policy})
 

@@ -164,8 +164,18 @@ def end_session(request: Request) -> Response:
 
 def api_of(request: Request, token: str, org_id: str) -> ApiClient:
     """The API as the holder of a token calls it."""
+    return _client(request, f"/organizations/{org_id}", token)
+
+
+def api_of_link(request: Request, path: str) -> ApiClient:
+    """The API below a path, where a link in it is all that it takes."""
+    return _client(request, path, None)
+
+
+def _client(request: Request, path: str, token: str | None) -> ApiClient:
     address = request.client.host if request.client else "unknown"
-    return ApiClient(request.app.state.front, origin(request), token, org_id, address)
+    place = f"{origin(request)}{path}"
+    return ApiClient(request.app.state.front, place, token, address)
 
 
 def origin(request: Request) -> str:

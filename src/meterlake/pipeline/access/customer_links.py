@@ -6,7 +6,7 @@ The token of a link is 256 random bits. It is shown once; State has its SHA-256 
 import hmac
 import secrets
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from meterlake.model.customers.accounts import Account
@@ -94,6 +94,43 @@ def _link_of(transaction: Transaction, account_id: str, id: str) -> Record[Custo
     if found.entity.account_id != account_id:
         raise NotFound(CustomerLink.__name__, id)
     return found
+
+
+def list_links(organization: Organization, account_id: str) -> list[Document]:
+    """The links of a customer, the newest first, each with what has become of it.
+
+    Raises:
+        NotFound: There is no such account.
+    """
+    now = organization.now()
+    with organization.reading() as reader:
+        reader.get(Account, account_id)
+        found = reader.referring(CustomerLink, Account, account_id)
+    newest = sorted(found, key=lambda each: (each.created, each.id), reverse=True)
+    return [{**each.to_wire(), "status": _status(each.entity, now)} for each in newest]
+
+
+def _status(link: CustomerLink, now: datetime) -> str:
+    if link.revoked:
+        return "REVOKED"
+    return "ENDED" if link.dt_expiry <= now else "WORKS"
+
+
+def link_named(organization: Organization, account_id: str, name: str) -> str:
+    """The id of a link of a customer: by that id, or by a name that one link has which works.
+
+    Raises:
+        NotFound: There is none, or there are several.
+    """
+    found = list_links(organization, account_id)
+    by_name = [each for each in found if each["name"] == name and each["status"] == "WORKS"]
+    for each in found:
+        if each["id"] == name:
+            return name
+    if len(by_name) == 1:
+        return str(by_name[0]["id"])
+    listed = ", ".join(str(each["id"]) for each in by_name or found) or "there is none"
+    raise NotFound(CustomerLink.__name__, name, f"; give the id of one: {listed}")
 
 
 def open_link(stores: Stores, token: str) -> OpenedLink:
