@@ -7,7 +7,7 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.bills.billing_cycle import BillingCycle
+from meterlake.model.bills.billing_dates import BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency
 from meterlake.model.catalog.pricing import PricingBand
 from meterlake.model.configuration.organization import BillCreditType

@@ -1,11 +1,14 @@
 """How many functions of meterlake are called within each other between a command and its work.
 
+And in how many files they are.
+
 Whoever reads the code follows them one after the other. Generators and comprehensions count, too;
 how deep a value is that is written as JSON does not: that says the value.
 """
 
 import sys
 from collections.abc import Callable
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -22,6 +25,7 @@ from tests.bills import a_home_to_bill
 ROOT = str(Path(meterlake.__file__).parent)
 BILL_DEPTH = 11
 EXPORT_DEPTH = 16
+BILL_FILES = 110
 JSON = "/model/values/wire.py"
 
 
@@ -66,17 +70,24 @@ def watch(note: Callable[[FrameType], None], *arguments: str) -> None:
 
 def test_few_calls_lie_between_bill_and_its_first_charge(home):
     drafted = LineDraft.__new__.__code__
-    found = []
+    found: list[str] = []
+    files: set[str] = set()
 
     def note(frame: FrameType) -> None:
-        if not found and frame.f_code is drafted:
+        code = frame.f_code
+        if found or not (files or code is bill.__code__):
+            return
+        if code is drafted:
             found.extend(calls_within(bill, frame))
+        elif code.co_filename.startswith(ROOT) and code.co_flags & CO_OPTIMIZED:
+            files.add(code.co_filename)
 
     watch(note, "bill", "--month", "2026-09", "--home", str(home.stores.home), "--json")
 
     assert found[0] == "/cli/billing/bill.py:bill"
     assert found[-1].startswith("/stages/bill/charges/")
     assert len(found) <= BILL_DEPTH, found
+    assert len(files) <= BILL_FILES, files
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from meterlake.stores.files.segments import mark_lakes, marked_lakes
 from meterlake.stores.state.core.tables import ORGANIZATION
 from meterlake.stores.state.events.incidents import LakeLook, note_look
 from meterlake.stores.state.jobs import submit
-from meterlake.stores.state.jobs.job import Job
+from meterlake.stores.state.jobs.jobs import Job
 from meterlake.worker import waiting_work as questions
 from tests.homes import settings
 from tests.organizations import Clock, open_new

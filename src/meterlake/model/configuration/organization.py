@@ -5,6 +5,7 @@ What a custom field of an entity is worth: its own value, else the organization'
 Lists that an organization keeps for itself and picks from: reasons, types, grouping keys.
 """
 
+from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
@@ -15,6 +16,7 @@ from pydantic.alias_generators import to_snake
 from pydantic_core import PydanticCustomError
 
 from meterlake.model.catalog.catalog import Meter
+from meterlake.model.errors import Invalid
 from meterlake.model.values.entity import Entity, Value
 from meterlake.model.values.fields import (
     CustomValue,
@@ -269,3 +271,22 @@ class BillGroupingKey(PicklistItem):
     """A key that puts the charges of several contracts on one bill; an exclusive key has one user."""
 
     exclusive: Flag
+
+
+def refuse_two_rates(conversions: Iterable[CurrencyConversion]) -> None:
+    """Refuse rates of which a pair of currencies has two.
+
+    Raises:
+        Invalid: There are such, or a currency has a rate to itself.
+    """
+    seen = set()
+    for index, conversion in enumerate(conversions):
+        pair = (conversion.from_, conversion.to)
+        if pair in seen or conversion.from_ == conversion.to:
+            text = f"{conversion.from_} to {conversion.to}"
+            raise Invalid(
+                f"currencyConversions[{index}]",
+                text,
+                "the pair has a rate already; leave one of them out",
+            )
+        seen.add(pair)

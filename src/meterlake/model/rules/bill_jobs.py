@@ -4,8 +4,8 @@ from datetime import date
 from typing import Final
 
 from meterlake.model.bills.jobs import BillJobRequest
+from meterlake.model.configuration.organization import refuse_two_rates
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.rules.organization import refuse_two_rates
 from meterlake.model.values.period import zone
 
 # A period of any length around such a day lies within the calendar, in every time zone.

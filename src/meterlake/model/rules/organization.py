@@ -1,13 +1,12 @@
 """Rules of the organization's settings and its currencies."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from meterlake.model.configuration.organization import (
     ONCE_A_DAY,
     Currency,
-    CurrencyConversion,
     OrganizationConfig,
+    refuse_two_rates,
 )
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed, display_name
@@ -25,25 +24,6 @@ def timezone_exists(new: Proposed[OrganizationConfig]) -> None:
 def one_rate_per_pair(new: Proposed[OrganizationConfig]) -> None:
     """Two rates for the same pair of currencies would leave the bill to chance."""
     refuse_two_rates(new.entity.currency_conversions)
-
-
-def refuse_two_rates(conversions: Iterable[CurrencyConversion]) -> None:
-    """Refuse rates of which a pair of currencies has two.
-
-    Raises:
-        Invalid: There are such, or a currency has a rate to itself.
-    """
-    seen = set()
-    for index, conversion in enumerate(conversions):
-        pair = (conversion.from_, conversion.to)
-        if pair in seen or conversion.from_ == conversion.to:
-            text = f"{conversion.from_} to {conversion.to}"
-            raise Invalid(
-                f"currencyConversions[{index}]",
-                text,
-                "the pair has a rate already; leave one of them out",
-            )
-        seen.add(pair)
 
 
 def hour_of_daily_bills(new: Proposed[OrganizationConfig]) -> None:

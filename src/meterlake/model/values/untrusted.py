@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from meterlake.model.values.fields import is_storable
+
 # Of one text no more is kept: nobody reads more, and it must not fill State.
 UNTRUSTED_MAX: Final = 64 << 10
 # PostgreSQL has no text with a zero in it, and UTF-8 none with half a pair.
@@ -14,19 +16,6 @@ def storable(text: str, size: int = UNTRUSTED_MAX) -> str:
     """A text that every database can store: no zeros, no halves of pairs, no more than so much."""
     beginning = text[:size]
     return beginning if is_storable(beginning) else _UNSTORABLE.sub("\ufffd", beginning)
-
-
-def is_storable(text: str) -> bool:
-    """Whether every database can store a text as it is."""
-    if "\x00" in text:
-        return False
-    try:
-        # A regular expression takes more than ten times as long.
-        if not text.isascii():
-            text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def storable_data(value: Any) -> Any:

@@ -30,7 +30,6 @@ from meterlake.stages.bill import (
 )
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Organization
-from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.credits.ledger import read_movements
@@ -130,7 +129,7 @@ def _make_bills(
             source,
             world.configuration,
             billed_parts(terms),
-            limits_of(world.organization.settings),
+            world.organization.settings,
             _usage_configuration(world, month),
             may_be_stored=False,
         )

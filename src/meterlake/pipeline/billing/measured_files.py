@@ -8,10 +8,9 @@ from typing import Final
 from meterlake.model.bills.verification import BillDifference, DifferenceSubject
 from meterlake.model.catalog.pricing import BillingFrequency
 from meterlake.model.errors import NotFound
-from meterlake.stages.publish.months import month_of_path
 from meterlake.stores import Organization
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.measurements.rows import measurement_files
+from meterlake.stores.lake.measurements.rows import measurement_files, month_of_path
 from meterlake.stores.state.billing.calculations.pins import NotedFile, note_files, read_noted
 
 _AUTHOR: Final = "BILLING"

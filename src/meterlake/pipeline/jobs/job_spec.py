@@ -114,7 +114,7 @@ class JobSpec(Generic[T]):
     pin: Callable[[Stores, Job], JobPins] = lambda *_: JobPins()
     lacks: Callable[[Stores, Job], str | None] = _nothing
     turn: Callable[[Stores, Job], AbstractContextManager[object]] = lambda *_: nullcontext()
-    hold: Callable[["JobRun[T]"], AbstractContextManager[object]] = lambda _: nullcontext()
+    hold: Callable[["JobRun[T]"], AbstractContextManager[object]] = nullcontext
     note_event: NoteEvent = _nothing
     when_unavailable: WhenUnavailable = _OUR_STORES
     waits_after_errors: bool = False

@@ -15,7 +15,7 @@ from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Busy, Invalid, MeterlakeError, StaleVersion, Unavailable
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, GivenUp, Patience, running
 from meterlake.pipeline.jobs.job_spec import JobSpec
-from meterlake.pipeline.jobs.turns import Stop, never_stop
+from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Job, JobStatus, Transaction
 from meterlake.stores.state.jobs import finish_job, read_job
@@ -25,6 +25,11 @@ T = TypeVar("T")
 # The member of the progress that counts attempts in a row for which the world failed.
 _UNAVAILABLE: Final = "unavailable"
 _INTERRUPTED: Final = "the command that ran it was stopped before the end; run it again"
+
+
+def never_stop() -> bool:
+    """Nobody stops the work before its end."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,6 @@ _PASSED_MAX: Final = 16
 _log: Final = logging.getLogger("meterlake.worker")
 
 
-def never_stop() -> bool:
-    """Nobody stops the work before its end."""
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class RoundQuestion:
     """Which organizations may have something to do, asked of all of them at once.

@@ -32,7 +32,6 @@ from meterlake.stages.publish.months import (
     any_renamed,
     bounds,
     fingerprint,
-    month_of_path,
     month_table,
     months_in_lake,
     place_of,
@@ -40,6 +39,7 @@ from meterlake.stages.publish.months import (
 )
 from meterlake.stages.publish.tables import DICTIONARY, LAKE_TABLES, Table
 from meterlake.stages.publish.views import LIVE
+from meterlake.stores.lake.measurements.rows import month_of_path
 from meterlake.stores.lake.month_parts import month_parts
 
 _CONTENTS: Final = f"{SCHEMA}.contents"

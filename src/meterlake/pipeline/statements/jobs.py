@@ -52,7 +52,7 @@ from meterlake.stores.state.billing.statements.jobs import (
 from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters, count_jobs
-from meterlake.stores.state.jobs.job import job_of
+from meterlake.stores.state.jobs.jobs import job_of
 from meterlake.stores.state.jobs.table import JOB
 
 # Of jobs that wait or run, those of approved bills included.

@@ -8,10 +8,13 @@ The rooms, each of which uses those below it: `charges` drafts lines, `terms` sa
 which bill, `credits` what pays for it, `pricing` what it costs, `periods` when it is due.
 """
 
-from meterlake.stages.bill.billing_terms import billing_terms
-from meterlake.stages.bill.bills import BillMaker, Provenance, make_bills
-from meterlake.stages.bill.credits.account_ledger import AccountLedger, LineCredit, LineCredits
-from meterlake.stages.bill.credits.credit_sources import Movements
+from meterlake.stages.bill.bills import BillMaker, Provenance, billing_terms, make_bills
+from meterlake.stages.bill.credits.credit_sources import (
+    AccountLedger,
+    LineCredit,
+    LineCredits,
+    Movements,
+)
 from meterlake.stages.bill.input_digests import InputDigests
 from meterlake.stages.bill.periods.due_periods import (
     BillIdentity,
@@ -27,7 +30,7 @@ from meterlake.stages.bill.periods.selection import (
 )
 from meterlake.stages.bill.terms.no_bill import fees_on_no_bill, without_bill
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
-from meterlake.stages.bill.terms.unpriced import unpriced_usage
+from meterlake.stages.bill.terms.usage_windows import unpriced_usage
 
 __all__ = [
     "AccountLedger",

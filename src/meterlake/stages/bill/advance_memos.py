@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.bills.bill import Line
-from meterlake.model.bills.billing_cycle import BillingCycle
+from meterlake.model.bills.billing_dates import BillingCycle
 from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.catalog.pricing import BillingFrequency
@@ -31,14 +31,13 @@ from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Period, count_days
-from meterlake.stages.bill.billing_terms import billing_terms
+from meterlake.stages.bill.bills import billing_terms
 from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.credits.source_returns import return_to_sources
 from meterlake.stages.bill.hierarchies import Hierarchies
 from meterlake.stages.bill.lines import lines_in_advance
 from meterlake.stages.bill.periods.due_periods import BillIdentity, BillingCalendar
-from meterlake.stages.bill.periods.identities import BillIdentities
-from meterlake.stages.bill.periods.selection import BillSelection
+from meterlake.stages.bill.periods.selection import BillIdentities, BillSelection
 from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Currencies
 from meterlake.stages.bill.terms.advance_lines import (
     AdvanceLine,

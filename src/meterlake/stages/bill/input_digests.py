@@ -25,7 +25,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.version import calculation_digest
 from meterlake.stages.bill.charges.line_draft import BillInputs
-from meterlake.stages.bill.credits.account_ledger import AccountLedger
+from meterlake.stages.bill.credits.credit_sources import AccountLedger
 from meterlake.stages.bill.periods.due_periods import BillIdentity
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
 

@@ -27,8 +27,6 @@ _LEFT_OUT: Final = {
     LineItemType.DEBIT_MEMO,
     LineItemType.MANUAL_ADJUSTMENT,
 }
-# What a memo shows of the line that it is about.
-_SHOWN: Final = [each.name for each in members_in(LINE_MEMBERS, ShownIn.MEMO)]
 _TYPE: Final = "lineItemType"
 _AMOUNT: Final = "convertedSubtotal"
 
@@ -167,7 +165,9 @@ def memo_to_carry(
         service_period_start_date=start,
         service_period_end_date=end,
     )
-    shown = {name: body[name] for name in _SHOWN if name in body}
+    # What a memo shows of the line that it is about.
+    names = (each.name for each in members_in(LINE_MEMBERS, ShownIn.MEMO))
+    shown = {name: body[name] for name in names if name in body}
     return MemoToCarry(entity, {**shown, **memo_members(entity, amount, currency)})
 
 

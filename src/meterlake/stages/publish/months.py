@@ -4,14 +4,12 @@ A month of a meter is known by what the lake has of it: its files, what was dele
 the rows that live in the catalog. As long as that is the same, so is the month.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from meterlake.model.values.sql import identifier
 
-_FOLDERS: Final = re.compile(r"(?:^|/)year=(\d+)/month=(\d+)/")
 SCHEMA: Final = "months"
 # The months that a file has, as rows of `Made`.
 MADE: Final = f"{SCHEMA}.made"
@@ -73,16 +71,6 @@ def months_in_lake(table: str) -> str:
 def any_renamed(place: str) -> str:
     """The query that finds a row of an account whose code is another one than it was."""
     return f"SELECT 1 FROM {place} SEMI JOIN {_RENAMED} ON id = account_id LIMIT 1"
-
-
-def month_of_path(path: str) -> str | None:
-    """The month of a file of the lake by its folders, or None if they do not tell.
-
-    >>> month_of_path("year=2026/month=9/a.parquet")
-    '2026-09'
-    """
-    found = _FOLDERS.search(path)
-    return f"{int(found[1]):04d}-{int(found[2]):02d}" if found else None
 
 
 def bounds(month: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from meterlake.model.bills.billing_cycle import LAST_FIRST_BILL, BillingCycle
+from meterlake.model.bills.billing_dates import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate

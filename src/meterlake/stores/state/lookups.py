@@ -37,7 +37,7 @@ from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.ingest import uploads
 from meterlake.stores.state.ingest.uploads import Upload
 from meterlake.stores.state.jobs import JOB, Job, JobStatus
-from meterlake.stores.state.jobs.job import insert_job
+from meterlake.stores.state.jobs.jobs import insert_job
 
 # Rows that are in memory at a time.
 _FETCHED: Final = 2000

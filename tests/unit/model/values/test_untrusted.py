@@ -2,7 +2,8 @@
 
 import pytest
 
-from meterlake.model.values.untrusted import is_storable, storable
+from meterlake.model.values.fields import is_storable
+from meterlake.model.values.untrusted import storable
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import Month
 from meterlake.stages.bill import BillMaker, BillSelection, Provenance, billing_terms
 from meterlake.stages.bill.charges.line_draft import BillDraft
-from meterlake.stages.bill.credits.account_ledger import AccountLedger
+from meterlake.stages.bill.credits.credit_sources import AccountLedger
 from meterlake.stages.bill.credits.funds import BillMoment
 from meterlake.stages.bill.lines import STEPS, finish_step
 from meterlake.stages.bill.periods.due_periods import BillIdentity

@@ -25,8 +25,13 @@ from meterlake.pipeline.billing.calculation.advance import (
     read_advance_changes,
 )
 from meterlake.pipeline.usage.meter_rollup import MeterSource
-from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, LastUsage, usage_to_bill
-from meterlake.pipeline.usage.stored_usage import BilledParts
+from meterlake.pipeline.usage.period_usage import (
+    UNCHANGED,
+    BilledParts,
+    LakeState,
+    LastUsage,
+    usage_to_bill,
+)
 from meterlake.pipeline.usage.usage_configuration import read_with
 from meterlake.stages.bill import (
     BillIdentity,
@@ -44,7 +49,6 @@ from meterlake.stages.bill.terms.no_bill import (
 )
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Organization, Stores
-from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.accounts.buckets import (
     AccountBucket,
@@ -154,12 +158,11 @@ class BillReading:
     def _usage(self, terms: BillingTerms, parts: BilledParts) -> BilledUsage:
         lake = self.organization.lake
         source = LakeState(lake, self.snapshot, self.instead, self.last)
-        limits = limits_of(self.organization.settings)
         return usage_to_bill(
             source,
             terms.configuration,
             parts,
-            limits,
+            self.organization.settings,
             self.usage,
             may_be_stored=parts.others is None and self.is_stored_usage,
         )

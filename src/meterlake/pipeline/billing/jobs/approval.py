@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from meterlake.model.bills.clock import approves_itself, grace_period
+from meterlake.model.bills.billing_dates import approves_itself, grace_period
 from meterlake.model.bills.jobs import KIND, BillOrder
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.organization import OrganizationConfig

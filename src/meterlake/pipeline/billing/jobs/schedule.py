@@ -7,7 +7,7 @@ of the newest instant. While the last run is unfinished, the next one waits.
 from datetime import datetime
 from typing import Final
 
-from meterlake.model.bills.clock import last_due
+from meterlake.model.bills.billing_dates import last_due
 from meterlake.model.bills.jobs import UNFINISHED_MAX, BillOrder
 from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.configuration.organization import OrganizationConfig

@@ -9,7 +9,7 @@ from meterlake.pipeline.billing.jobs.documents import job_document
 from meterlake.pipeline.events.scheduled import CurrentEntity
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.many_rows import chunks_of
-from meterlake.stores.state.jobs.job import job_of
+from meterlake.stores.state.jobs.jobs import job_of
 from meterlake.stores.state.jobs.table import JOB
 
 

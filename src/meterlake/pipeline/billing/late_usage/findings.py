@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from meterlake.model.bills.clock import is_closed
+from meterlake.model.bills.billing_dates import is_closed
 from meterlake.model.bills.late_usage import (
     LateSource,
     LateSourceKind,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final, Self
 
-from meterlake.model.bills.clock import is_closed
+from meterlake.model.bills.billing_dates import is_closed
 from meterlake.model.configuration.organization import LateUsagePolicy, OrganizationConfig
 from meterlake.model.values.period import local_date, zone
 from meterlake.pipeline.billing.run import BillResult, BillRun

@@ -20,8 +20,7 @@ from meterlake.model.customers.usage_selection import UsageSelection
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.money import ONE
 from meterlake.model.values.period import Period
-from meterlake.stages.bill.credits.account_ledger import LineCredit
-from meterlake.stages.bill.credits.credit_sources import AccountSources
+from meterlake.stages.bill.credits.credit_sources import AccountSources, LineCredit
 from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawDowns, PayableLine
 from meterlake.stages.bill.pricing.applicable_pricing import PlanCatalog
 from meterlake.stages.bill.pricing.currencies import Amount, Currencies

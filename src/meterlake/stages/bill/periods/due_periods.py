@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
 from meterlake.model.bills.bill import Bill
-from meterlake.model.bills.billing_cycle import BillingCycle
+from meterlake.model.bills.billing_dates import BillingCycle
 from meterlake.model.bills.ledger import BillRank
 from meterlake.model.calendar.recurrence import DayRange, Recurrence
 from meterlake.model.catalog.pricing import BillingFrequency, PlanTemplate

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.bills.bill import LineItemType
-from meterlake.model.bills.clock import is_closed
+from meterlake.model.bills.billing_dates import is_closed
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.values.entity import Record
 from meterlake.model.values.money import ZERO, exact

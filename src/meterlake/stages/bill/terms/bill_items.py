@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, timedelta
 from typing import Final, NamedTuple
 
-from meterlake.model.bills.billing_cycle import LAST_FIRST_BILL
+from meterlake.model.bills.billing_dates import LAST_FIRST_BILL
 from meterlake.model.customers.accounts import AccountPlan
 from meterlake.model.customers.charges import Charge
 from meterlake.model.customers.contracts import Commitment
@@ -23,7 +23,7 @@ from meterlake.stages.bill.periods.due_periods import (
     BillingPeriod,
     own_time,
 )
-from meterlake.stages.bill.periods.identities import BillIdentities
+from meterlake.stages.bill.periods.selection import BillIdentities
 from meterlake.stages.bill.periods.service_periods import Every
 from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.terms.advance_lines import AdvanceMemo

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Final, NamedTuple
 
-from meterlake.model.bills.billing_cycle import LAST_FIRST_BILL, BillingCycle
+from meterlake.model.bills.billing_dates import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence
 from meterlake.model.customers.contracts import CommitmentFee
 from meterlake.model.customers.recurring_period import NamedPeriod

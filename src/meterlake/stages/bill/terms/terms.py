@@ -17,8 +17,7 @@ from meterlake.model.values.period import Period
 from meterlake.stages.bill.credits.credit_sources import AccountSources
 from meterlake.stages.bill.hierarchies import AccountPool
 from meterlake.stages.bill.periods.due_periods import BillIdentity, BillingCalendar
-from meterlake.stages.bill.periods.identities import BillIdentities, is_asked_for
-from meterlake.stages.bill.periods.selection import BillSelection
+from meterlake.stages.bill.periods.selection import BillIdentities, BillSelection, is_asked_for
 from meterlake.stages.bill.periods.service_periods import PlanTime
 from meterlake.stages.bill.pricing.applicable_pricing import (
     ApplicablePricing,

@@ -22,8 +22,7 @@ from meterlake.stages.bill.periods.due_periods import (
     BillingPeriod,
     own_time,
 )
-from meterlake.stages.bill.periods.identities import BillIdentities, is_asked_for
-from meterlake.stages.bill.periods.selection import BillSelection
+from meterlake.stages.bill.periods.selection import BillIdentities, BillSelection, is_asked_for
 from meterlake.stages.bill.periods.service_periods import PlanTime
 from meterlake.stages.bill.pricing.applicable_pricing import (
     ApplicablePricing,

@@ -1,5 +1,6 @@
 """The measurements behind a quantity, each with its file and its row in it, and the files of them."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -28,6 +29,7 @@ OLDEST_FIRST: Final = "m.ts, m.uid"
 NEWEST_FIRST: Final = "m.ts DESC, m.uid DESC"
 FIRST_ROWS_FIRST: Final = "m.row, m.part, m.source"
 _AT_ONCE: Final = 1000
+_FOLDERS: Final = re.compile(r"(?:^|/)year=(\d+)/month=(\d+)/")
 # Up to which row files are read.
 _FIRST_ROWS: Final = (1_000, 100_000)
 # Sorting so many takes longer than reading the time of some of them first.
@@ -159,3 +161,13 @@ def measurement_files(
     rows = connection.execute(_FILES.format(catalog=catalog), {"snapshot": snapshot}).fetchall()
     for (path,) in sorted(rows):
         yield str(path).removeprefix(root)
+
+
+def month_of_path(path: str) -> str | None:
+    """The month of a file of the lake by its folders, or None if they do not tell.
+
+    >>> month_of_path("year=2026/month=9/a.parquet")
+    '2026-09'
+    """
+    found = _FOLDERS.search(path)
+    return f"{int(found[1]):04d}-{int(found[2]):02d}" if found else None

@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from meterlake.model.bills.clock import day_after
+from meterlake.model.bills.billing_dates import day_after
 from meterlake.model.configuration.organization import BillConfig
 from meterlake.stores.state.core.reader import Reader
 

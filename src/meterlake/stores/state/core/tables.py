@@ -24,8 +24,9 @@ from sqlalchemy.types import TypeEngine
 
 from meterlake.model.bills.bill import LINE_KEY_BYTES_MAX
 from meterlake.model.errors import Invalid
+from meterlake.model.values.fields import is_storable
 from meterlake.model.values.ids import derived_id
-from meterlake.model.values.untrusted import is_storable, storable
+from meterlake.model.values.untrusted import storable
 
 
 class InstantText(TypeDecorator[datetime]):

@@ -21,8 +21,7 @@ from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.ingest.inbox_tables import INBOX, INBOX_CLAIM
 from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, takeable
-from meterlake.stores.state.jobs.job import insert_job, job_of
-from meterlake.stores.state.jobs.jobs import requeue
+from meterlake.stores.state.jobs.jobs import insert_job, job_of, requeue
 from meterlake.stores.state.jobs.table import of_kind
 
 _IDS_AT_ONCE: Final = 500

@@ -33,7 +33,7 @@ from meterlake.stores.state.core.many_rows import chunks_of
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.tables import METADATA, InstantText, StorableText
 from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, in_status, takeable
-from meterlake.stores.state.jobs.job import insert_job, job_of
+from meterlake.stores.state.jobs.jobs import insert_job, job_of
 from meterlake.stores.state.jobs.table import of_kind
 
 _KINDS: Final = (JobKind.UPLOAD, JobKind.LOOKUP)

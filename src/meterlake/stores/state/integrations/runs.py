@@ -16,7 +16,7 @@ from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
 from meterlake.stores.state.jobs import JOB, Job, JobStatus
-from meterlake.stores.state.jobs.job import job_of
+from meterlake.stores.state.jobs.jobs import job_of
 
 # Databases limit the parameters of a statement.
 _CHUNK: Final = 400

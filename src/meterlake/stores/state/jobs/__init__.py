@@ -1,7 +1,7 @@
 """The jobs of all kinds, in one table: who works on one until when, and how it ended."""
 
-from meterlake.stores.state.jobs.job import Job
 from meterlake.stores.state.jobs.jobs import (
+    Job,
     Jobs,
     count_jobs,
     finish_job,

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.bills.billing_cycle import BillingCycle
+from meterlake.model.bills.billing_dates import BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency
 from meterlake.model.customers.contracts import CommitmentFee
 from meterlake.model.values.period import Period

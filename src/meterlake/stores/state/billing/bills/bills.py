@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, update
 
-from meterlake.model.bills.clock import day_after
+from meterlake.model.bills.billing_dates import day_after
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, select, update
 
-from meterlake.model.bills.clock import is_closed
+from meterlake.model.bills.billing_dates import is_closed
 from meterlake.model.bills.ledger import (
     SOURCES,
     BillRank,

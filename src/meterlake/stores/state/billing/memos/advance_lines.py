@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import or_, select
 
 from meterlake.model.bills.bill import LineItemType
-from meterlake.model.bills.clock import is_closed
+from meterlake.model.bills.billing_dates import is_closed
 from meterlake.model.values import wire
 from meterlake.stores.state.billing.memos.lines import line_id
 from meterlake.stores.state.billing.stored_bills import BillKey

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.bills.clock import approves_itself, last_due
+from meterlake.model.bills.billing_dates import approves_itself, last_due
 from meterlake.model.configuration.organization import BILL_INTERVALS, OrganizationConfig
 
 BERLIN = "Europe/Berlin"
