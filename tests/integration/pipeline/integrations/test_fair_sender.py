@@ -47,6 +47,11 @@ def org(stores):
 
 
 @pytest.fixture
+def organization(stores, org):
+    return stores.organization(org)
+
+
+@pytest.fixture
 def receiver():
     with running_receiver() as found:
         yield found
@@ -75,8 +80,7 @@ class SlowConnector:
         return Sent()
 
 
-def test_a_slow_destination_delays_no_other_one(stores, org, receiver):
-    organization = stores.organization(org)
+def test_a_slow_destination_delays_no_other_one(stores, organization, receiver):
     slow, fast = (new_webhook(organization, receiver.url(f"/{n}")) for n in (1, 2))
     add_runs(organization, [content_for(slow, n) for n in range(20)])
     add_runs(organization, [content_for(fast, n) for n in range(100)])
@@ -92,8 +96,7 @@ def test_a_slow_destination_delays_no_other_one(stores, org, receiver):
 
 
 @pytest.mark.slow
-def test_no_more_runs_are_in_memory_than_may_be(stores, org, receiver):
-    organization = stores.organization(org)
+def test_no_more_runs_are_in_memory_than_may_be(stores, organization, receiver):
     webhooks = [new_webhook(organization, receiver.url(f"/{n}")) for n in range(4)]
     for each in webhooks:
         add_runs(organization, [content_for(each, n) for n in range(600)])
@@ -114,8 +117,7 @@ def test_no_more_runs_are_in_memory_than_may_be(stores, org, receiver):
     assert 0 < max(held) <= HELD_MAX
 
 
-def test_each_queue_has_its_turn_however_many_wait_in_another(stores, org, receiver):
-    organization = stores.organization(org)
+def test_each_queue_has_its_turn_however_many_wait_in_another(stores, org, organization, receiver):
     dead, live = (new_webhook(organization, receiver.url(f"/{n}")) for n in (1, 2))
     add_runs(organization, [content_for(dead, n) for n in range(2000)])
     [late] = add_runs(organization, [content_for(live)])
@@ -137,8 +139,7 @@ def test_each_queue_has_its_turn_however_many_wait_in_another(stores, org, recei
         ]
 
 
-def test_two_senders_send_each_run_once(stores, org, receiver):
-    organization = stores.organization(org)
+def test_two_senders_send_each_run_once(stores, organization, receiver):
     webhook = new_webhook(organization, receiver.url())
     ids = add_runs(organization, [content_for(webhook, n) for n in range(100)])
 
@@ -152,8 +153,9 @@ def test_two_senders_send_each_run_once(stores, org, receiver):
 
 
 @pytest.mark.long
-def test_a_sender_that_is_stopped_leaves_what_it_has_to_the_next_one(stores, org, receiver):
-    organization = stores.organization(org)
+def test_a_sender_that_is_stopped_leaves_what_it_has_to_the_next_one(
+    stores, organization, receiver
+):
     webhook = new_webhook(organization, receiver.url())
     add_runs(organization, [content_for(webhook, n) for n in range(300)])
     sender = Sender(stores, client_of(stores))
@@ -168,8 +170,7 @@ def test_a_sender_that_is_stopped_leaves_what_it_has_to_the_next_one(stores, org
     assert len(set(ids)) == len(ids) == 300
 
 
-def test_a_destination_is_read_when_its_turn_comes(stores, org, receiver):
-    organization = stores.organization(org)
+def test_a_destination_is_read_when_its_turn_comes(stores, organization, receiver):
     webhook = new_webhook(organization, receiver.url("/500"))
     [id_] = add_runs(organization, [content_for(webhook)])
     update_webhook(organization, webhook, url=receiver.url("/200"))
@@ -198,9 +199,8 @@ class ForgetfulConnector(SlowConnector):
 
 @pytest.mark.parametrize("kind", [BrokenConnector, ForgetfulConnector])
 def test_a_connector_with_a_mistake_is_a_failure_that_is_tried_again(
-    stores, org, receiver, caplog, kind
+    stores, organization, receiver, caplog, kind
 ):
-    organization = stores.organization(org)
     webhook = new_webhook(organization, receiver.url())
     [id_] = add_runs(organization, [content_for(webhook)])
 
@@ -211,8 +211,9 @@ def test_a_connector_with_a_mistake_is_a_failure_that_is_tried_again(
 
 
 @pytest.mark.slow
-def test_10_000_runs_to_a_dead_destination_do_not_delay_a_live_one(stores, org, receiver, clock):
-    organization = stores.organization(org)
+def test_10_000_runs_to_a_dead_destination_do_not_delay_a_live_one(
+    stores, organization, receiver, clock
+):
     dead = new_webhook(organization, "http://127.0.0.1:1/")
     live = new_webhook(organization, receiver.url("/200"))
     for start in range(0, 10_000, 2_000):
@@ -262,8 +263,9 @@ def wait_until(found: Any, what: str) -> None:
 
 
 @pytest.mark.slow
-def test_10_000_runs_to_a_destination_that_hangs_do_not_delay_a_live_one(stores, org, receiver):
-    organization = stores.organization(org)
+def test_10_000_runs_to_a_destination_that_hangs_do_not_delay_a_live_one(
+    stores, organization, receiver
+):
     with silent_receiver() as (url, connections):
         silent = new_webhook(organization, url)
         live = new_webhook(organization, receiver.url("/200"))
@@ -283,9 +285,8 @@ def test_10_000_runs_to_a_destination_that_hangs_do_not_delay_a_live_one(stores,
 
 @pytest.mark.slow
 def test_10_000_runs_to_500_destinations_that_hang_do_not_delay_another_organization(
-    stores, org, receiver
+    stores, organization, receiver
 ):
-    organization = stores.organization(org)
     other = stores.organization(new_organization(stores.state, "other"))
     live = new_webhook(other, receiver.url("/200"))
     with silent_receiver() as (url, connections):
@@ -301,8 +302,9 @@ def test_10_000_runs_to_500_destinations_that_hang_do_not_delay_another_organiza
 
 
 @pytest.mark.slow
-def test_10_000_runs_to_500_destinations_do_not_delay_another_organization(stores, org, receiver):
-    organization = stores.organization(org)
+def test_10_000_runs_to_500_destinations_do_not_delay_another_organization(
+    stores, organization, receiver
+):
     for _ in range(500):
         webhook = new_webhook(organization, receiver.url("/200"))
         add_runs(organization, [content_for(webhook, n) for n in range(20)])

@@ -57,6 +57,11 @@ def org(stores):
 
 
 @pytest.fixture
+def organization(stores, org):
+    return stores.organization(org)
+
+
+@pytest.fixture
 def receiver():
     with running_receiver() as found:
         yield found
@@ -81,8 +86,7 @@ def event_names(organization):
 
 
 @pytest.mark.parametrize("path", ["/200", "/204"])
-def test_what_a_receiver_takes_is_complete(stores, org, receiver, path):
-    organization = stores.organization(org)
+def test_what_a_receiver_takes_is_complete(stores, organization, receiver, path):
     webhook, id_ = send_one(organization, receiver, path)
 
     [got] = receiver.received
@@ -108,8 +112,7 @@ def test_a_request_is_verified_by_the_public_package(stores, org, receiver):
         Webhook(b"another").verify(got.body, got.headers)
 
 
-def test_a_secret_of_free_text_is_its_bytes(stores, org, receiver):
-    organization = stores.organization(org)
+def test_a_secret_of_free_text_is_its_bytes(stores, organization, receiver):
     credentials = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "k", "secret": "Größe 123"}
     webhook = new_webhook(organization, receiver.url(), credentials=credentials)
     add_runs(organization, [content_for(webhook)])
@@ -144,10 +147,9 @@ def test_a_receiver_whose_clock_is_off_refuses_what_is_not_of_the_time_of_the_tr
         ("/garbage", None, RunStatus.AWAITING_RETRY, RunStatus.TIMEOUT_LIMIT_EXCEEDED),
     ],
 )
-def test_a_failure_is_tried_ten_times_within_75_hours(  # noqa: PLR0913, PLR0917
-    stores, org, receiver, clock, path, status, waiting, end
+def test_a_failure_is_tried_ten_times_within_75_hours(  # noqa: PLR0913, PLR0917 - fixtures and cases
+    stores, organization, receiver, clock, path, status, waiting, end
 ):
-    organization = stores.organization(org)
     begin = clock.time
     webhook, id_ = send_one(organization, receiver, path)
     while (run := run_of(organization, id_)).job.status is JobStatus.PENDING:
@@ -175,8 +177,7 @@ def test_the_pauses_between_tries_are_those_of_the_standard():
 
 
 @pytest.mark.parametrize("path", ["/hang", "/drip"])
-def test_a_receiver_that_takes_its_time_is_left_alone(stores, org, receiver, path):
-    organization = stores.organization(org)
+def test_a_receiver_that_takes_its_time_is_left_alone(stores, organization, receiver, path):
     [id_] = add_runs(organization, [content_for(new_webhook(organization, receiver.url(path)))])
     send_due(stores, client_of(stores, timeout=1))
 
@@ -185,8 +186,7 @@ def test_a_receiver_that_takes_its_time_is_left_alone(stores, org, receiver, pat
     assert run_of(organization, id_).status is RunStatus.AWAITING_RETRY
 
 
-def test_an_endless_answer_is_read_to_64_kilobytes_and_kept_to_one(stores, org, receiver):
-    organization = stores.organization(org)
+def test_an_endless_answer_is_read_to_64_kilobytes_and_kept_to_one(organization, receiver):
     _, id_ = send_one(organization, receiver, "/flood")
 
     [tried] = tries(organization, id_)
@@ -195,8 +195,7 @@ def test_an_endless_answer_is_read_to_64_kilobytes_and_kept_to_one(stores, org, 
     assert receiver.sent < 50 << 20
 
 
-def test_what_is_kept_of_a_try_has_no_secrets(stores, org, receiver):
-    organization = stores.organization(org)
+def test_what_is_kept_of_a_try_has_no_secrets(organization, receiver):
     _, id_ = send_one(organization, receiver, "/nul")
 
     [tried] = tries(organization, id_)
@@ -208,8 +207,7 @@ def test_what_is_kept_of_a_try_has_no_secrets(stores, org, receiver):
         assert secret not in tried.request
 
 
-def test_a_receiver_says_how_long_it_wants_to_be_left_alone(stores, org, receiver, clock):
-    organization = stores.organization(org)
+def test_a_receiver_says_how_long_it_wants_to_be_left_alone(stores, organization, receiver, clock):
     webhook, id_ = send_one(organization, receiver, "/429")
     [second] = add_runs(organization, [content_for(webhook, 2)])
 
@@ -233,9 +231,8 @@ def test_a_receiver_says_how_long_it_wants_to_be_left_alone(stores, org, receive
     ],
 )
 def test_a_strange_time_to_wait_changes_nothing_but_the_next_try(
-    stores, org, receiver, clock, value
+    stores, organization, receiver, clock, value
 ):
-    organization = stores.organization(org)
     receiver.answers["/500"] = lambda handler: respond(handler, 503, Retry_After=value)
     _, id_ = send_one(organization, receiver, "/500")
 
@@ -246,8 +243,7 @@ def test_a_strange_time_to_wait_changes_nothing_but_the_next_try(
     assert len(receiver.received) == 2
 
 
-def test_a_key_that_an_answer_repeats_is_not_kept(stores, org, receiver):
-    organization = stores.organization(org)
+def test_a_key_that_an_answer_repeats_is_not_kept(organization, receiver):
     receiver.answers["/500"] = lambda handler: respond(
         handler, 500, f"{'x' * 1020}{handler.headers['meterlake-api-key']} is wrong".encode()
     )
@@ -258,8 +254,7 @@ def test_a_key_that_an_answer_repeats_is_not_kept(stores, org, receiver):
 
 
 @pytest.mark.happens("integration.disabled.error")
-def test_410_ends_the_run_and_disables_the_webhook(stores, org, receiver):
-    organization = stores.organization(org)
+def test_410_ends_the_run_and_disables_the_webhook(stores, organization, receiver):
     webhook, id_ = send_one(organization, receiver, "/410")
 
     assert run_of(organization, id_).status is RunStatus.ERROR
@@ -275,8 +270,7 @@ def test_410_ends_the_run_and_disables_the_webhook(stores, org, receiver):
     assert len(receiver.received) == 1
 
 
-def test_enabling_an_integration_switches_its_webhook_on_again(stores, org, receiver):
-    organization = stores.organization(org)
+def test_enabling_an_integration_switches_its_webhook_on_again(stores, organization, receiver):
     webhook, _ = send_one(organization, receiver, "/410")
     ref = ResourceRef(BY_NAME["integrationConfigs"], {})
     document = {
@@ -299,9 +293,8 @@ def test_enabling_an_integration_switches_its_webhook_on_again(stores, org, rece
 
 @pytest.mark.long
 def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
-    stores, org, receiver
+    stores, org, organization, receiver
 ):
-    organization = stores.organization(org)
     ada, bob = (join(stores.state, org, email) for email in ("ada@x.test", "bob@x.test"))
     webhook = new_webhook(organization, receiver.url("/410"), name="Chat\nSubject: x")
     for people in ([ada], [ada], [], None):
@@ -328,8 +321,7 @@ def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
     assert "410" in letter
 
 
-def test_five_days_of_failures_disable_a_webhook(stores, org, receiver, clock):
-    organization = stores.organization(org)
+def test_five_days_of_failures_disable_a_webhook(stores, organization, receiver, clock):
     webhook, _ = send_one(organization, receiver, "/500")
 
     for _ in range(11):
@@ -343,8 +335,7 @@ def test_five_days_of_failures_disable_a_webhook(stores, org, receiver, clock):
     assert event_names(organization).count("integration.disabled.error") == 1
 
 
-def test_one_success_forgets_all_failures(stores, org, receiver, clock):
-    organization = stores.organization(org)
+def test_one_success_forgets_all_failures(stores, organization, receiver, clock):
     webhook, _ = send_one(organization, receiver, "/500")
     clock.advance(days=6)
     receiver.answers["/500"] = 200
@@ -354,8 +345,7 @@ def test_one_success_forgets_all_failures(stores, org, receiver, clock):
     assert stored_webhook(organization, webhook["id"]).entity.active
 
 
-def test_who_switches_a_disabled_webhook_on_again_begins_anew(stores, org, receiver):
-    organization = stores.organization(org)
+def test_who_switches_a_disabled_webhook_on_again_begins_anew(stores, organization, receiver):
     webhook, _ = send_one(organization, receiver, "/410")
     receiver.answers["/410"] = 200
     integrations.set_webhook_active(organization, "test", webhook["id"], active=True)
@@ -367,8 +357,7 @@ def test_who_switches_a_disabled_webhook_on_again_begins_anew(stores, org, recei
     assert health(stores, webhook) is None
 
 
-def test_a_run_to_a_webhook_that_is_off_or_gone_is_not_sent(stores, org, receiver):
-    organization = stores.organization(org)
+def test_a_run_to_a_webhook_that_is_off_or_gone_is_not_sent(stores, organization, receiver):
     off = new_webhook(organization, receiver.url(), active=False)
     [id_, gone, unknown, deleted] = add_runs(
         organization,
@@ -392,9 +381,8 @@ def test_a_run_to_a_webhook_that_is_off_or_gone_is_not_sent(stores, org, receive
 
 
 def test_a_secret_that_is_replaced_between_two_tries_signs_for_another_day(
-    stores, org, receiver, clock
+    stores, organization, receiver, clock
 ):
-    organization = stores.organization(org)
     webhook, _ = send_one(organization, receiver, "/500")
     other = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "other", "secret": "another secret"}
     update_webhook(organization, webhook, credentials=other)
@@ -416,8 +404,7 @@ def test_a_secret_that_is_replaced_between_two_tries_signs_for_another_day(
     assert fourth.headers["meterlake-api-key"] == "other"
 
 
-def test_both_secrets_verify_while_one_is_replaced(stores, org, receiver):
-    organization = stores.organization(org)
+def test_both_secrets_verify_while_one_is_replaced(stores, organization, receiver):
     webhook = new_webhook(organization, receiver.url())
     other = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "other", "secret": "another secret"}
     update_webhook(organization, webhook, credentials=other)
@@ -431,9 +418,8 @@ def test_both_secrets_verify_while_one_is_replaced(stores, org, receiver):
 
 
 def test_a_run_waits_while_its_destination_pauses_and_uses_up_no_tries(
-    stores, org, receiver, clock
+    stores, organization, receiver, clock
 ):
-    organization = stores.organization(org)
     webhook = new_webhook(organization, receiver.url("/500"))
     ids = add_runs(organization, [content_for(webhook, number) for number in range(50)])
 

@@ -36,6 +36,11 @@ def org(stores):
 
 
 @pytest.fixture
+def organization(stores, org):
+    return stores.organization(org)
+
+
+@pytest.fixture
 def table(stores, org):
     document = {"name": "Discounts", "code": "discounts"}
     return entities.create(stores.organization(org), "a", ResourceRef(TABLES, {}), document)
@@ -72,8 +77,7 @@ def publish(organization, at, **more):
     return lookups.set_status(organization, "a", at, {"status": "PUBLISHED", **more})
 
 
-def test_publishing_archives_what_was_published(stores, org, table, at, new_revision):
-    organization = stores.organization(org)
+def test_publishing_archives_what_was_published(organization, table, at, new_revision):
     second = new_revision("Second")
     assert publish(organization, at, version=1)["status"] == "PUBLISHED"
     published = publish(organization, second)
@@ -85,8 +89,7 @@ def test_publishing_archives_what_was_published(stores, org, table, at, new_revi
     assert shown["activeRevision"]["id"] == second.revision_id
 
 
-def test_a_table_without_published_revision_has_no_active_one(stores, org, table, at):
-    organization = stores.organization(org)
+def test_a_table_without_published_revision_has_no_active_one(organization, table, at):
     assert lookups.with_active(organization, [table]) == [table]
     publish(organization, at)
     lookups.set_status(organization, "a", at, {"status": "ARCHIVED"})
@@ -94,8 +97,7 @@ def test_a_table_without_published_revision_has_no_active_one(stores, org, table
     assert lookups.with_active(organization, [table]) == [table]
 
 
-def test_history_tells_what_was_published_when(stores, org, at):
-    organization = stores.organization(org)
+def test_history_tells_what_was_published_when(organization, at):
     publish(organization, at)
     lookups.set_status(organization, "a", at, {"status": "ARCHIVED"})
 
@@ -117,8 +119,7 @@ def test_history_tells_what_was_published_when(stores, org, at):
         ({"status": "PUBLISHED", "version": "1"}, Invalid),
     ],
 )
-def test_a_status_that_cannot_follow_changes_nothing(stores, org, at, document, error):
-    organization = stores.organization(org)
+def test_a_status_that_cannot_follow_changes_nothing(organization, at, document, error):
     before = revision(organization, at)
     with pytest.raises(error):
         lookups.set_status(organization, "a", at, document)
@@ -126,8 +127,7 @@ def test_a_status_that_cannot_follow_changes_nothing(stores, org, at, document, 
     assert revision(organization, at) == before
 
 
-def test_data_is_written_and_read(stores, org, at):
-    organization = stores.organization(org)
+def test_data_is_written_and_read(organization, at):
     wrote = lookups.write_data(organization, "a", at, {"items": [US, DE]}, keys=True)
     read = lookups.read_data(organization, at)
 
@@ -144,8 +144,7 @@ def test_data_that_was_never_written_is_empty(stores, org, at):
     assert lookups.read_data(stores.organization(org), at) == {"items": [], "version": 0}
 
 
-def test_data_is_replaced_key_by_key(stores, org, at):
-    organization = stores.organization(org)
+def test_data_is_replaced_key_by_key(organization, at):
     lookups.write_data(organization, "a", at, {"items": [US, DE]})
     lookups.write_data(organization, "a", at, {"items": [US | {"rate": 3}], "version": 1})
     one = lookups.write_item(organization, "a", replace(at, key="DE"), {"item": {"country": "DE"}})
@@ -171,8 +170,7 @@ def test_data_is_replaced_key_by_key(stores, org, at):
         ({"items": [DE], "version": 2}, StaleVersion),
     ],
 )
-def test_bad_data_changes_nothing(stores, org, at, document, error):
-    organization = stores.organization(org)
+def test_bad_data_changes_nothing(organization, at, document, error):
     lookups.write_data(organization, "a", at, {"items": [US]})
     with pytest.raises(error):
         lookups.write_data(organization, "a", at, document)
@@ -189,8 +187,7 @@ def test_bad_data_changes_nothing(stores, org, at, document, error):
         ("US", {"item": US, "version": 7}, StaleVersion),
     ],
 )
-def test_a_bad_item_changes_nothing(stores, org, at, key, document, error):
-    organization = stores.organization(org)
+def test_a_bad_item_changes_nothing(organization, at, key, document, error):
     lookups.write_data(organization, "a", at, {"items": [US]})
     with pytest.raises(error):
         lookups.write_item(organization, "a", replace(at, key=key), document)
@@ -198,16 +195,14 @@ def test_a_bad_item_changes_nothing(stores, org, at, key, document, error):
     assert lookups.read_data(organization, at)["items"] == [US]
 
 
-def test_an_item_that_is_not_there_is_not_found(stores, org, at):
-    organization = stores.organization(org)
+def test_an_item_that_is_not_there_is_not_found(organization, at):
     with pytest.raises(NotFound):
         lookups.read_item(organization, replace(at, key="US"))
     with pytest.raises(NotFound):
         lookups.delete_item(organization, "a", replace(at, key="US"), {})
 
 
-def test_only_a_draft_is_written(stores, org, at, new_revision):
-    organization = stores.organization(org)
+def test_only_a_draft_is_written(organization, at, new_revision):
     lookups.write_data(organization, "a", at, {"items": [US]})
     publish(organization, at)
     source = new_revision("Second")
@@ -226,8 +221,7 @@ def test_only_a_draft_is_written(stores, org, at, new_revision):
     assert lookups.read_data(organization, at)["items"] == [US]
 
 
-def test_columns_stay_as_long_as_there_is_data(stores, org, at):
-    organization = stores.organization(org)
+def test_columns_stay_as_long_as_there_is_data(organization, at):
     lookups.write_data(organization, "a", at, {"items": [US]})
     with pytest.raises(Invalid, match="keys"):
         changed(organization, at, keys=["rate"], version=1)
@@ -236,8 +230,7 @@ def test_columns_stay_as_long_as_there_is_data(stores, org, at):
     assert changed(organization, at, keys=["rate"], version=1)["keys"] == ("rate",)
 
 
-def test_a_copy_makes_a_draft(stores, org, at):
-    organization = stores.organization(org)
+def test_a_copy_makes_a_draft(organization, at):
     lookups.write_data(organization, "a", at, {"items": [US, DE]})
     publish(organization, at)
     answer = lookups.copy_data(organization, "a", at, {})
@@ -256,8 +249,7 @@ def test_a_copy_makes_a_draft(stores, org, at):
     assert [each["type"] for each in left] == ["ARCHIVE"]
 
 
-def test_the_name_of_a_copy_is_not_too_long(stores, org, new_revision):
-    organization = stores.organization(org)
+def test_the_name_of_a_copy_is_not_too_long(organization, new_revision):
     at = new_revision("n" * 200)
     copy = lookups.copy_data(organization, "a", at, {})["revisionId"]
 
@@ -265,8 +257,7 @@ def test_the_name_of_a_copy_is_not_too_long(stores, org, new_revision):
     assert (len(name), name[-6:]) == (200, "n Copy")
 
 
-def test_a_copy_goes_to_a_draft_of_the_same_columns(stores, org, at, new_revision):
-    organization = stores.organization(org)
+def test_a_copy_goes_to_a_draft_of_the_same_columns(organization, at, new_revision):
     lookups.write_data(organization, "a", at, {"items": [US]})
     same, other = new_revision("Same"), new_revision("Other", keys=["rate"])
     lookups.write_data(organization, "a", same, {"items": [DE, US | {"rate": 9}]})
@@ -280,8 +271,7 @@ def test_a_copy_goes_to_a_draft_of_the_same_columns(stores, org, at, new_revisio
         lookups.copy_data(organization, "a", at, {"revisionId": derived_id("none")})
 
 
-def test_a_revision_is_deleted_with_its_data(stores, org, table, at):
-    organization = stores.organization(org)
+def test_a_revision_is_deleted_with_its_data(organization, table, at):
     lookups.write_data(organization, "a", at, {"items": [US]})
     lookups.copy_data(organization, "a", at, {})
     with pytest.raises(Conflict):
@@ -296,8 +286,7 @@ def test_a_revision_is_deleted_with_its_data(stores, org, table, at):
         lookups.delete_revision(organization, "a", at)
 
 
-def test_a_table_without_revisions_is_deleted(stores, org, table, at):
-    organization = stores.organization(org)
+def test_a_table_without_revisions_is_deleted(organization, table, at):
     lookups.delete_revision(organization, "a", at)
     entities.delete(organization, "a", ResourceRef(TABLES, {}, table["id"]))
 
@@ -306,8 +295,7 @@ def test_a_table_without_revisions_is_deleted(stores, org, table, at):
         assert reader.all(LookupTableRevisionState) == []
 
 
-def test_a_revision_of_another_table_is_not_found(stores, org, at):
-    organization = stores.organization(org)
+def test_a_revision_of_another_table_is_not_found(organization, at):
     elsewhere = replace(at, table_id=derived_id("another"))
     for read in (
         lambda: lookups.read_data(organization, elsewhere),
