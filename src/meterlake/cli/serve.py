@@ -165,7 +165,7 @@ def _start_worker(stack: ExitStack, environment: dict[str, str]) -> "_Worker":
 
 def _warn(host: str, url: str) -> None:
     """Say what other machines reach; on the error stream, where programs look for no results."""
-    from meterlake.model.configuration.addresses import names_this_machine
+    from meterlake.model.configuration.network_addresses import names_this_machine
 
     if names_this_machine(host):
         return

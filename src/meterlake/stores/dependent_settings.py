@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from meterlake.model.configuration.addresses import names_this_machine
+from meterlake.model.configuration.network_addresses import names_this_machine
 from meterlake.model.errors import Invalid
 from meterlake.settings import Settings, variable
 from meterlake.stores.files.durable import disk

@@ -14,6 +14,7 @@ from meterlake.model.configuration.organization import (
     OrganizationConfig,
     TimePeriodUnit,
 )
+from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.recurring_period import NamedPeriod, containing
 from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import local_date, midnight, zone
@@ -109,6 +110,12 @@ def _due_on(config: OrganizationConfig, day: date) -> Iterator[datetime]:
         on_the_wall = datetime.combine(day, time()) + number * step
         for fold in (0, 1):
             yield on_the_wall.replace(tzinfo=tz, fold=fold).astimezone(UTC)
+
+
+def due_date_of_bill(bill_date: date, account: Account, config: OrganizationConfig) -> date:
+    """The last day to pay a bill: so many days after its bill date as the account or else all have."""
+    days = account.days_before_bill_due or config.days_before_bill_due
+    return bill_date + timedelta(days=days)
 
 
 def grace_period(config: OrganizationConfig) -> timedelta | None:

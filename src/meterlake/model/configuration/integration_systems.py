@@ -18,8 +18,8 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, PydanticUndefined
 
-from meterlake.model.configuration.addresses import Endpoint
 from meterlake.model.configuration.integrations import CredentialsType
+from meterlake.model.configuration.network_addresses import Endpoint
 from meterlake.model.errors import Invalid
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Days, Flag, Id, LongText, Text

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from meterlake.model.configuration.addresses import origin_of
+from meterlake.model.configuration.network_addresses import origin_of
 from meterlake.model.configuration.queries import Label
 from meterlake.model.values.entity import Entity, Value
 from meterlake.model.values.fields import Code, Flag, Id, Integer, LongText, Number, Secret, Text

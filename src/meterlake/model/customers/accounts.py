@@ -1,4 +1,4 @@
-"""Who uses and pays: accounts, and the plans they are on.
+"""Accounts of customers, field by field, and the plans they are on.
 
 An account's name, address and e-mail address are the only fields of a configuration that may hold
 personal data; no other field is meant for any, nor named as if it were.
@@ -16,6 +16,7 @@ from meterlake.model.configuration.organization import (
     CurrencyCode,
     StatementAutoGenerateMode,
 )
+from meterlake.model.customers.postal_address import Address
 from meterlake.model.values.entity import Configuration, Entity, Value
 from meterlake.model.values.fields import (
     Code,
@@ -57,21 +58,8 @@ class EndDateBillingEntities(Value):
     apply_to_children: Flag = False
 
 
-class Address(Value):
-    """A postal address."""
-
-    address_line1: Annotated[Text, Field(max_length=50)] | None = None
-    address_line2: Annotated[Text, Field(max_length=50)] | None = None
-    address_line3: Annotated[Text, Field(max_length=200)] | None = None
-    address_line4: Annotated[Text, Field(max_length=200)] | None = None
-    locality: Annotated[Text, Field(max_length=100)] | None = None
-    region: Annotated[Text, Field(max_length=50)] | None = None
-    post_code: Annotated[Text, Field(max_length=20)] | None = None
-    country: Annotated[Text, Field(max_length=100)] | None = None
-
-
 class Account(Entity):
-    """An end customer."""
+    """The account of an end customer, who uses and pays."""
 
     name: Name
     code: Code

@@ -1,7 +1,7 @@
 """What happens in an organization: the names of events, what they carry, and their fields."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -9,7 +9,6 @@ from meterlake.model.errors import Invalid
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, event_fields
 from meterlake.model.resources.event_fields import ALERTS, FAILURES, OTHERS
 from meterlake.model.values.entity import Record
-from meterlake.model.values.secrets import MASK, holds_secrets, with_secrets
 
 CREATED: Final = "created"
 UPDATED: Final = "updated"
@@ -114,14 +113,6 @@ def account_of(record: Record[Any]) -> str | None:
     resource = BY_ENTITY.get(type(record.entity))
     field = "account_id" if resource is None else resource.account
     return record.id if field == "id" else getattr(record.entity, field, None)
-
-
-def mask(record: Record[Any]) -> Record[Any]:
-    """A record whose secrets cannot be read."""
-    kind: Any = type(record.entity)
-    if not holds_secrets(kind):
-        return record
-    return replace(record, entity=with_secrets(record.entity, lambda _: MASK))
 
 
 def event_types(scheduled: Mapping[str, str] | None = None) -> list[str]:

@@ -5,7 +5,6 @@ from typing import Any, Final
 from pydantic.alias_generators import to_camel
 
 from meterlake.model.bills.template_members import check_members
-from meterlake.model.configuration.addresses import Endpoint
 from meterlake.model.configuration.integration_systems import (
     BILL,
     NOTIFICATION,
@@ -29,6 +28,7 @@ from meterlake.model.configuration.integrations import (
     WebhookDestination,
     is_signing_secret,
 )
+from meterlake.model.configuration.network_addresses import Endpoint
 from meterlake.model.configuration.notifications import NotificationConfiguration
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required

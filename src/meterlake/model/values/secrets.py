@@ -1,11 +1,12 @@
 """Fields of entities that hold secrets: stored encrypted, shown masked."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final, TypeVar, get_args
 
 from meterlake.model.errors import Invalid
-from meterlake.model.values.entity import Value
+from meterlake.model.values.entity import Record, Value
 from meterlake.model.values.fields import SecretMark
 
 MASK: Final = "********"
@@ -27,6 +28,12 @@ def with_secrets(value: V, change: Callable[[str], str]) -> V:
             if inner is not found:
                 changed[name] = inner
     return value.model_copy(update=changed) if changed else value
+
+
+def mask_secrets(record: Record[Any]) -> Record[Any]:
+    """A record without its secrets: masks stand in their places."""
+    entity = with_secrets(record.entity, lambda _: MASK)
+    return record if entity is record.entity else replace(record, entity=entity)
 
 
 def keep_masked(before: V | None, after: V) -> V:

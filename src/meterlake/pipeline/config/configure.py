@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.configuration.addresses import PUBLIC_ONLY, AddressPolicy
+from meterlake.model.configuration.network_addresses import PUBLIC_ONLY, AddressPolicy
 from meterlake.model.errors import (
     CHECK_PATH,
     Conflict,
@@ -23,10 +23,16 @@ from meterlake.model.values import wire
 from meterlake.model.values.documents import parse, to_yaml
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.problems import locate_error, refuse
-from meterlake.model.values.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.model.values.secrets import (
+    MASK,
+    holds_secrets,
+    keep_masked,
+    mask_secrets,
+    with_secrets,
+)
 from meterlake.pipeline.config.cautions import cautions
 from meterlake.pipeline.config.duckdb_rules import Measured, custom_sql_rules
-from meterlake.pipeline.config.entities import delete_in, mask_secrets, refuse_booked
+from meterlake.pipeline.config.entities import delete_in, refuse_booked
 from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.pipeline.config.webhook_addresses import webhook_rules
 from meterlake.stages.config.check import check

@@ -23,7 +23,12 @@ from meterlake.model.values import wire
 from meterlake.model.values.entity import E, Entity, Record
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.problems import read
-from meterlake.model.values.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.model.values.secrets import (
+    holds_secrets,
+    keep_masked,
+    mask_secrets,
+    with_secrets,
+)
 from meterlake.pipeline.config.deletion import refuse_named, release
 from meterlake.pipeline.config.duckdb_rules import custom_sql_rules
 from meterlake.pipeline.config.hooks import hooks_of
@@ -321,12 +326,6 @@ def version_of(document: Mapping[str, Any]) -> int:
 def entity_document(record: Record[Any], reader: Reader) -> Document:
     """What the wire shows of a record; secrets are masked."""
     return response(mask_secrets(record), StoredConfiguration(reader))
-
-
-def mask_secrets(record: Record[Any]) -> Record[Any]:
-    """A record without its secrets."""
-    entity = with_secrets(record.entity, lambda _: MASK)
-    return record if entity is record.entity else replace(record, entity=entity)
 
 
 def _find_record(reader: Reader, ref: ResourceRef) -> Record[Any]:

@@ -9,7 +9,8 @@ from meterlake.model.resources import BY_NAME, RESOURCES, Resource, code_of, res
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration, Entity, Record
 from meterlake.model.values.ids import is_id
-from meterlake.pipeline.config.entities import Document, mask_secrets
+from meterlake.model.values.secrets import mask_secrets
+from meterlake.pipeline.config.entities import Document
 from meterlake.stages.config.describe import describe
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeGuard
 
 from pydantic import ValidationError
 
-from meterlake.model.configuration.addresses import AddressPolicy, Endpoint
 from meterlake.model.configuration.integration_systems import NOTIFICATION, HttpOptions, system_of
 from meterlake.model.configuration.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.configuration.network_addresses import AddressPolicy, Endpoint
 from meterlake.model.configuration.notifications import NotificationConfiguration
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.rules import Proposed

@@ -16,7 +16,7 @@ from meterlake.pipeline.explorer.explore import add_codes, combine_rows
 from meterlake.pipeline.export.files import schema_of
 from meterlake.pipeline.export.rows import RowBlock
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell, safe_cell
+from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell, formula_free_cell
 from meterlake.stages.usage.explore import ExplorerScope, Question, aggregate_query, large
 from meterlake.stores.lake.tables import columns_at
 
@@ -123,7 +123,7 @@ class MeterAggregate:
 def _cell(value: Any, kind: Kind, *, spreadsheet: bool) -> str:
     if kind is Kind.INSTANT and isinstance(value, datetime):
         return f"{value.isoformat()}Z"  # as the answer has it
-    return (safe_cell if spreadsheet else cell)(value, kind)
+    return (formula_free_cell if spreadsheet else cell)(value, kind)
 
 
 def _convert(value: Any, kind: Kind) -> Any:

@@ -24,8 +24,8 @@ from meterlake.stages.export.column_kinds import (
     Kind,
     cell,
     flat,
+    formula_free_cell,
     member_at,
-    safe_cell,
 )
 from meterlake.stores.files.durable import disk, sync
 
@@ -109,7 +109,7 @@ def open_documents(
             line_of: Callable[[Mapping[str, Any]], bytes] = _json_line
             header = b""
             if format is Format.CSV:
-                line_of = _csv_line(columns, safe_cell if spreadsheet else cell)
+                line_of = _csv_line(columns, formula_free_cell if spreadsheet else cell)
                 header = CsvWriter().line([column.name for column in columns]).encode()
             with path.open("wb") as target, GzipStream(target, limits.threads) as stream:
                 stream.write(header)

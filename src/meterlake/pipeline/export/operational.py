@@ -13,6 +13,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.resources import resource_of, response
 from meterlake.model.values.entity import Deletion, Entity, Record
 from meterlake.model.values.money import ZERO
+from meterlake.model.values.secrets import mask_secrets
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
 from meterlake.pipeline.export.staging import ExportStaging, StagedDocuments
 from meterlake.stages.export.documents import (
@@ -20,7 +21,6 @@ from meterlake.stages.export.documents import (
     band_deletions,
     band_documents,
     computed_differs,
-    mask_secrets,
 )
 from meterlake.stages.export.exported_columns import (
     BALANCE_TRANSACTIONS,

@@ -18,7 +18,7 @@ from typing import Final
 
 import httpcore
 
-from meterlake.model.configuration.addresses import Address, AddressPolicy, Endpoint
+from meterlake.model.configuration.network_addresses import Address, AddressPolicy, Endpoint
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values.headers import fits_header
 

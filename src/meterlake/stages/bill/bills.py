@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from meterlake.model.bills.bill import Bill, Failure, Line, Pins
 from meterlake.model.bills.billed_usage import BilledUsage
+from meterlake.model.bills.billing_dates import due_date_of_bill
 from meterlake.model.catalog.counters import CounterAdjustment
 from meterlake.model.configuration.organization import InvoiceDate, OrganizationConfig
 from meterlake.model.customers.accounts import Account
@@ -270,7 +271,6 @@ class BillMaker:
         account, bill_date = account_terms.account.entity, due.key.bill_date
         overrides = self.terms.selection.overrides
         returns = [each for memo in due.memos for each in memo.returns]
-        days = account.days_before_bill_due or self.organization.days_before_bill_due
         is_day_before = self.organization.external_invoice_date == InvoiceDate.LAST_DAY_OF_ARREARS
         invoice_date = bill_date - timedelta(days=1) if is_day_before else bill_date
         return Bill(
@@ -280,7 +280,7 @@ class BillMaker:
             start_date=due.first,
             end_date=bill_date,
             bill_date=bill_date,
-            due_date=overrides.due_date or bill_date + timedelta(days=days),
+            due_date=overrides.due_date or due_date_of_bill(bill_date, account, self.organization),
             external_invoice_date=overrides.external_invoice_date or invoice_date,
             timezone=self.organization.timezone,
             currency=currency,

@@ -19,8 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from meterlake.model.bills.ledger import Movement, PostingKind
-from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
 from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.owned_entities import ACCOUNT_ENTITIES
 from meterlake.model.values import wire
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.version import calculation_digest

@@ -12,7 +12,7 @@ from meterlake.model.bills.members import (
 )
 from meterlake.model.bills.requests import ExternalSystem
 from meterlake.model.customers.accounts import Account
-from meterlake.stages.export.column_kinds import Kind, kind_of_member, safe_cell
+from meterlake.stages.export.column_kinds import Kind, formula_free_cell, kind_of_member
 
 Document = Mapping[str, Any]
 
@@ -74,7 +74,7 @@ def csv_rows(system: ExternalSystem, bill: Document, account: Account) -> Iterat
 def _standard_row(bill: Document, line: Document, account: Account) -> Sequence[str]:
     del account
     return [
-        safe_cell(document.get(member), kind)
+        formula_free_cell(document.get(member), kind)
         for document, columns in ((bill, _OF_BILL), (line, _OF_LINE))
         for _, member, kind in columns
     ]
@@ -94,9 +94,9 @@ def _xero_row(bill: Document, line: Document, account: Account) -> Sequence[str]
         "*AccountCode": line.get("accountingProductCode"),
         "Currency": bill["currency"],
     }
-    found = {name: safe_cell(value, Kind.TEXT) for name, value in texts.items()}
-    found["*InvoiceDate"] = safe_cell(bill.get("externalInvoiceDate"), Kind.DAY)
-    found["*DueDate"] = safe_cell(bill.get("dueDate"), Kind.DAY)
+    found = {name: formula_free_cell(value, Kind.TEXT) for name, value in texts.items()}
+    found["*InvoiceDate"] = formula_free_cell(bill.get("externalInvoiceDate"), Kind.DAY)
+    found["*DueDate"] = formula_free_cell(bill.get("dueDate"), Kind.DAY)
     found["*Quantity"] = _ONE
-    found["*UnitAmount"] = safe_cell(line["convertedSubtotal"], Kind.NUMBER)
+    found["*UnitAmount"] = formula_free_cell(line["convertedSubtotal"], Kind.NUMBER)
     return [found.get(name, "") for name in _XERO]

@@ -136,7 +136,7 @@ def unmark_cell(cell: str) -> str:
     return cell.removeprefix(MARK)
 
 
-def safe_cell(value: Any, kind: Kind) -> str:
+def formula_free_cell(value: Any, kind: Kind) -> str:
     """A value as the text of a CSV cell in a file for spreadsheets; absent is empty."""
     written = cell(value, kind)
     return mark_text(written) if kind is Kind.TEXT else written

@@ -1,7 +1,6 @@
 """What exports show of configuration, its changes and quantities, as documents in the shape of the wire."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -12,7 +11,7 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import resource_of, response
 from meterlake.model.values.entity import Configuration, Deletion, Entity, Record
-from meterlake.model.values.secrets import MASK, with_secrets
+from meterlake.model.values.secrets import mask_secrets
 
 Document = dict[str, Any]
 # The codes of some kinds of configuration by id.
@@ -90,12 +89,6 @@ def quantity_document(row: Sequence[Any], codes: Codes) -> Document:
 
 def _utc(instant: datetime) -> datetime:
     return instant.replace(tzinfo=UTC)
-
-
-def mask_secrets(record: Record[Any]) -> Record[Any]:
-    """A record as it is, but for its secrets."""
-    entity = with_secrets(record.entity, lambda _: MASK)
-    return record if entity is record.entity else replace(record, entity=entity)
 
 
 def entity_documents(kind: type[Entity], configuration: Configuration) -> list[Document]:

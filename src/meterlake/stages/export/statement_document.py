@@ -24,7 +24,7 @@ from meterlake.model.values import wire
 from meterlake.model.values.fields import Number
 from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.period import format_instant
-from meterlake.stages.export.column_kinds import Kind, safe_cell
+from meterlake.stages.export.column_kinds import Kind, formula_free_cell
 
 LAYOUT: Final = "meterlake.statement.1"
 Document = dict[str, Any]
@@ -226,7 +226,9 @@ def statement_rows(content: StatementContent) -> Iterator[list[str]]:
         own = {name: shown.get(name) for name, _ in _LINE_COLUMNS} | {"lineItemId": shown["id"]}
         for kind, values in _rows_of(shown, line.usage):
             row = {**shared, **own, **values, "rowType": kind}
-            yield [safe_cell(row.get(name), kind_of_cell) for name, kind_of_cell in _COLUMNS]
+            yield [
+                formula_free_cell(row.get(name), kind_of_cell) for name, kind_of_cell in _COLUMNS
+            ]
 
 
 def _rows_of(line: Document, usage: Sequence[AggregatedUsage]) -> Iterator[tuple[str, Values]]:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from meterlake.model.configuration.addresses import PUBLIC_ONLY, AddressPolicy
+from meterlake.model.configuration.network_addresses import PUBLIC_ONLY, AddressPolicy
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.pipeline.integrations import http_client
 from meterlake.pipeline.integrations.http_client import BODY_MAX, HttpClient

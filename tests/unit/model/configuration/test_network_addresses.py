@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.configuration.addresses import (
+from meterlake.model.configuration.network_addresses import (
     PUBLIC_ONLY,
     AddressPolicy,
     Endpoint,

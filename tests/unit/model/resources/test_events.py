@@ -9,7 +9,8 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from meterlake.model.customers.accounts import Account, Address
+from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.postal_address import Address
 from meterlake.model.errors import Invalid
 from meterlake.model.resources import RESOURCES, event_fields
 from meterlake.model.resources.event_fields import ALERTS, COMPUTED, ENVELOPE, of_entity, type_of
@@ -22,12 +23,11 @@ from meterlake.model.resources.events import (
     data,
     event_types,
     fields_of,
-    mask,
     published_types,
 )
 from meterlake.model.values.entity import Entity, Record
 from meterlake.model.values.fields import Code, Id, Integer, Name, NonNegative, Secret
-from meterlake.model.values.secrets import MASK, holds_secrets
+from meterlake.model.values.secrets import MASK, holds_secrets, mask_secrets
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
 CONTRACT = Path(__file__).parents[5] / "shared" / "contract" / "api_contract.md"
@@ -182,15 +182,15 @@ def test_no_secret_is_shown():
     kept = record(Credentials(name="x", password="hush"))
     nested = record(Hook(code="x", credentials=kept.entity))
 
-    assert mask(kept).to_wire()["password"] == MASK
-    assert mask(nested).to_wire()["credentials"] == {"name": "x", "password": MASK}
+    assert mask_secrets(kept).to_wire()["password"] == MASK
+    assert mask_secrets(nested).to_wire()["credentials"] == {"name": "x", "password": MASK}
     assert kept.entity.password == "hush"
 
 
 def test_what_holds_no_secret_is_shown_as_it_is():
     account = record(Account(name="A", code="a", email_address="a@a.example"))
 
-    assert mask(account) is account
+    assert mask_secrets(account) is account
     assert holds_secrets(Hook)
     assert not holds_secrets(Account)
 

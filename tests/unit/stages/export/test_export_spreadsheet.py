@@ -17,8 +17,8 @@ from meterlake.stages.export.column_kinds import (
     MARK,
     STARTS,
     Kind,
+    formula_free_cell,
     mark_text,
-    safe_cell,
     unmark_cell,
 )
 from meterlake.stages.export.measurements import _MARKED
@@ -69,9 +69,9 @@ def test_different_texts_stay_different(one, other):
 @pytest.mark.parametrize("text", FORMULAS)
 def test_known_formulas_are_marked_and_numbers_are_not(text):
     assert mark_text(text) == f"'{text}"
-    assert safe_cell(text, Kind.TEXT) == f"'{text}"
-    assert safe_cell("-5", Kind.EXACT) == "-5"
-    assert safe_cell(None, Kind.TEXT) == ""
+    assert formula_free_cell(text, Kind.TEXT) == f"'{text}"
+    assert formula_free_cell("-5", Kind.EXACT) == "-5"
+    assert formula_free_cell(None, Kind.TEXT) == ""
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,11 @@ def rates_of(organization: OrganizationConfig) -> dict[Pair, CurrencyConversion]
 
 @cache
 def _kinds_in_order() -> Mapping[str, int]:
-    """The kinds of entities, each after those that it refers to."""
+    """The kinds of entities, each after those that it refers to.
+
+    `in_order` has unrelated kinds in another order. This one decides which of two changes of a bill
+    counts for what, so it stays.
+    """
     order: dict[str, int] = {}
     open_kinds: set[str] = set()
 

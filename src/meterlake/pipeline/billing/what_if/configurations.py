@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from meterlake.model.configuration.organization import BillConfig
-from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
 from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.owned_entities import ACCOUNT_ENTITIES
 from meterlake.model.errors import NotFound
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.entity import Record

@@ -22,9 +22,10 @@ from sqlalchemy import (
 from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources import resource_of
-from meterlake.model.resources.events import Event, account_of, change, data, mask
+from meterlake.model.resources.events import Event, account_of, change, data
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Entity, Record
+from meterlake.model.values.secrets import mask_secrets
 from meterlake.model.values.untrusted import UNTRUSTED_MAX, storable_data
 from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.pages import NEXT_TOKEN, TOKEN_RULE, Page, key_of, key_token
@@ -265,7 +266,7 @@ class Journal:
 def _document(
     org_id: str, record: Record[Any], computed: dict[str, Any], codes: dict[str, str]
 ) -> dict[str, Any]:
-    shown = {**mask(record).to_wire(), **computed, "orgId": org_id}
+    shown = {**mask_secrets(record).to_wire(), **computed, "orgId": org_id}
     code = codes.get(shown.get("accountId", ""))
     return shown if code is None else {**shown, "accountCode": code}
 

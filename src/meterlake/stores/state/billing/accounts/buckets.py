@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Select, select
 
-from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
 from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.owned_entities import ACCOUNT_ENTITIES
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.packed_list import PackedList
 from meterlake.stores.state.core.json_columns import member_text

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, func, or_, select
 
-from meterlake.model.customers.account_entities import ACCOUNT_ENTITIES
 from meterlake.model.customers.accounts import Account
+from meterlake.model.customers.owned_entities import ACCOUNT_ENTITIES
 from meterlake.stores.state.billing.accounts.usage_accounts import read_relatives
 from meterlake.stores.state.core.entity_history import stream_rows
 from meterlake.stores.state.core.many_rows import chunks_of
