@@ -1,9 +1,18 @@
 """From nothing to a first bill, in the console."""
 
+import re
+import time
+from decimal import Decimal
+
 import pytest
 from argon2 import PasswordHasher
 
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
+from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.ingest.segments import ingest_segments
 from tests.console_world import CONSOLE, empty_console
 from tests.people import allow
 
@@ -50,3 +59,116 @@ def test_who_may_only_read_is_offered_nothing_that_the_api_refuses(world):
 
     assert not reader.offers("sample")
     assert "Say what you measure" in reader.text
+
+
+FILE = """Customer;Date;Requests
+Acme;2026-10-01;120
+Bolt & Söhne;2026-10-03T09:30:00+02:00;75.5
+Acme;2026-10-31T23:59:59;0.25
+"""
+
+
+def choose(browser, text, name="usage.csv"):
+    browser.go(f"{CONSOLE}/start/file")
+    hidden = browser.hidden("read")
+    browser.page = browser.client.post(
+        f"{CONSOLE}/start/file", data=hidden, files={"file": (name, text.encode())}
+    )
+    return browser.text
+
+
+def make(browser, **fields):
+    chosen = {"customer": "Customer", "time": "Date", "quantity": "Requests"}
+    price = {"what": "API requests", "unit": "request", "price": "0.02", "currency": "USD"}
+    return browser.press("make", **{**chosen, **price, **fields})
+
+
+def arrive(organization):
+    """Ingest what was submitted, as the worker does."""
+    folder = organization.segment_folder
+    while any(folder.open.iterdir()) or folder.waiting():
+        ingest_segments(organization)
+        time.sleep(0.02)
+
+
+def test_a_file_becomes_a_bill(world):
+    ada, organization = world.browser("ada@example.com"), world.home.organization
+    choose(ada, FILE)
+    assert re.findall('value="([^"]*)" selected', ada.page.text)[:3] == [
+        "Customer",
+        "Date",
+        "Requests",
+    ]
+    make(ada)
+    assert ada.path == f"{CONSOLE}/months/2026-10"
+    assert "3 rows of 2 customers are accepted" in ada.text
+    arrive(organization)
+    bill(organization, Month.parse("2026-10"))
+    ada.go(f"{CONSOLE}/bills?month=2026-10")
+
+    rows = re.findall(r"<tr>.*?</tr>", ada.page.text, flags=re.DOTALL)
+    totals = {
+        code: re.search(r'class="number" value="([^"]*)"', row)[1]
+        for row in rows
+        for code in re.findall(r">(acme|bolt-sohne)<", row)
+    }
+    # Of a cent each hundred: 120.25 and 75.5 at 0.02.
+    assert {code: Decimal(total) for code, total in totals.items()} == {
+        "acme": Decimal("2.41"),
+        "bolt-sohne": Decimal("1.51"),
+    }
+
+
+def test_the_same_file_again_counts_once(world):
+    ada, organization = world.browser("ada@example.com"), world.home.organization
+    for _ in range(2):
+        choose(ada, FILE)
+        make(ada)
+        arrive(organization)
+
+    with organization.reading() as reader:
+        assert len(list(reader.all(Account))) == 2
+        assert len(list(reader.all(AccountPlan))) == 2
+        assert len(list(reader.all(Pricing))) == 1
+    with organization.lake.reader() as connection:
+        assert connection.execute("SELECT count(*) FROM lake.uid_index").fetchone() == (3,)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a file that you choose"),
+        ("only,a,head", "a head line and rows below it"),
+        ("a,a\n1,2", "a name of its own"),
+        ("a,b\n1", "line 2"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_said_on_its_page(world, text, said):
+    ada = world.browser("ada@example.com")
+    choose(ada, text)
+
+    assert ada.page.status_code == 400
+    assert said in ada.text
+    assert "Choose a file of usage" in ada.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"time": "Customer"}, "line 2: 'Acme'"),
+        ({"quantity": "Date"}, "line 2: '2026-10-01'"),
+        ({"price": "-1"}, "price: '-1'"),
+        ({"what": "…"}, "what: '…'"),
+        ({"currency": "XXX"}, "currency"),
+    ],
+)
+def test_what_is_wrong_comes_back_filled_in_and_makes_no_usage(world, fields, said):
+    ada = world.browser("ada@example.com")
+    choose(ada, FILE)
+    make(ada, **fields)
+
+    assert ada.page.status_code == 400
+    assert said in ada.text
+    assert "The first rows of 3" in ada.text
+    with world.home.organization.reading() as reader:
+        assert not any(reader.all(Account))

@@ -225,11 +225,14 @@ async def _read_form(visit: Visit) -> None:
     try:
         if kind == _WITH_FILES:
             parts = await _parts(request, await body.content(request, FILE_MAX))
-            for name, part in parts.multi_items():
-                if isinstance(part, UploadFile):
-                    visit.files[name] = SentFile(part.filename or "", await part.read())
-                else:
-                    visit.form.setdefault(name, []).append(part)
+            try:
+                for name, part in parts.multi_items():
+                    if isinstance(part, UploadFile):
+                        visit.files[name] = SentFile(part.filename or "", await part.read())
+                    else:
+                        visit.form.setdefault(name, []).append(part)
+            finally:
+                await parts.close()
         else:
             text = (await body.content(request, _FORM_MAX)).decode("ascii", "replace")
             for name, value in parse_qsl(text, True, max_num_fields=_FIELDS_MAX):
