@@ -26,7 +26,7 @@ from meterlake.api import (
     submit,
     uploads,
 )
-from meterlake.api.billing import balances, bill_lines, bills, closings, statements
+from meterlake.api.billing import balances, bill_lines, bills, closings, prices, statements
 from meterlake.api.entities import standard_operations
 from meterlake.api.server import downloads
 from meterlake.api.server.call import ORGANIZATION, Call, Operation
@@ -51,6 +51,7 @@ _NAMED: Final = (
     external_mappings.OPERATIONS,
     integrations.OPERATIONS,
     lookups.OPERATIONS,
+    prices.OPERATIONS,
     rejected.OPERATIONS,
     relations.OPERATIONS,
     runs.OPERATIONS,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.price_scales import scale_prices
 from meterlake.cli.shell.confirmation import confirm, require_somebody
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.cli.shell.output import problem_lines
@@ -34,6 +35,7 @@ def register(app: App) -> None:
     config.command(apply)
     config.command(export)
     config.command(schema)
+    config.command(scale_prices, name="scale-prices")
     app.command(config)
 
 

@@ -43,6 +43,13 @@ _MEMO: Final = {
     "servicePeriodEndDate": "2026-01-15T00:00:00Z",
 }
 
+_PRICE_SCALE: Final = {
+    "plans": ["pro", "enterprise"],
+    "from": "2026-02-01",
+    "by": 1.07,
+    "factors": [{"aggregation": "requests", "by": 1.1}],
+}
+
 # Bodies of operations that are no standard verb, by component.
 BODIES: Final[Mapping[str, Any]] = {
     "AccessKeyRequest": {"status": "INACTIVE"},
@@ -54,6 +61,8 @@ BODIES: Final[Mapping[str, Any]] = {
         **_TIME,
         "meterIds": [_METER],
     },
+    "PriceScaleProposeRequest": {**_PRICE_SCALE, "effectMonth": "2025-12"},
+    "PriceScaleApplyRequest": {**_PRICE_SCALE, "review": "037e39dd6acf7524"},
     "ApproveBillsRequest": {"billIds": [example_id("Bill", "acme")]},
     "CreditLineItemRequest": _MEMO,
     "DebitLineItemRequest": _MEMO,

@@ -26,6 +26,7 @@ from meterlake.api.responses import (
     exports,
     integrations,
     people,
+    prices,
     rejected,
     relations,
     runs,
@@ -306,6 +307,10 @@ SHAPES: Final[dict[str, Shape]] = {
         gives=relations.EntityChangesResponse,
         query=(texts("including"), whole("limit", minimum=1, maximum=1000)),
     ),
+    "ProposePriceScale": Shape(
+        takes=prices.PriceScaleProposeRequest, gives=prices.PriceScaleResponse
+    ),
+    "ApplyPriceScale": Shape(takes=prices.PriceScaleApplyRequest, gives=prices.PriceScaleResponse),
     "GetClosing": Shape(gives=closings.ClosingResponse),
     "ReviewClosing": Shape(
         takes=closings.ClosingReviewRequest, gives=closings.ClosingPendingResponse

@@ -75,6 +75,23 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " by its code. It needs the right to read the entity; what else you may not read is left out."
         ),
     ),
+    "ProposePriceScale": (
+        "Show what prices would be",
+        (
+            "The prices of some plans and plan templates, multiplied by a factor or by a table of factors"
+            " from a day on: old and new price of each band. Nothing is written. With `effectMonth` the"
+            " answer has what the bills of that month come to, as if the new prices had held since it"
+            " began. `review` is what `ApplyPriceScale` takes."
+        ),
+    ),
+    "ApplyPriceScale": (
+        "Change the prices of many plans",
+        (
+            "Takes the same body with the `review` of a proposal, and changes all prices or none. A price in"
+            " force on the day ends there, and one with the new bands begins. 409 if a price has changed"
+            " since the proposal. It needs the rights to update and create prices."
+        ),
+    ),
     # Bills.
     "ListBillJobs": (
         "List bill jobs",

@@ -41,6 +41,7 @@ COSTLY: Final = frozenset(
         "GetClosing",
         "ListLateUsage",
         "PreviewBill",
+        "ProposePriceScale",
         "VerifyBill",
         # Queries of lakes.
         "GetAccountUsage",

@@ -1,7 +1,7 @@
 """Configuration as code: apply files to an organization, export an organization as files."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -95,6 +95,7 @@ class ApplyOptions:
         prune: Entities of the kinds in the files that the files leave out are deleted.
         approved: The ids that may be deleted, if somebody was asked; None if nobody was.
         measured: Finds what of it has measurements; nobody looks if None.
+        versions: The versions that entities must still have, by id; nobody looks if there are none.
         limits: What the SQL of aggregations may take.
         addresses: Where webhooks may lead.
     """
@@ -104,6 +105,7 @@ class ApplyOptions:
     prune: bool = False
     approved: frozenset[str] | None = None
     measured: Measured | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
     limits: SqlLimits = LIMITS
     addresses: AddressPolicy = PUBLIC_ONLY
 
@@ -262,11 +264,23 @@ def _plan(
     after = check(_without(before, gone), proposals, further)
     if options.approved is not None and options.approved != {each.id for each in gone}:
         raise Conflict("the configuration has changed meanwhile; look again at what is deleted")
+    _check_versions(proposals, options.versions)
     changes = [_change(proposal, before, after) for proposal in proposals]
     for each in gone:
         kind, name = resource_of(each.entity).name, name_of(each, before)
         changes.append(EntityChange("", kind, name, each.id, ChangeAction.DELETED, (), ()))
     return _Plan(changes, proposals, gone)
+
+
+def _check_versions(proposals: Sequence[Proposal], versions: Mapping[str, int]) -> None:
+    """What somebody has looked at is as it was.
+
+    Raises:
+        Conflict: An entity has another version, or is gone.
+    """
+    found = {each.id: each.before.version for each in proposals if each.before is not None}
+    if any(found.get(id_) != version for id_, version in versions.items()):
+        raise Conflict("the configuration has changed meanwhile; look again at what would change")
 
 
 def _without(configuration: Configuration, gone: Sequence[Record[Any]]) -> Configuration:

@@ -1,0 +1,67 @@
+"""Prices of many plans changed at once, over HTTP: proposed with their effect, and applied."""
+
+from typing import Any, Final
+
+from meterlake.api.billing.bills import RESOURCE as BILL
+from meterlake.api.billing.bills import permit_all
+from meterlake.api.responses.prices import PriceScaleApplyRequest, PriceScaleProposeRequest
+from meterlake.api.server.call import ORGANIZATION, Call, Operation
+from meterlake.api.server.visible import RETRIEVE, permit_each
+from meterlake.model.errors import Forbidden
+from meterlake.model.resources import BY_NAME, resource_of
+from meterlake.model.values.period import Month
+from meterlake.model.values.problems import read
+from meterlake.pipeline.billing.what_if.price_effect import price_effect
+from meterlake.pipeline.config.scale_prices import apply_prices, propose_prices
+from meterlake.stages.config.scale_prices import ScaledPrice, ScaledPrices, UnchangedPrice
+
+_SCALE: Final = f"{ORGANIZATION}/pricings/scale"
+_PRICING: Final = "pricing"
+
+
+async def propose(call: Call) -> Any:
+    """What prices would be, and what that would do to the bills of a month."""
+    asked = read(PriceScaleProposeRequest, await call.document())
+    scale, month = asked.scale, asked.effect_month
+    found = await call.run(propose_prices, call.organization, scale)
+    await _permit(call, found, RETRIEVE)
+    answer = found.to_wire()
+    if month is not None:
+        # Who sees what all bills come to has the right to see them.
+        _require(call, RETRIEVE, BILL)
+        permit_all(call, RETRIEVE)
+        answer["effect"] = await call.run(
+            price_effect, call.organization, scale, Month.parse(month)
+        )
+    return answer
+
+
+async def apply(call: Call) -> Any:
+    """Change the prices as they were looked at: all, or none."""
+    asked = read(PriceScaleApplyRequest, await call.document())
+    found = await call.run(propose_prices, call.organization, asked.scale)
+    await _permit(call, found, "config:update")
+    _require(call, "config:create", _PRICING)
+    done = await call.run(apply_prices, call.organization, call.author, asked.scale, asked.review)
+    return done.to_wire()
+
+
+def _require(call: Call, action: str, resource: str) -> None:
+    if not call.permissions.allows(action, resource):
+        raise Forbidden(f"no permission for {action} on {resource}; ask an administrator for it")
+
+
+async def _permit(call: Call, found: ScaledPrices, action: str) -> None:
+    """Who changes prices together may change each of them."""
+    by_kind: dict[str, list[str]] = {}
+    prices: list[ScaledPrice | UnchangedPrice] = [*found.changed, *found.unchanged]
+    for each in prices:
+        by_kind.setdefault(resource_of(each.record.entity).name, []).append(each.record.id)
+    for kind, ids in by_kind.items():
+        await permit_each(call, BY_NAME[kind].permission, ids, action)
+
+
+OPERATIONS: Final = (
+    Operation("ProposePriceScale", "POST", f"{_SCALE}/propose", RETRIEVE, _PRICING, propose),
+    Operation("ApplyPriceScale", "POST", f"{_SCALE}/apply", "config:update", _PRICING, apply),
+)

@@ -1,0 +1,84 @@
+"""Bodies and answers about prices of many plans that change at once."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from meterlake.model.configuration.price_scales import PriceScale
+from meterlake.model.values.entity import Value
+from meterlake.model.values.fields import Id, Instant, Integer, Number, Text
+
+
+class PriceScaleProposeRequest(PriceScale):
+    """How prices change, and the month whose bills are compared."""
+
+    effect_month: Text | None = None
+
+    @property
+    def scale(self) -> PriceScale:
+        """How prices change."""
+        return PriceScale.model_validate(self.model_dump(exclude={"effect_month"}))
+
+
+class PriceScaleApplyRequest(PriceScale):
+    """How prices change, and which proposal was looked at."""
+
+    review: Annotated[Text, Field(min_length=1)]
+
+    @property
+    def scale(self) -> PriceScale:
+        """How prices change."""
+        return PriceScale.model_validate(self.model_dump(exclude={"review"}))
+
+
+class OldAndNewPrice(Value):
+    """A price before and after."""
+
+    old: Number
+    new: Number
+
+
+class ScaledBandResponse(Value):
+    """A band with its old and new prices."""
+
+    lower_limit: Number
+    fixed_price: OldAndNewPrice
+    unit_price: OldAndNewPrice
+
+
+class ScaledPriceResponse(Value):
+    """A price that changes, with what it is of and its bands."""
+
+    kind: Text
+    id: Id
+    version: Integer
+    plan: Text
+    priced: Text
+    name: Text
+    segment: dict[str, Text] | None = None
+    currency: Text
+    by: Number
+    start_date: Instant
+    bands: tuple[ScaledBandResponse, ...]
+    overage_bands: tuple[ScaledBandResponse, ...]
+
+
+class UnchangedPriceResponse(Value):
+    """A price of the plans that stays as it is, and why."""
+
+    kind: Text
+    id: Id
+    plan: Text
+    priced: Text
+    reason: Text
+
+
+class PriceScaleResponse(Value):
+    """The prices that change and those that stay; the effect on the bills of a month if asked for."""
+
+    start: Annotated[Instant, Field(alias="from")]
+    rounding: Text
+    review: Text
+    changed: tuple[ScaledPriceResponse, ...]
+    unchanged: tuple[UnchangedPriceResponse, ...]
+    effect: dict[str, Any] | None = None

@@ -1,0 +1,331 @@
+"""Prices of plans multiplied from a day on: what each band costs then, and the documents for it.
+
+A price in force on the day ends there, and one with the new bands begins; a price that begins on
+the day gets the new bands itself. Prices that begin later, and credits, stay as they are.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.catalog.counters import Counter, CounterPricing
+from meterlake.model.catalog.pricing import (
+    Plan,
+    PlanTemplate,
+    Pricing,
+    PricingBand,
+    PricingType,
+)
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.configuration.price_scales import PriceFactor, PriceScale
+from meterlake.model.errors import Invalid
+from meterlake.model.resources import code_of, resource_of
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values import wire
+from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.ids import CODE_MAX
+from meterlake.model.values.money import RoundingMode, exact, plain, round_amount
+from meterlake.model.values.period import midnight, zone
+
+# As many decimals more than the old price has, unless the scale says how many.
+_MORE_DECIMALS: Final = 2
+_DECIMALS_MAX: Final = 20
+_MARK: Final = 16
+
+
+class ScaledBand(NamedTuple):
+    """A band with its old and its new prices."""
+
+    old: PricingBand
+    new: PricingBand
+
+    def to_wire(self) -> dict[str, Any]:
+        """The band under camelCase names."""
+        return {
+            "lowerLimit": self.old.lower_limit,
+            "fixedPrice": {"old": self.old.fixed_price, "new": self.new.fixed_price},
+            "unitPrice": {"old": self.old.unit_price, "new": self.new.unit_price},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledPrice:
+    """A price that changes.
+
+    Attributes:
+        record: The price as it is.
+        plan: The code of its plan or template.
+        priced: What it prices: the code, or the name of what has none.
+        name: What people call that.
+        currency: The currency of its amounts.
+        by: The factor.
+        bands: Its bands.
+        overage: Its bands beyond prepaid money.
+    """
+
+    record: Record[Any]
+    plan: str
+    priced: str
+    name: str
+    currency: str
+    by: Decimal
+    bands: tuple[ScaledBand, ...]
+    overage: tuple[ScaledBand, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        """The price under camelCase names."""
+        segment = getattr(self.record.entity, "segment", None)
+        return {
+            "kind": resource_of(self.record.entity).name,
+            "id": self.record.id,
+            "version": self.record.version,
+            "plan": self.plan,
+            "priced": self.priced,
+            "name": self.name,
+            **({"segment": segment} if segment else {}),
+            "currency": self.currency,
+            "by": self.by,
+            "startDate": self.record.entity.start_date,
+            "bands": [each.to_wire() for each in self.bands],
+            "overageBands": [each.to_wire() for each in self.overage],
+        }
+
+
+class UnchangedPrice(NamedTuple):
+    """A price of the plans that stays as it is, and why."""
+
+    record: Record[Any]
+    plan: str
+    priced: str
+    reason: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """The price under camelCase names."""
+        return {
+            "kind": resource_of(self.record.entity).name,
+            "id": self.record.id,
+            "plan": self.plan,
+            "priced": self.priced,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledPrices:
+    """What a scale comes to.
+
+    Attributes:
+        start: When the new prices begin.
+        day: The day that begins then.
+        changed: The prices that change.
+        unchanged: The others of the plans.
+        rounding: How new prices are rounded, in words.
+    """
+
+    start: datetime
+    day: date
+    changed: tuple[ScaledPrice, ...]
+    unchanged: tuple[UnchangedPrice, ...]
+    rounding: str
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The versions of the prices that change, by id."""
+        return {each.record.id: each.record.version for each in self.changed}
+
+    def to_wire(self) -> dict[str, Any]:
+        """The changes under camelCase names."""
+        return {
+            "from": self.start,
+            "rounding": self.rounding,
+            "review": self.review,
+            "changed": [each.to_wire() for each in self.changed],
+            "unchanged": [each.to_wire() for each in self.unchanged],
+        }
+
+    @property
+    def review(self) -> str:
+        """What tells these changes from others: whoever applies them says which ones were looked at."""
+        said = [self.start, self.versions, [each.to_wire() for each in self.changed]]
+        return sha256(wire.dumps_sorted(wire.to_plain(said)).encode()).hexdigest()[:_MARK]
+
+    def documents(self) -> list[Document]:
+        """The same as configuration files say it: prices that end, and prices that begin."""
+        content: dict[str, list[Any]] = {}
+        for each in self.changed:
+            kind = resource_of(each.record.entity).name
+            content.setdefault(kind, []).extend(_documents(each, self.start, self.day))
+        return [Document("prices", content)] if content else []
+
+
+def scale_prices(configuration: Configuration, scale: PriceScale) -> ScaledPrices:
+    """Multiply the prices of plans.
+
+    Raises:
+        Invalid: A plan or a template does not exist, or nothing says by how much.
+    """
+    start = midnight(scale.start, _zone(configuration))
+    owners = dict(_owners(configuration, scale.plans))
+    changed: list[ScaledPrice] = []
+    unchanged: list[UnchangedPrice] = []
+    for record, plan, currency in _prices(configuration, owners):
+        priced, name = _priced(configuration, record.entity)
+        factor = _factor(scale, plan, priced)
+        reason = _reason_to_stay(record.entity, factor, start)
+        if reason or factor is None:
+            unchanged.append(UnchangedPrice(record, plan, priced, reason))
+            continue
+        bands = _scaled(record.entity.pricing_bands, factor, scale.decimals)
+        overage = _scaled(
+            getattr(record.entity, "overage_pricing_bands", ()), factor, scale.decimals
+        )
+        if all(each.old == each.new for each in (*bands, *overage)):
+            unchanged.append(UnchangedPrice(record, plan, priced, "the factor changes nothing"))
+            continue
+        changed.append(ScaledPrice(record, plan, priced, name, currency, factor, bands, overage))
+    return ScaledPrices(start, scale.start, tuple(changed), tuple(unchanged), _rounding(scale))
+
+
+def _zone(configuration: Configuration) -> Any:
+    settings = next(configuration.all(OrganizationConfig), None)
+    return zone(settings.entity.timezone if settings else "UTC")
+
+
+def _rounding(scale: PriceScale) -> str:
+    if scale.decimals is None:
+        return "half up, to two decimals more than the old price has"
+    return f"half up, to {scale.decimals} decimals"
+
+
+def _owners(
+    configuration: Configuration, names: Sequence[str]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The plans and templates of some codes: the id, with the code and the currency."""
+    for number, name in enumerate(names):
+        plan = configuration.find(Plan, name)
+        template = configuration.find(PlanTemplate, name)
+        if plan is None and template is None:
+            rule = "it must be the code of a plan or of a plan template"
+            raise Invalid(f"plans[{number}]", name, rule)
+        if plan is not None:
+            of = configuration.get(PlanTemplate, plan.entity.plan_template_id)
+            yield plan.id, (name, of.entity.currency)
+        if template is not None:
+            yield template.id, (name, template.entity.currency)
+
+
+def _prices(
+    configuration: Configuration, owners: Mapping[str, tuple[str, str]]
+) -> Iterator[tuple[Record[Any], str, str]]:
+    """The prices of plans and templates, plan by plan, with the codes and currencies of these."""
+    found: list[Record[Any]] = [*configuration.all(Pricing), *configuration.all(CounterPricing)]
+    order = {id_: number for number, id_ in enumerate(owners)}
+    owned = [(_owner(each.entity), each) for each in found]
+    for id_, each in sorted(
+        (pair for pair in owned if pair[0] in owners),
+        key=lambda pair: (order[pair[0]], pair[1].entity.start_date, pair[1].id),
+    ):
+        yield each, *owners[id_]
+
+
+def _owner(price: Pricing | CounterPricing) -> str:
+    return price.plan_id or price.plan_template_id or ""
+
+
+def _priced(configuration: Configuration, price: Pricing | CounterPricing) -> tuple[str, str]:
+    """The code and the name of what a price is of."""
+    found: Record[Any]
+    if isinstance(price, CounterPricing):
+        found = configuration.get(Counter, price.counter_id)
+    elif price.aggregation_id is not None:
+        found = configuration.get(Aggregation, price.aggregation_id)
+    else:
+        assert price.compound_aggregation_id is not None, price
+        found = configuration.get(CompoundAggregation, price.compound_aggregation_id)
+    return code_of(found.entity) or found.entity.name, found.entity.name
+
+
+def _factor(scale: PriceScale, plan: str, priced: str) -> Decimal | None:
+    """By how much: the row that says most of it decides, the last one of several."""
+
+    def said(row: PriceFactor) -> int:
+        return 2 * (row.aggregation is not None) + (row.plan is not None)
+
+    rows = [
+        row
+        for row in scale.factors
+        if row.plan in {None, plan} and row.aggregation in {None, priced}
+    ]
+    if rows:
+        most = max(map(said, rows))
+        return [row.by for row in rows if said(row) == most][-1]
+    return scale.by
+
+
+def _reason_to_stay(
+    price: Pricing | CounterPricing, factor: Decimal | None, start: datetime
+) -> str:
+    """Why a price is not scaled; empty if it is."""
+    if isinstance(price, Pricing) and price.type is not PricingType.DEBIT:
+        return "it is a credit"
+    if price.end_date is not None and price.end_date <= start:
+        return "it has ended by then"
+    if price.start_date > start:
+        return "it begins later"
+    if factor is None:
+        return "no factor is given for it"
+    return ""
+
+
+def _scaled(
+    bands: Iterable[PricingBand], factor: Decimal, decimals: int | None
+) -> tuple[ScaledBand, ...]:
+    return tuple(
+        ScaledBand(
+            each,
+            each.model_copy(
+                update={
+                    "fixed_price": _multiplied(each.fixed_price, factor, decimals),
+                    "unit_price": _multiplied(each.unit_price, factor, decimals),
+                }
+            ),
+        )
+        for each in bands
+    )
+
+
+def _multiplied(old: Decimal, factor: Decimal, decimals: int | None) -> Decimal:
+    with exact():
+        product = old * factor
+    if decimals is None:
+        decimals = len(plain(old).partition(".")[2]) + _MORE_DECIMALS
+    return round_amount(product, min(decimals, _DECIMALS_MAX), RoundingMode.HALF_UP)
+
+
+def _documents(scaled: ScaledPrice, start: datetime, day: date) -> Iterator[dict[str, Any]]:
+    """What a file says of a price that changes: the old one with its end, and the new one."""
+    record, entity = scaled.record, scaled.record.entity
+    bands = {"pricing_bands": tuple(each.new for each in scaled.bands)}
+    if scaled.overage:
+        bands["overage_pricing_bands"] = tuple(each.new for each in scaled.overage)
+    if entity.start_date == start:
+        yield {"id": record.id, **_wire(entity.model_copy(update=bands))}
+        return
+    yield {"id": record.id, **_wire(entity.model_copy(update={"end_date": start}))}
+    code = None if entity.code is None else _new_code(entity.code, day)
+    yield _wire(entity.model_copy(update={**bands, "start_date": start, "code": code}))
+
+
+def _new_code(code: str, day: date) -> str:
+    """The code of the price that follows: two prices do not share one."""
+    mark = f"-{day}"
+    return f"{code[: CODE_MAX - len(mark)].rstrip()}{mark}"
+
+
+def _wire(entity: Any) -> dict[str, Any]:
+    found: dict[str, Any] = wire.loads(wire.dumps(entity.to_wire()))
+    return found
