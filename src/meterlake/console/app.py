@@ -11,6 +11,7 @@ from starlette.staticfiles import StaticFiles
 from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
 from meterlake.console import (
+    access,
     bill,
     bill_lines,
     bills,
@@ -96,6 +97,7 @@ ROUTES: Final = (
     *catalogue.ROUTES,
     *usage.ROUTES,
     *runs.ROUTES,
+    *access.ROUTES,
     *data_in.ROUTES,
     Route("/console/{rest:path}", page(_nothing), methods=["GET"], name="ConsoleNothing"),
 )

@@ -5,6 +5,8 @@ from typing import Final
 # By the names of `RESOURCES`; every room that has pages of a kind has a line here.
 ADDRESSES: Final = {
     "accounts": "/console/customers",
+    "permissionPolicies": "/console/access/policies",
+    "serviceUsers": "/console/access/programs",
     **{
         kind: f"/console/catalogue/{kind}"
         for kind in (

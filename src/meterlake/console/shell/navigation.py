@@ -33,5 +33,6 @@ ROOMS: Final = (
     Room("Catalogue", "/console/catalogue", "ListProducts"),
     Room("Usage", "/console/usage", "PostUsageDataQuery"),
     Room("Runs", "/console/runs", "ListRuns"),
+    Room("Access", "/console/access/people", "ListOrgUsers", ("/console/access",)),
     Room("Data in", "/console/data-in", "GetMeasurementsStatus", ("/console/rejected",)),
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from meterlake.model.resources import BY_KIND
+from meterlake.pipeline.access.named_people import names_of_authors
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
 from meterlake.stores.state.access import people, sessions
@@ -33,8 +34,8 @@ def audit_log(organization: Organization, wanted: AuditFilter, page: Page) -> Do
     """
     with organization.reading() as reader:
         found, token = page_of_log(reader, wanted, page)
-        accounts = _account_codes(reader, found)
-    data = [_document(each, accounts) for each in found]
+        names = _account_codes(reader, found) | _holder_names(organization, found)
+    data = [_document(each, names) for each in found]
     return {"data": data, "nextToken": token} if token else {"data": data}
 
 
@@ -43,8 +44,16 @@ def _account_codes(reader: Reader, entries: Iterable[AuditEntry]) -> dict[str, s
     return {id_: each.code for id_, each in account_names.by_id(reader, ids).items()}
 
 
-def _document(entry: AuditEntry, accounts: dict[str, str]) -> Document:
-    name = accounts.get(entry.name or "", entry.name)
+def _holder_names(organization: Organization, entries: Iterable[AuditEntry]) -> dict[str, str]:
+    """What people call those to whom a policy was granted."""
+    ids = {each.name for each in entries if each.kind == GRANT_KIND and each.name}
+    authors = [f"{word}_{id_}" for id_ in ids for word in ("USER", "SERVICE_USER")]
+    found = names_of_authors(organization, authors)
+    return {author.rpartition("_")[2]: name for author, name in found.items()}
+
+
+def _document(entry: AuditEntry, names: dict[str, str]) -> Document:
+    name = names.get(entry.name or "", entry.name)
     shown: dict[str, Any] = {
         "id": entry.id,
         "at": entry.at,

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, String, case, cast, literal, null, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    String,
+    case,
+    cast,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+)
 
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.work.jobs import JobKind
@@ -41,7 +53,8 @@ class AuditEntry:
         kind: The class of an entity, or `Bill`, `PolicyGrant`, `Run`.
         action: What was done to it: `created`, `approved`.
         entity_id: What it was done to.
-        name: Its code or name, as far as it has one; of a bill its account's id.
+        name: Its code, name or e-mail address, as far as it has one; of a bill its account's id, of
+            a grant the holder's.
     """
 
     id: str
@@ -152,10 +165,7 @@ def _of_entities(reader: Reader, wanted: AuditFilter) -> Select[Any]:
     # What is deleted has the name that it had.
     last = was.correlate(ENTITY_HISTORY).scalar_subquery()
     body = case((table.body.is_(None), last), else_=table.body)
-    name = case(
-        (member_text(body, literal("code")).is_not(None), member_text(body, literal("code"))),
-        else_=member_text(body, literal("name")),
-    )
+    name = func.coalesce(*(member_text(body, literal(each)) for each in ("code", "name", "email")))
     action = case(
         (table.body.is_(None), literal("deleted")),
         (table.version == 1, literal("created")),

@@ -1,0 +1,502 @@
+"""Pages of access: people, programs, groups, policies in words, and the log of who did what."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.console.policy_words import read_policy
+from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.entity_forms import EntityPages
+from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.session import end_session, origin
+
+ACCESS: Final = "/console/access"
+PEOPLE: Final = f"{ACCESS}/people"
+PROGRAMS: Final = f"{ACCESS}/programs"
+GROUPS: Final = f"{ACCESS}/groups"
+POLICIES: Final = f"{ACCESS}/policies"
+LOG: Final = f"{ACCESS}/log"
+# Pages of the room: the operation that each needs, its label and its address.
+_PLACES: Final = (
+    ("ListOrgUsers", "People", PEOPLE),
+    ("ListServiceUsers", "Programs", PROGRAMS),
+    ("ListResourceGroups", "Groups", f"{GROUPS}/user"),
+    ("ListPermissionPolicies", "Policies", POLICIES),
+    ("ListAuditLog", "Who did what", LOG),
+    ("GetMe", "What you may do", f"{ACCESS}/me"),
+)
+_LOGGED: Final = (
+    *("accounts", "accountPlans", "aggregations", "balances", "bills", "commitments", "contracts"),
+    *("integrationConfigs", "meters", "permissionPolicies", "plans", "policyGrants", "pricings"),
+    *("products", "runs", "webhookDestinations"),
+)
+# What is no entity has another page than its changes.
+_ELSEWHERE: Final = {
+    "bills": "/console/bills/{id}",
+    "runs": "/console/runs/{id}",
+    "policyGrants": POLICIES,
+}
+
+SERVICE_USERS: Final = EntityPages("serviceUsers", PROGRAMS, "service user")
+POLICY_PAGES: Final = EntityPages(
+    "permissionPolicies",
+    POLICIES,
+    "policy",
+    intro="A policy allows or denies actions on kinds of things, such as config:bill/*.",
+)
+GROUP_PAGES: Final = EntityPages("resourceGroups", f"{GROUPS}/{{type}}", "group")
+
+
+def _links(visit: Visit) -> tuple[tuple[str, str], ...]:
+    return tuple((label, address) for each, label, address in _PLACES if visit.may(each))
+
+
+# --- Who has which policy ------------------------------------------------------------------------
+
+
+async def _policies(visit: Visit) -> list[dict[str, Any]]:
+    found = await visit.api.every("/permissionpolicies")
+    return sorted(found, key=lambda each: str(each["name"]))
+
+
+async def _holders(visit: Visit, policies: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The policies that each principal has by itself, by the principal's id."""
+    lists = await asyncio.gather(
+        *(visit.api.every(f"/permissionpolicies/{each['id']}/principals") for each in policies)
+    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for policy, grants in zip(policies, lists, strict=True):
+        for grant in grants:
+            found.setdefault(grant.get("principalId", "support"), []).append(policy)
+    return found
+
+
+async def _change_grant(visit: Visit, holder: str, id_: str) -> str:
+    """Give a policy to a principal, or take it away; what the next page says."""
+    policy, verb = visit.field("policy"), visit.field("action")
+    if not policy:
+        raise ApiRefusalError(400, "No policy was chosen. Choose one.")
+    path = "addto" if verb == "grant" else "removefrom"
+    body = {"principalId": id_}
+    await visit.api.send("POST", f"/permissionpolicies/{policy}/{path}{holder}", body)
+    if verb == "grant":
+        return "You gave the policy. It counts within seconds; you can take it away again."
+    return "You took the policy away. It counts within seconds."
+
+
+# --- People --------------------------------------------------------------------------------------
+
+
+async def _with_policies(visit: Visit, rows: list[dict[str, Any]]) -> None:
+    held = await _holders(visit, await _policies(visit))
+    for row in rows:
+        names = (row.get("firstName"), row.get("lastName"))
+        row["name"] = " ".join(filter(None, names)) or row.get("email", "")
+        row["policies"] = ", ".join(each["name"] for each in held.get(row["id"], ()))
+
+
+_PEOPLE: Final = Listing(
+    "People",
+    "/users",
+    (
+        Column("Name", "name", link=f"{PEOPLE}/{{id}}"),
+        Column("E-mail", "email"),
+        Column("Policies", "policies"),
+        Column("Access ends", "dtEndAccess", "instant"),
+        Column("Since", "dtCreated", "instant"),
+    ),
+    empty=("No people yet", "Invite the first one below."),
+    intro="Who signs in to the console, and what each may do.",
+    complete=_with_policies,
+)
+
+
+async def list_people(visit: Visit, link: str = "") -> Response:
+    """People, open invitations, and the form that invites."""
+    invitations = await visit.api.every("/invitations")
+    now = visit.now.isoformat()
+    return await show_list(
+        visit,
+        replace(_PEOPLE, links=_links(visit)),
+        "access/people.html",
+        invitations=[
+            each
+            for each in invitations
+            if not each.get("accepted") and each.get("dtExpiry", now) >= now
+        ],
+        policies=await _policies(visit),
+        link=link,
+    )
+
+
+async def invite(visit: Visit) -> Response:
+    """Invite a person; without a mail server the page shows the link, this once."""
+    body = {
+        "email": visit.field("email"),
+        "firstName": visit.field("firstName"),
+        "lastName": visit.field("lastName"),
+        "permissionPolicyIds": [each for each in visit.form.get("policy", ()) if each],
+    }
+    made = await visit.api.send("POST", "/invitations", body)
+    link = str(made.get("link", ""))
+    if not link:
+        return visit.go(PEOPLE, f"You invited {made['email']}: a letter with the link is sent.")
+    visit.form = {}
+    return await list_people(visit, link if "://" in link else f"{origin(visit.request)}{link}")
+
+
+async def show_person(visit: Visit) -> Response:
+    """One person: policies with the way by which each came, sign-ins, what they did."""
+    id_ = visit.request.path_params["id"]
+    user, groups, policies, sessions = await asyncio.gather(
+        visit.api.get(f"/users/{id_}"),
+        visit.api.get(f"/users/{id_}/usergroups", inherited=True),
+        _policies(visit),
+        visit.api.find(f"/users/{id_}/sessions"),
+    )
+    log = await visit.api.find("/auditlog", createdBy=f"USER_{id_}", pageSize=10)
+    held = await _holders(visit, policies)
+    ways = [(each, "") for each in held.get(id_, ())]
+    ways += [
+        (each, group["name"]) for group in groups["data"] for each in held.get(group["id"], ())
+    ]
+    own = user.get("permissionPolicy", [])
+    return visit.page(
+        "access/person.html",
+        user=user,
+        ways=ways,
+        reading=read_policy(
+            [*own, *(statement for each, _ in ways for statement in each["permissionPolicy"])]
+        ),
+        own=read_policy(own).sentences,
+        others=[each for each in policies if each["id"] not in {one["id"] for one, _ in ways}],
+        sessions=[] if sessions is None else sessions["data"],
+        log=None if log is None else log["data"],
+        links=_links(visit),
+    )
+
+
+async def change_person(visit: Visit) -> Response:
+    """Give or take a policy, end the access or the sign-ins, or send a new password."""
+    id_ = visit.request.path_params["id"]
+    match visit.field("action"):
+        case "grant" | "revoke":
+            said = await _change_grant(visit, "user", id_)
+        case "sign-out":
+            found = await visit.api.send("POST", f"/users/{id_}/sessions/end")
+            said = f"You ended all sign-ins, {found['ended']} of them."
+        case "end-access" | "open-access":
+            user = await visit.api.get(f"/users/{id_}")
+            ends = visit.now.isoformat() if visit.field("action") == "end-access" else None
+            body = {
+                "permissionPolicy": user.get("permissionPolicy", []),
+                "version": user["version"],
+                **({} if ends is None else {"dtEndAccess": ends}),
+            }
+            await visit.api.send("PUT", f"/users/{id_}", body)
+            said = "The access has ended." if ends else "The person has access again."
+        case "password":
+            await visit.api.send("PUT", f"/users/{id_}/password/resend")
+            said = "A letter with a link to a new password lies in the outbox."
+        case action:
+            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a person")
+    return visit.go(f"{PEOPLE}/{id_}", said)
+
+
+# --- Programs ------------------------------------------------------------------------------------
+
+
+async def list_programs(visit: Visit) -> Response:
+    """Service users: programs that sign in with keys."""
+    await visit.people()
+    return await show_list(visit, replace(_PROGRAMS, links=_links(visit)))
+
+
+_PROGRAMS: Final = Listing(
+    "Programs",
+    "/serviceusers",
+    (
+        Column("Name", "name", link=f"{PROGRAMS}/{{id}}"),
+        Column("By", "createdBy", "author"),
+        Column("Since", "dtCreated", "instant"),
+    ),
+    empty=("No programs yet", "A service user is a program that calls the API with a key."),
+    intro="Service users: programs that call the API with access keys.",
+    create=("New service user", f"{PROGRAMS}/new", SERVICE_USERS.creates),
+)
+
+
+async def show_program(visit: Visit, secret: Mapping[str, Any] | None = None) -> Response:
+    """One service user: its keys and policies; the secret of a new key, this once."""
+    id_ = visit.request.path_params["id"]
+    program, policies, keys = await asyncio.gather(
+        visit.api.get(f"/serviceusers/{id_}"),
+        _policies(visit),
+        visit.api.every(f"/serviceusers/{id_}/accesskeys"),
+    )
+    held = (await _holders(visit, policies)).get(id_, [])
+    return visit.page(
+        "access/program.html",
+        program=program,
+        keys=keys,
+        secret=secret,
+        held=held,
+        others=[each for each in policies if each not in held],
+        reading=read_policy([one for each in held for one in each["permissionPolicy"]]),
+        links=_links(visit),
+    )
+
+
+async def change_program(visit: Visit) -> Response:
+    """Make a key, put one out of use, delete it; give or take a policy."""
+    id_ = visit.request.path_params["id"]
+    keys, key = f"/serviceusers/{id_}/accesskeys", visit.field("key")
+    match visit.field("action"):
+        case "grant" | "revoke":
+            said = await _change_grant(visit, "serviceuser", id_)
+        case "new-key":
+            # Shown by this answer alone: nothing keeps the secret.
+            return await show_program(visit, await visit.api.send("POST", keys, {}))
+        case "key-off" | "key-on":
+            status = "ACTIVE" if visit.field("action") == "key-on" else "INACTIVE"
+            await visit.api.send("PUT", f"{keys}/{key}", {"status": status})
+            said = "The key works again." if status == "ACTIVE" else "The key is out of use."
+        case "key-delete":
+            await visit.api.send("DELETE", f"{keys}/{key}")
+            said = "You deleted the key. What it signed in stops working."
+        case action:
+            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a service user")
+    return visit.go(f"{PROGRAMS}/{id_}", said)
+
+
+# --- Groups --------------------------------------------------------------------------------------
+
+
+async def list_groups(visit: Visit) -> Response:
+    """Groups of people, or of other things of one type."""
+    await visit.people()
+    return await show_list(visit, replace(_GROUPS, links=_links(visit)))
+
+
+_GROUPS: Final = Listing(
+    "Groups",
+    "/resourcegroups/{type}",
+    (
+        Column("Name", "name", link=f"{GROUPS}/{{type}}/{{id}}"),
+        Column("Of", "type", "words"),
+        Column("By", "createdBy", "author"),
+        Column("Since", "dtCreated", "instant"),
+    ),
+    empty=("No groups yet", "A group gives the same policies to several people at once."),
+    create=("New group", f"{GROUPS}/user/new", GROUP_PAGES.creates),
+)
+
+
+async def show_group(visit: Visit) -> Response:
+    """One group: its members and policies."""
+    type_, id_ = visit.request.path_params["type"], visit.request.path_params["id"]
+    path = f"/resourcegroups/{type_}/{id_}"
+    group, members, policies, users = await asyncio.gather(
+        visit.api.get(path),
+        visit.api.send("POST", f"{path}/contents"),
+        _policies(visit),
+        visit.api.every("/users") if type_ == "user" else asyncio.sleep(0, []),
+    )
+    held = (await _holders(visit, policies)).get(id_, [])
+    names = {each["id"]: each.get("email", each["id"]) for each in users}
+    inside = {each["targetId"] for each in members["data"]}
+    return visit.page(
+        "access/group.html",
+        group=group,
+        members=members["data"],
+        names=names,
+        outside=[(id_, name) for id_, name in names.items() if id_ not in inside],
+        held=held,
+        others=[each for each in policies if each not in held],
+        reading=read_policy([one for each in held for one in each["permissionPolicy"]]),
+        links=_links(visit),
+    )
+
+
+async def change_group(visit: Visit) -> Response:
+    """Put a member in or take it out; give or take a policy."""
+    type_, id_ = visit.request.path_params["type"], visit.request.path_params["id"]
+    path = f"/resourcegroups/{type_}/{id_}"
+    target = {"targetId": visit.field("member"), "targetType": visit.field("kind") or "item"}
+    match visit.field("action"):
+        case "grant" | "revoke":
+            said = await _change_grant(visit, "usergroup", id_)
+        case "put-in":
+            await visit.api.send("POST", f"{path}/addresource", target)
+            said = "The group has the member now."
+        case "take-out":
+            await visit.api.send("POST", f"{path}/removeresource", target)
+            said = "You took the member out."
+        case action:
+            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a group")
+    return visit.go(f"{GROUPS}/{type_}/{id_}", said)
+
+
+# --- Policies ------------------------------------------------------------------------------------
+
+
+async def _with_words(_: Visit, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        row["words"] = " ".join(read_policy(row["permissionPolicy"]).sentences[:3])
+
+
+_POLICIES: Final = Listing(
+    "Policies",
+    "/permissionpolicies",
+    (
+        Column("Name", "name", link=f"{POLICIES}/{{id}}"),
+        Column("What it says", "words"),
+        Column("Made by meterlake", "managedPolicy"),
+        Column("Changed", "dtLastModified", "instant"),
+    ),
+    empty=("No policies", "A policy says what its holders may do."),
+    create=("New policy", f"{POLICIES}/new", POLICY_PAGES.creates),
+    complete=_with_words,
+)
+
+
+async def list_policies(visit: Visit) -> Response:
+    """Policies with what they say."""
+    return await show_list(visit, replace(_POLICIES, links=_links(visit)))
+
+
+async def show_policy(visit: Visit) -> Response:
+    """One policy: what it allows, what it does not, and who has it."""
+    id_ = visit.request.path_params["id"]
+    policy, grants, users, programs, groups = await asyncio.gather(
+        visit.api.get(f"/permissionpolicies/{id_}"),
+        visit.api.every(f"/permissionpolicies/{id_}/principals"),
+        visit.api.every("/users"),
+        visit.api.every("/serviceusers"),
+        visit.api.every("/resourcegroups/user"),
+    )
+    known = {each["id"]: (each.get("email", ""), f"{PEOPLE}/{each['id']}") for each in users}
+    known |= {each["id"]: (each["name"], f"{PROGRAMS}/{each['id']}") for each in programs}
+    known |= {each["id"]: (each["name"], f"{GROUPS}/user/{each['id']}") for each in groups}
+    return visit.page(
+        "access/policy.html",
+        policy=policy,
+        reading=read_policy(policy["permissionPolicy"]),
+        holders=[(each, *known.get(each.get("principalId"), ("", ""))) for each in grants],
+        links=_links(visit),
+    )
+
+
+# --- The log -------------------------------------------------------------------------------------
+
+
+async def _with_words_of_kind(_: Visit, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        row["what"] = row.get("name") or row["entityId"]
+        row["kindWords"] = words(row["kind"])
+
+
+_LOG: Final = Listing(
+    "Who did what",
+    "/auditlog",
+    (
+        Column("When", "at", "instant"),
+        Column("Who", "by", "author"),
+        Column("Did", "action", "words"),
+        Column("Kind", "kindWords"),
+        Column("What", "what", link=f"{LOG}/{{kind}}/{{entityId}}"),
+    ),
+    empty=("Nothing yet", "Changes, approvals, grants and begun runs appear here."),
+    intro="Changes of entities, what people did to bills, grants of policies, and begun runs.",
+    complete=_with_words_of_kind,
+)
+
+
+async def show_log(visit: Visit) -> Response:
+    """The log, by person, kind and time."""
+    people = await visit.people()
+    filters = (
+        ListFilter("createdBy", "Who", tuple(sorted(people.items(), key=lambda each: each[1]))),
+        ListFilter("kinds", "Kind", tuple((each, words(each)) for each in _LOGGED)),
+        ListFilter("peopleOnly", "By", (("true", "People and programs only"),)),
+        ListFilter("dateStart", "From", type="date"),
+        ListFilter("dateEnd", "Before", type="date"),
+    )
+    return await show_list(visit, replace(_LOG, filters=filters, links=_links(visit)))
+
+
+async def show_changes(visit: Visit) -> Response:
+    """What became of one entity, field by field."""
+    kind, id_ = visit.request.path_params["kind"], visit.request.path_params["id"]
+    if kind in _ELSEWHERE:
+        return visit.go(_ELSEWHERE[kind].format(id=id_))
+    found = await visit.api.get(f"/configuration/{kind}/{id_}/changes")
+    await visit.people()
+    return visit.page("access/changes.html", kind=kind, changes=found["data"], links=_links(visit))
+
+
+async def show_me(visit: Visit) -> Response:
+    """What the person may do, and the way out of all sign-ins."""
+    me = await visit.api.get("/users/me")
+    own = await visit.api.find(f"/users/{me['user']['id']}")
+    held = await visit.api.find(f"/users/{me['user']['id']}/permissions")
+    statements = [*(own or {}).get("permissionPolicy", [])]
+    statements += [
+        one for each in (held or {"data": []})["data"] for one in each["permissionPolicy"]
+    ]
+    return visit.page(
+        "access/me.html",
+        me=me["user"],
+        reading=None if held is None else read_policy(statements),
+        count=len(visit.allowed),
+        links=_links(visit),
+    )
+
+
+async def leave_everywhere(visit: Visit) -> Response:
+    """End all sign-ins of the person, this one too."""
+    await visit.api.send("POST", "/users/me/sessions/end")
+    return end_session(visit.request)
+
+
+ROUTES: Final = (
+    *SERVICE_USERS.routes(),
+    *POLICY_PAGES.routes(),
+    *GROUP_PAGES.routes(),
+    Route(f"{ACCESS}/me", page(show_me), methods=["GET"], name="ConsoleMe"),
+    Route(f"{ACCESS}/me", page(leave_everywhere), methods=["POST"], name="ConsoleLeave"),
+    Route(PEOPLE, page(list_people), methods=["GET"], name="ConsolePeople"),
+    Route(PEOPLE, page(invite, list_people), methods=["POST"], name="ConsoleInvite"),
+    Route(f"{PEOPLE}/{{id}}", page(show_person), methods=["GET"], name="ConsolePerson"),
+    Route(
+        f"{PEOPLE}/{{id}}",
+        page(change_person, show_person),
+        methods=["POST"],
+        name="ConsolePersonChange",
+    ),
+    Route(PROGRAMS, page(list_programs), methods=["GET"], name="ConsolePrograms"),
+    Route(f"{PROGRAMS}/{{id}}", page(show_program), methods=["GET"], name="ConsoleProgram"),
+    Route(
+        f"{PROGRAMS}/{{id}}",
+        page(change_program, show_program),
+        methods=["POST"],
+        name="ConsoleProgramChange",
+    ),
+    Route(f"{GROUPS}/{{type}}", page(list_groups), methods=["GET"], name="ConsoleGroups"),
+    Route(f"{GROUPS}/{{type}}/{{id}}", page(show_group), methods=["GET"], name="ConsoleGroup"),
+    Route(
+        f"{GROUPS}/{{type}}/{{id}}",
+        page(change_group, show_group),
+        methods=["POST"],
+        name="ConsoleGroupChange",
+    ),
+    Route(POLICIES, page(list_policies), methods=["GET"], name="ConsolePolicies"),
+    Route(f"{POLICIES}/{{id}}", page(show_policy), methods=["GET"], name="ConsolePolicy"),
+    Route(LOG, page(show_log), methods=["GET"], name="ConsoleLog"),
+    Route(f"{LOG}/{{kind}}/{{id}}", page(show_changes), methods=["GET"], name="ConsoleChanges"),
+)
