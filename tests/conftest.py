@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
-from tests.laws import CI
+from tests.laws import CI, UNSHRUNK
 
 pytest_plugins = [
     "tests.databases",
@@ -87,6 +87,9 @@ _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("repeatable", derandomize=True, **_PATIENT)
 settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.register_profile(CI, print_blob=True, **_PATIENT)
+# Who only asks whether a law fails needs no smallest example of it.
+_FIRST_FOUND = (Phase.explicit, Phase.generate)
+settings.register_profile(UNSHRUNK, derandomize=True, phases=_FIRST_FOUND, **_PATIENT)
 settings.load_profile("repeatable")
 
 

@@ -164,9 +164,6 @@ MODEST: Final[dict[str, Callable[[], bytes]]] = {
 
 # Those that take many seconds, as they were found.
 LARGE: Final[dict[str, tuple[Callable[[], bytes], str | None]]] = {
-    "value-of-85-kB.parquet": (
-        lambda: parquet(_ROWS, {"where.region": same_value(_ROWS, 85_000)}), None,
-    ),
     "values-of-900-kB.parquet": (
         lambda: parquet(5_000, {"where.region": same_value(5_000, 900_000),
                                 "uid": same_value(5_000, 900_000)}, **_LARGE), None,
@@ -175,8 +172,6 @@ LARGE: Final[dict[str, tuple[Callable[[], bytes], str | None]]] = {
         lambda: _zstd(HEADER + _ROW * (4 << 20), window_log=31, enable_ldm=True),
         "DamagedCompression",
     ),
-    "lines-of-commas.csv.gz": (lambda: gzip.compress(HEADER + b",,,,,\n" * 1_500_000), None),
     "lines-of-quotes.csv.gz": (lambda: gzip.compress(HEADER + b'"\n' * 1_000_000), None),
     "lines-of-digits.ndjson.gz": (lambda: gzip.compress(b"1\n" * 1_500_000), None),
-    "longest-texts-of-each-row.csv.gz": (lambda: gzip.compress(_accepted(600_000), 1), None),
 }  # fmt: skip

@@ -8,6 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 # The profile of CI: other examples in each run, by a seed that it prints.
 CI: Final = "ci"
 CI_EXAMPLES: Final = 50
+# The profile that ends with the first failure it finds, however large.
+UNSHRUNK: Final = "unshrunk"
 
 
 def examples(default: int) -> int:

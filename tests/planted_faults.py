@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.laws import UNSHRUNK
+
 ROOT: Final = Path(__file__).parents[1]
 LIST: Final = Path(__file__).with_suffix(".toml")
 _COPIED: Final = ("src", "flows", "sample_data", "tests", "docs", "pyproject.toml", "README.md")
@@ -90,6 +92,7 @@ def is_seen(root: Path, fault: Fault) -> bool:
     paths = [str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "-p", "no:randomly"]
+    command.append(f"--hypothesis-profile={UNSHRUNK}")
     try:
         done = subprocess.run(
             [*command, fault.seen_by],

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.bills.bill import BandUsage, Line, LineItemType, MadeFrom, ProductName
@@ -64,6 +64,7 @@ LINES = st.builds(
 )
 
 
+@settings(max_examples=50)
 @given(LINES)
 def test_json_of_a_line_is_the_text_of_its_members(line):
     """To the byte: stored bills are compared as texts."""

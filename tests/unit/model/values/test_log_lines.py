@@ -22,6 +22,7 @@ from meterlake.model.values.log_lines import (
     redact_logs,
     server_logging,
 )
+from tests.long_cases import long_after
 
 FORM = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR) [\w.]+: \S.*")
 
@@ -174,7 +175,7 @@ ENTRIES = {
 }
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("entry", long_after(1, [*ENTRIES]))
 def test_every_process_that_logs_masks(entry):
     program = (
         f"import logging; {ENTRIES[entry]}\n"

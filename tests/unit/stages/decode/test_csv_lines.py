@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meterlake.stages.decode.csv_lines import csv_lines
@@ -27,6 +27,7 @@ def test_a_reader_finds_the_same_rows(rows):
     assert [read(line) for line in lines] == [[row] for row in rows]
 
 
+@settings(max_examples=50)
 @given(tables)
 @example([[], ["", ""], [""]])
 def test_without_carriage_returns_lines_are_those_of_the_library(rows):

@@ -302,7 +302,8 @@ def histories(draw):
     """Accounts on plans one after another, now and then, and the frequency of their runs."""
     frequency = draw(st.sampled_from(RECURRING[:3]))
     length = {BillingFrequency.DAILY: 1, BillingFrequency.WEEKLY: 7}.get(frequency, 30)
-    hours = st.integers(0, 24 * length * (RUNS + 4))
+    # In no zone before the first run: a first period would be of a run that is not looked at.
+    hours = st.integers(12, 24 * length * (RUNS + 4))
     bounds = sorted(draw(st.sets(hours, max_size=6)))
     if len(bounds) > 2 and draw(st.booleans()):
         # Plans that follow on each other.
@@ -357,6 +358,7 @@ def test_over_consecutive_runs_every_instant_of_an_account_lies_in_exactly_one_p
     assert found[-1].end >= whole[-1].end
 
 
+@settings(max_examples=50)
 @given(histories(), histories())
 def test_of_plans_that_hold_together_every_instant_lies_in_some_period(history, other):
     frequency, account, plans, fields = history
