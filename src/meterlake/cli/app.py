@@ -19,6 +19,7 @@ from meterlake.cli import (
     integrations,
     late,
     lookups,
+    resources,
     runs,
     serve,
     setup,
@@ -49,6 +50,7 @@ Example: `meterlake --install-completion`
 # The commands as `--help` shows them: what people do with them, in the order of a month.
 GROUPS: Final = {
     "Start": ("demo", "init", "config", "generate"),
+    "Accounts, catalogue, settings": ("list", "show", "create", "edit", "delete"),
     "Data in": ("ingest", "watch", "inbox", "uploads", "mapping", "lookup", "receipts"),
     "Usage": ("aggregate", "aggregation", "sql", "status", "report", "explain"),
     "Bills": ("bill", "balance", "late", "close-month"),
@@ -81,6 +83,7 @@ def build() -> App:
             demo,
             setup,
             configuration,
+            resources,
             lookups,
             ingest,
             inbox,

@@ -58,6 +58,10 @@ FOR_NOBODY = {
 # The others, in an order in which each finds what it is about.
 WRITING = (
     "config apply {folder}/tables.yaml",
+    "create product --code extra --name Extra",
+    "edit product extra --name Extras",
+    "delete product extra --yes",
+    "create product --code other --name Other",
     "lookup load regions {folder}/regions.csv",
     "lookup publish regions",
     "rejected dismiss {rejected} --because test",
@@ -119,7 +123,7 @@ AUTHOR = re.compile(r"[A-Z]+_[0-9a-f]{8}-[0-9a-f-]{27}")
 # its last version says who deleted it.
 WITHOUT_ROWS = {
     *("export schedules delete", "export destinations delete", "late", "events action"),
-    *("bill delete", "bill delete-line"),
+    *("bill delete", "bill delete-line", "delete"),
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from meterlake.model.configuration.network_addresses import PUBLIC_ONLY, AddressPolicy
 from meterlake.model.errors import (
@@ -132,6 +132,24 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
             unreadable.append(error)
     refuse(unreadable)
     return documents
+
+
+def read_document(name: str, standard_input: IO[bytes]) -> dict[str, Any]:
+    """Read the fields of one entity: a map in a YAML or JSON file; `-` is the standard input.
+
+    Raises:
+        NotFound: There is no such file.
+        UnreadableConfiguration: It is no YAML or JSON.
+        Invalid: It is no map.
+        Unavailable: It cannot be read.
+    """
+    path = Path(name)
+    if name != "-" and not path.is_file():
+        raise NotFound("file", name)
+    found = parse(name, standard_input.read() if name == "-" else _bytes(path))
+    if not isinstance(found, dict):
+        raise Invalid("--file", name, "it must hold a map of fields, such as `code: acme`")
+    return found
 
 
 def _files(path: Path) -> Iterator[Path]:
