@@ -48,6 +48,7 @@ _RIGHTS: Final[Mapping[str, RunRights]] = {
     JobKind.LOOKUP: RunRights.of("lookuptablerevision"),
     JobKind.BILL: RunRights.of("billjob", retry=_CREATE),
     JobKind.STATEMENT: RunRights.of("statementjob", "bill", retry=_CREATE),
+    JobKind.BILL_LETTER: RunRights.of("bill"),
     JobKind.CLOSING_STEP: RunRights.of("bill"),
     JobKind.EXPORT: RunRights.of("dataexport"),
     JobKind.BACKFILL: RunRights.of("backfill"),

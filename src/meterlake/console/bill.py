@@ -31,12 +31,13 @@ async def show_bill(visit: Visit) -> Response:
     """One bill with its lines by product."""
     id_ = visit.request.path_params["id"]
     bill = await visit.api.get(f"/bills/{id_}")
-    events, versions, runs, credited, debited, around, _ = await asyncio.gather(
+    events, versions, runs, credited, debited, letters, around, _ = await asyncio.gather(
         visit.api.find("/events", resourceId=id_, includeActioned=True, pageSize=20),
         visit.api.find(f"/bills/{id_}/versions"),
         visit.api.find(f"/integrationruns/Bill/{id_}", pageSize=20),
         visit.api.every(f"/bills/{id_}/creditlineitems"),
         visit.api.every(f"/bills/{id_}/debitlineitems"),
+        visit.api.find(f"/bills/{id_}/letters"),
         neighbours(visit, bill),
         visit.people(),
     )
@@ -51,6 +52,7 @@ async def show_bill(visit: Visit) -> Response:
         events=rows_of(events),
         versions=rows_of(versions),
         runs=rows_of(runs),
+        letters=letters,
         before=around[0],
         after=around[1],
     )
@@ -115,6 +117,10 @@ async def change_bill(visit: Visit) -> Response:
         case "recalculate":
             await visit.api.send("POST", "/billjobs/recalculate", {"billIds": [id_]})
             said = "The worker calculates the bill again. Load this page again to see it."
+        case "send":
+            body = {"to": visit.field("to") or None, "again": visit.field("again") == "yes"}
+            letter = await visit.api.send("POST", f"{place}/send", body)
+            said = f"The worker sends the bill to {letter['to']}. Load this page again to see it."
         case "statement":
             await visit.api.send("POST", f"{place}/statement/csv")
             said = "The statement is made: download it as CSV or JSON."

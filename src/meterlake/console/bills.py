@@ -118,7 +118,7 @@ async def show_selection(visit: Visit) -> Response:
         raise ApiRefusalError(400, "No bill was ticked. Tick those that you mean.")
     rows = await _every(visit, search)
     totals = await visit.api.get("/bills/totals", searchQuery=search)
-    await visit.people()
+    letters = await visit.api.find(f"/bills/{rows[0]['id']}/letters") if rows else None
     pending = [each for each in rows if each["status"] == "PENDING" and not each["locked"]]
     approved = [each for each in rows if each["status"] == "APPROVED" and not each["locked"]]
     return visit.page(
@@ -129,6 +129,8 @@ async def show_selection(visit: Visit) -> Response:
         most=_CHOSEN_MAX,
         pending=pending,
         approved=approved,
+        signed=[each for each in rows if each["status"] == "APPROVED"],
+        mail=bool(letters and letters["available"]),
         back=_back(visit) if visit.form else visit.link().replace(SELECTION, BILLS),
     )
 
@@ -163,33 +165,52 @@ async def change_selection(visit: Visit) -> Response:
     ids = visit.form.get("bill", [])
     if not ids:
         raise ApiRefusalError(400, "No bill was ticked. Tick those that you mean.")
-    match visit.field("action"):
-        case "look":
-            return await show_selection(visit)
+    action = visit.field("action")
+    if action == "look":
+        return await show_selection(visit)
+    if action in {"pdf", "zip"}:
+        body = {"billIds": ids, "format": action}
+        return file_of(await visit.api.fetch_made("/bills/download/documents", body))
+    return visit.go(_back(visit), await _change(visit, action, ids))
+
+
+async def _change(visit: Visit, action: str, ids: Sequence[str]) -> str:
+    """Do to bills what was asked; what it came to, in words."""
+    match action:
         case "approve":
             answer = await visit.api.send("POST", "/bills/approve", {"billIds": ids})
-            said = f"{answer['message']}. You can take an approval back until the bill is locked."
+            return f"{answer['message']}. You can take an approval back until the bill is locked."
         case "unapprove":
             await _each(visit, ids, "status", {"status": "PENDING"})
-            said = f"You took back {len(ids)} {'approval' if len(ids) == 1 else 'approvals'}."
+            return f"You took back {len(ids)} {'approval' if len(ids) == 1 else 'approvals'}."
         case "lock":
             await _each(visit, ids, "lock", None)
-            said = f"You locked {len(ids)} {'bill' if len(ids) == 1 else 'bills'} for ever."
+            return f"You locked {len(ids)} {'bill' if len(ids) == 1 else 'bills'} for ever."
         case "recalculate":
             await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
-            said = "The worker calculates the bills again. Load this page again to see them."
-        case "pdf" | "zip" as format_:
-            body = {"billIds": ids, "format": format_}
-            return file_of(await visit.api.fetch_made("/bills/download/documents", body))
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to bills")
-    return visit.go(_back(visit), said)
+            return "The worker calculates the bills again. Load this page again to see them."
+        case "send":
+            return await _send(visit, ids)
+    raise ApiRefusalError(400, f"{action!r} is nothing that one does to bills")
 
 
 def _back(visit: Visit) -> str:
     """The list that the bills were chosen from."""
     back = visit.field("back")
     return back if back.startswith(f"{BILLS}?") else BILLS
+
+
+async def _send(visit: Visit, ids: Sequence[str]) -> str:
+    """Send each bill to its customer; one that is refused stops no other."""
+    refused = []
+    for id_ in ids:
+        try:
+            await visit.api.send("POST", f"/bills/{id_}/send", {})
+        except ApiRefusalError as refusal:
+            refused.append(refusal.reason)
+    sent = len(ids) - len(refused)
+    said = f"The worker sends {sent} {'bill' if sent == 1 else 'bills'}."
+    return f"{said} {len(refused)} are not sent; the first: {refused[0]}" if refused else said
 
 
 async def _each(visit: Visit, ids: Sequence[str], verb: str, body: Any) -> None:

@@ -21,6 +21,7 @@ _KINDS: Final = (
     ("LOOKUP", "Lookup tables"),
     ("BILL", "Bills"),
     ("STATEMENT", "Statements"),
+    ("BILL_LETTER", "Bills by e-mail"),
     ("CLOSING_STEP", "Closings"),
     ("EXPORT", "Exports"),
     ("BACKFILL", "Backfills"),

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 from argon2 import PasswordHasher
+from pydantic import SecretStr
 
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
@@ -189,3 +190,26 @@ def test_a_line_or_a_memo_that_is_not_there_is_no_page(finance):
     for page in (f"lines/{nowhere}", f"memos/credit/{nowhere}", "memos/gift/new"):
         finance.go(f"{path}/{page}")
         assert finance.page.status_code == 404, page
+
+
+def test_without_a_mail_server_the_page_says_so_and_offers_nothing(finance):
+    open_bill(finance, "bolt")
+    assert "Nobody has set a mail server" in finance.text
+    assert not finance.offers("send")
+
+
+def test_an_approved_bill_is_sent_from_its_page_and_with_others(tmp_path):
+    mail = {"smtp_url": SecretStr("smtp://127.0.0.1:1"), "smtp_from": "billing@meter.example"}
+    with a_console(tmp_path, **mail) as found:
+        found.join("finance@example.com", allow())
+        finance = found.browser("finance@example.com")
+        path = open_bill(finance, "bolt")
+        assert not finance.offers("send")
+        finance.press("approve")
+        said = finance.press("send", to="books@bolt.example")
+        assert "The worker sends the bill to books@bolt.example" in said
+        assert re.search(r"books@bolt.example Waiting Ada Lovelace", finance.go(path))
+        assert not finance.offers("send")
+        finance.go(f"{CONSOLE}/bills/selection?month={MONTH}&status=APPROVED")
+        ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:1]
+        assert "1 are not sent; the first:" in finance.send({"action": "send", "bill": ids})

@@ -18,6 +18,7 @@ from meterlake.model.bills.requests import (
     BillStatus,
     DownloadCsvRequest,
     DownloadDocumentsRequest,
+    SendBillRequest,
     UpdateBillStatusRequest,
 )
 from meterlake.model.catalog.pricing import BillingFrequency
@@ -36,6 +37,7 @@ from meterlake.pipeline.billing.open_points import describe_open_points
 from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.verification.verify import verify_bill
 from meterlake.pipeline.documents.bundle import bills_of_documents, check_count, make_bundle
+from meterlake.pipeline.documents.letters import list_letters, send_bill
 from meterlake.pipeline.documents.render import make_document
 from meterlake.stores.downloads import Download
 from meterlake.stores.state.billing.bills.lists import SEARCH_FIELDS, BillFilters, of_billing_period
@@ -281,6 +283,12 @@ async def _documents(call: Call) -> Response:
     return content_response(made.name, made.media_type, made.data)
 
 
+async def _send(call: Call) -> Any:
+    id_ = member(call, RESOURCE)
+    request = read(SendBillRequest, await call.document(may_be_empty=True))
+    return await call.run(send_bill, call.organization, call.author, id_, request)
+
+
 def _row(id: str, method: str, path: str, handler: Handler, action: str = RETRIEVE) -> Operation:
     return Operation(id, method, path, action, RESOURCE, handler)
 
@@ -345,6 +353,8 @@ OPERATIONS: Final = (
     _row("ApproveBills", "POST", f"{BILLS}/approve", _approve, _UPDATE),
     _row("ApproveAllBillsInBillingPeriod", "POST", f"{_PERIOD}/approve", _approve_period, _UPDATE),
     _row("UpdateBillStatus", "PUT", f"{BILLS}/{{id}}/status", _set_status, _UPDATE),
+    _row("SendBill", "POST", f"{BILLS}/{{id}}/send", _send, _UPDATE),
+    _row("ListBillLetters", "GET", f"{BILLS}/{{id}}/letters", _of_bill(list_letters)),
     _row("LockBill", "PUT", f"{BILLS}/{{id}}/lock", _changing(bills.lock_bill), _UPDATE),
     _row("DeleteBill", "DELETE", f"{BILLS}/{{id}}", _changing(bills.delete_bill), "config:delete"),
     _row("DownloadBillDocuments", "POST", f"{BILLS}/download/documents", _documents),

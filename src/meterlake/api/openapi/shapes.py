@@ -44,6 +44,7 @@ from meterlake.model.bills.requests import (
     BillStatus,
     DownloadCsvRequest,
     DownloadDocumentsRequest,
+    SendBillRequest,
     UpdateBillStatusRequest,
 )
 from meterlake.model.bills.response import BillResponse
@@ -191,6 +192,8 @@ _BILLS: Final = {
         gives=bills.BillTotalsResponse, query=(text("searchQuery"), text("operator", "AND", "OR"))
     ),
     "GetBill": Shape(gives=BillResponse, query=(ADDITIONAL,)),
+    "SendBill": Shape(takes=SendBillRequest, gives=bills.BillLetterResponse),
+    "ListBillLetters": Shape(gives=bills.BillLettersResponse),
     "ListBillVersions": Shape(gives=bills.BillVersionsResponse),
     "VerifyBill": Shape(gives=bills.BillVerificationResponse, query=(flag("former"),)),
     "DiffBill": Shape(gives=bills.BillDiffResponse, query=(whole("from", minimum=1), text("to"))),

@@ -367,6 +367,20 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " and locked; `searchQuery` has the terms of SearchBills."
         ),
     ),
+    "SendBill": (
+        "Send a bill by e-mail",
+        (
+            "The worker sends the PDF of an approved bill to the e-mail address of its account, or to `to`. A bill"
+            " that was sent is sent again only with `again`. It needs a mail server in the settings."
+        ),
+    ),
+    "ListBillLetters": (
+        "List the letters of a bill",
+        (
+            "When the bill went to whom by e-mail, who wanted that, and what became of it, the newest first; `to`"
+            " is where a letter would go, `available` says whether a mail server is set."
+        ),
+    ),
     "ListBillVersions": (
         "List the versions of a bill",
         (

@@ -80,6 +80,35 @@ class BillDifferenceResponse(Value):
     calculated: Any = None
 
 
+class BillLetterStatus(StrEnum):
+    """What became of a letter."""
+
+    WAITING = "WAITING"
+    SENT = "SENT"
+    FAILED = "FAILED"
+
+
+class BillLetterResponse(Value):
+    """A bill that goes to somebody by e-mail; `error` says why it failed, or why it waits still."""
+
+    id: Id
+    bill_id: Id
+    to: Text
+    status: BillLetterStatus
+    error: Text | None = None
+    created_by: Text | None = None
+    dt_created: Instant
+    dt_sent: Instant | None = None
+
+
+class BillLettersResponse(Value):
+    """The letters of a bill."""
+
+    data: tuple[BillLetterResponse, ...]
+    to: Text
+    available: bool
+
+
 class FoundBillsResponse(Value):
     """What bills of one currency come to, and how many there are."""
 

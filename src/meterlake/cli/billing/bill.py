@@ -13,6 +13,7 @@ from meterlake.cli.billing import (
     diff,
     document,
     explanation,
+    letters,
     memos,
     review,
     verification,
@@ -83,6 +84,7 @@ def register(app: App) -> None:
     what_if.register(bills)
     diff.register(bills)
     explanation.register(bills)
+    letters.register(bills)
     bills.command(statement)
     document.register(bills)
     app.command(bills)

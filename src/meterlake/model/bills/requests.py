@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from meterlake.model.bills.document import AppendixDetail, BundleFormat
 from meterlake.model.values.entity import Value
-from meterlake.model.values.fields import Id, Instant, Text
+from meterlake.model.values.fields import Email, Flag, Id, Instant, Text
 
 _DAY_DIGITS = len("2026-10-01")
 
@@ -38,6 +38,13 @@ class ApproveBillsRequest(Value):
     """The bills to approve."""
 
     bill_ids: Annotated[tuple[Id, ...], Field(min_length=1, max_length=5000)]
+
+
+class SendBillRequest(Value):
+    """To whom a bill goes by e-mail: the address of its account unless `to` names another one."""
+
+    to: Email | None = None
+    again: Flag = False
 
 
 class DownloadDocumentsRequest(Value):

@@ -34,6 +34,8 @@ class JobKind(StrEnum):
     INBOX_OBJECT = "inbox_object"
     # The statement of a bill: its usage in detail, as files.
     STATEMENT = "statement"
+    # A bill that goes to somebody by e-mail.
+    BILL_LETTER = "bill_letter"
     # Something that is handed over to another system: a notification to a webhook, a bill.
     INTEGRATION_RUN = "integration_run"
 

@@ -119,6 +119,7 @@ RUN_KINDS: Final[Mapping[str, RunKind]] = MappingProxyType(
         JobKind.INBOX_OBJECT: RunKind(instead="put the object into its bucket again"),
         JobKind.BILL: RunKind(cancel=_cancel_bills, retry=_bill_again),
         JobKind.STATEMENT: RunKind(about="billId", cancel=_cancel_statement, retry=_state_again),
+        JobKind.BILL_LETTER: RunKind(about="billId", instead="send the bill again"),
         JobKind.CLOSING_STEP: RunKind(
             retry=_close_again, instead="reject the bills of the month when they are made"
         ),

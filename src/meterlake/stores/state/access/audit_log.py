@@ -40,7 +40,7 @@ GRANT_KIND: Final = "PolicyGrant"
 RUN_KIND: Final = "Run"
 # What people ask for; deliveries and files of inboxes follow from something else.
 _ASKED: Final = (
-    *(JobKind.BILL, JobKind.STATEMENT, JobKind.EXPORT),
+    *(JobKind.BILL, JobKind.STATEMENT, JobKind.BILL_LETTER, JobKind.EXPORT),
     *(JobKind.BACKFILL, JobKind.CLOSING_STEP, JobKind.UPLOAD),
 )
 

@@ -27,6 +27,7 @@ LEASES: Final[Mapping[str, timedelta]] = {
     JobKind.LOOKUP: _RENEWED,
     # Pollers may be on several machines, whose clocks differ.
     JobKind.INBOX_OBJECT: timedelta(minutes=5),
+    JobKind.BILL_LETTER: _RENEWED,
     JobKind.INTEGRATION_RUN: _RENEWED,
 }
 
