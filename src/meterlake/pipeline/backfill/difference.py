@@ -134,6 +134,21 @@ def plain_quantities(rows: Iterable[UsageRow]) -> Shown:
     }
 
 
+def stored_quantities(rows: Iterable[Mapping[str, Any]]) -> Shown:
+    """The same of rows of a stored run."""
+    names = ("quantity", "units", "unit", "measurements", "pooled")
+    return {
+        QuantityKey(
+            row["account_id"],
+            row["aggregation_id"],
+            row["segment"],
+            row["period_start"],
+            row["period_end"],
+        ): {name: row[name] for name in names}
+        for row in rows
+    }
+
+
 def differing(
     configuration: Configuration,
     key: RunKey,

@@ -8,6 +8,7 @@ import polars as pl
 
 from meterlake.model.bills.bill import Quantity, Segment
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation
+from meterlake.model.customers.accounts import Account
 from meterlake.model.usage.quantity import COMPOUND, SIMPLE
 from meterlake.model.values import wire
 from meterlake.model.values.entity import Configuration
@@ -47,6 +48,17 @@ class Chosen:
         """The same of a quantity that was calculated."""
         each = row.quantity
         return self.has(each.account_id, each.aggregation_id, each.meter_id or None)
+
+    def measured_accounts(self, configuration: Configuration) -> tuple[str, ...]:
+        """The accounts whose measurements are read: also children of chosen ones; all if empty."""
+        if not self.accounts:
+            return ()
+        children = (
+            each.id
+            for each in configuration.all(Account)
+            if each.entity.parent_account_id in self.accounts
+        )
+        return tuple(sorted({*self.accounts, *children}))
 
     def rest(self, stored: pl.DataFrame) -> pl.DataFrame:
         """What of a run is carried over."""

@@ -18,7 +18,6 @@ import polars as pl
 
 from meterlake.model.catalog.catalog import Aggregation
 from meterlake.model.catalog.pricing import BillingFrequency
-from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.recurring_period import PeriodSpec
 from meterlake.model.errors import Conflict
 from meterlake.model.values import wire
@@ -27,10 +26,10 @@ from meterlake.model.values.period import naive
 from meterlake.model.values.sql import identifier
 from meterlake.pipeline.backfill.difference import (
     KEPT_MAX,
-    QuantityKey,
     billed_months,
     differing,
     plain_quantities,
+    stored_quantities,
 )
 from meterlake.pipeline.backfill.impact import with_parents
 from meterlake.pipeline.backfill.job import BackfillJob
@@ -261,32 +260,17 @@ class _Work:
             rows, statements = together(fresh, rest, periods)
             made = quantities.RunQuantities(rows, self.world.snapshot, naive(job.now), statements)
             prepared = quantities.prepare(connection, key, made)
-            # The accounts whose measurements are read, also the children of those that
-            # are chosen.
-            children = (
-                each.id
-                for each in found.entities.all(Account)
-                if each.entity.parent_account_id in chosen.accounts
-            )
-            accounts = tuple(sorted({*chosen.accounts, *children})) if chosen.accounts else ()
+            accounts = chosen.measured_accounts(found.entities)
             # Should another one have come since it was read, applying is refused.
             run = _Run(key, reads, accounts, self.world.snapshot, versions, {}, newest, None)
             marks = run.fingerprint(connection, self.world.snapshot)
         id_ = None if prepared.tables is None else self._store(prepared.tables)
-        # The chosen quantities of the newest run.
-        names = ("quantity", "units", "unit", "measurements", "pooled")
-        stored_quantities = {
-            QuantityKey(
-                row["account_id"],
-                row["aggregation_id"],
-                row["segment"],
-                row["period_start"],
-                row["period_end"],
-            ): {name: row[name] for name in names}
+        before = stored_quantities(
+            row
             for row in prepared.known.iter_rows(named=True)
             if chosen.has(row["account_id"], row["aggregation_id"], row["meter_id"])
-        }
-        before, after = stored_quantities, plain_quantities(fresh)
+        )
+        after = plain_quantities(fresh)
         changed = differing(self.world.configuration, key, before, after) if id_ else []
         done = replace(run, marks=marks, id=id_), changed
         with write_durably(self.note(key)) as temporary:

@@ -85,27 +85,8 @@ def load_lookup(organization: Organization, author: str, wanted: LookupLoad) -> 
         Invalid: A row breaks a rule, or the file's name has another ending.
         Unavailable: State, the disk or the object store failed.
     """
-    kind = _TYPES.get(wanted.file.suffix.lower())
-    if kind is None:
-        raise Invalid("file name", wanted.file.name, f"its name must end in {', '.join(_TYPES)}")
-    # The bytes of a file, if it may be loaded.
-    if not wanted.file.is_file():
-        raise NotFound("file", str(wanted.file))
-    size = wanted.file.stat().st_size
-    if not size:
-        raise Invalid("file", str(wanted.file), _EMPTY[kind])
-    if size > FILE_MAX:
-        raise Invalid(
-            "file", str(wanted.file), f"it must have at most {FILE_MAX} bytes, and has {size}"
-        )
-    document = {
-        "fileName": wanted.file.name[-100:],
-        "contentType": kind.value,
-        "contentLength": size,
-    }
-    upload = expect_file(
-        organization, author, read(LookupTableDataUploadRequest, document), JobKind.LOOKUP
-    )
+    request = read(LookupTableDataUploadRequest, _announce(wanted.file))
+    upload = expect_file(organization, author, request, JobKind.LOOKUP)
     with organization.transaction(author) as transaction:
         table = find_table(transaction, wanted.table)
         known = _draft(transaction, table, wanted.revision)
@@ -122,6 +103,21 @@ def load_lookup(organization: Organization, author: str, wanted: LookupLoad) -> 
         publish = {"status": LookupTableRevisionStatus.PUBLISHED.value}
         set_status(organization, author, at, publish)
     return _describe(organization, at)
+
+
+def _announce(file: Path) -> dict[str, Any]:
+    """The request to upload a file, if it may be loaded."""
+    kind = _TYPES.get(file.suffix.lower())
+    if kind is None:
+        raise Invalid("file name", file.name, f"its name must end in {', '.join(_TYPES)}")
+    if not file.is_file():
+        raise NotFound("file", str(file))
+    size = file.stat().st_size
+    if not size:
+        raise Invalid("file", str(file), _EMPTY[kind])
+    if size > FILE_MAX:
+        raise Invalid("file", str(file), f"it must have at most {FILE_MAX} bytes, and has {size}")
+    return {"fileName": file.name[-100:], "contentType": kind.value, "contentLength": size}
 
 
 @contextmanager

@@ -246,23 +246,11 @@ def replay_webhook(
     """
     with organization.reading() as reader:
         reader.get(WebhookDestination, id)
-    until, last, count = organization.now(), (since, ""), 0
+    filters = RunFilters(destination_id=id, until=organization.now(), statuses=tuple(statuses))
+    last, count = (since, ""), 0
     while True:
         with organization.transaction(author) as transaction:
-            # Some runs of a webhook that were made after the last one, the oldest first.
-            column = INTEGRATION_RUN.c
-            after = tuple_(column.created, column.id) > tuple_(
-                literal(last[0], column.created.type), literal(last[1])
-            )
-            filters = RunFilters(destination_id=id, until=until, statuses=tuple(statuses))
-            mine = (
-                column.org == transaction.org_id,
-                column.due.is_(None),
-                after,
-                *filters.conditions(),
-            )
-            query = select(INTEGRATION_RUN).where(*mine).order_by(column.created, column.id)
-            found = list(transaction.connection.execute(query.limit(_CHUNK)))
+            found = _read_ended_runs(transaction, filters, last)
             known = [(each.id, _content_of(each)) for each in found]
             contents = [
                 _repeat(id_, content)
@@ -274,6 +262,22 @@ def replay_webhook(
         if len(found) < _CHUNK:
             return {"runs": count}
         last = (found[-1].created, found[-1].id)
+
+
+def _read_ended_runs(
+    transaction: Transaction, filters: RunFilters, after: tuple[datetime, str]
+) -> list[Row[Any]]:
+    """Some of the runs that have ended and were made after another one, the oldest first."""
+    column = INTEGRATION_RUN.c
+    key = tuple_(literal(after[0], column.created.type), literal(after[1]))
+    mine = (
+        column.org == transaction.org_id,
+        column.due.is_(None),
+        tuple_(column.created, column.id) > key,
+        *filters.conditions(),
+    )
+    query = select(INTEGRATION_RUN).where(*mine).order_by(column.created, column.id)
+    return list(transaction.connection.execute(query.limit(_CHUNK)))
 
 
 def _repeat(id: str, content: RunContent) -> RunContent:

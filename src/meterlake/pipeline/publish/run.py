@@ -110,16 +110,7 @@ def publish(organization: Organization, *, parquet: bool = False, whole: bool = 
         built = _build(organization, building, target, whole=whole)
         sync(building / FILE_NAME)
         with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
-            counts = {each.name: 0 for each in built.meters}
-            names = {each.meter.id: each.name for each in built.meters}
-            for month in built.made:
-                counts[names[month.meter_id]] += month.rows
-            for (name,) in connection.execute(statements.TABLE_NAMES).fetchall():
-                row = connection.execute(statements.count_rows(name)).fetchone()
-                assert row is not None
-                if row != (0,) or name in _ALWAYS:
-                    counts[name] = int(row[0])
-            rows = dict(sorted(counts.items()))
+            rows = _count_rows(connection, built)
             sources = dbt_sources(
                 organization.code, target.file, connection.execute(statements.MEANINGS).fetchall()
             )
@@ -146,6 +137,20 @@ def publish(organization: Organization, *, parquet: bool = False, whole: bool = 
         rows,
         (new, len(built.made)),
     )
+
+
+def _count_rows(connection: duckdb.DuckDBPyConnection, built: _Built) -> dict[str, int]:
+    """How many rows each table of a file has, by name; most tables are left out if they are empty."""
+    counts = {each.name: 0 for each in built.meters}
+    names = {each.meter.id: each.name for each in built.meters}
+    for month in built.made:
+        counts[names[month.meter_id]] += month.rows
+    for (name,) in connection.execute(statements.TABLE_NAMES).fetchall():
+        row = connection.execute(statements.count_rows(name)).fetchone()
+        assert row is not None
+        if row != (0,) or name in _ALWAYS:
+            counts[name] = int(row[0])
+    return dict(sorted(counts.items()))
 
 
 def attach_line(organization: Organization) -> str:
