@@ -12,8 +12,8 @@ import m3ter
 import pytest
 
 from meterlake.pipeline.billing.jobs.jobs import run_bill_job
-from meterlake.pipeline.billing.ledger_check import check_ledger
 from meterlake.pipeline.billing.run import BillResult
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from tests.homes import EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.served import Served, served

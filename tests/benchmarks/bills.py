@@ -38,8 +38,8 @@ import duckdb
 from meterlake.model.customers.accounts import Account
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.calculation.preview import preview
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.verification.verify import VerifyChoice, verify_bills
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 from meterlake.pipeline.config.configure import apply

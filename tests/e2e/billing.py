@@ -15,13 +15,13 @@ from meterlake.model.measurements.measurement import LAKE_TABLES
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing import bucket_tasks
 from meterlake.pipeline.billing import run as billing
 from meterlake.pipeline.billing.balances.balances import create_transaction
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.balances.scheduled_transactions import make_due_charges
+from meterlake.pipeline.billing.jobs import bucket_tasks
 from meterlake.pipeline.billing.jobs.jobs import bill, create, run_bill_job
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.home.maintain import remove_stale

@@ -13,9 +13,10 @@ from meterlake.model.work.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.billing import bucket_tasks, run
+from meterlake.pipeline.billing import run
+from meterlake.pipeline.billing.jobs import bucket_tasks
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.home.reconciliation import check_reconciliation

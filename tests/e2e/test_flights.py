@@ -30,7 +30,7 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances.balances import create_transaction
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.billing.ledger_check import check_ledger, write_beancount
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger, write_beancount
 from meterlake.pipeline.billing.what_if import WhatIfChoice, compare_history
 from meterlake.pipeline.config.configure import apply, export, read_documents
 from meterlake.pipeline.home.setup import initialize

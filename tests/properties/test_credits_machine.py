@@ -31,7 +31,7 @@ from meterlake.pipeline.billing.balances.balances import create_transaction
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.bills import delete_bill, lock_bill, set_status
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.stores.state.billing.bills import bills

@@ -3,7 +3,7 @@
 import pytest
 
 from meterlake.pipeline.billing.jobs.jobs import run_bill_job
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from tests.homes import ACCOUNTS, configure
 from tests.served import served
 

@@ -10,7 +10,7 @@ import pytest
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.balances.scheduled_transactions import make_due_charges
 from meterlake.pipeline.billing.jobs.jobs import run_bill_job
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from tests.served import served
 
 D = Decimal

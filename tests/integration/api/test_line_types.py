@@ -31,8 +31,8 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.customers.contracts import Commitment
 from meterlake.model.values import wire
-from meterlake.pipeline.billing.ledger_check import check_ledger
 from meterlake.pipeline.billing.run import content_of
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.pipeline.publish.run import publish
 from meterlake.stages.export.exported_columns import BILL_COLUMNS, LINE_COLUMNS
 from meterlake.stages.export.focus import CHARGES

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from meterlake.cli import run
-from meterlake.pipeline.billing import bucket_tasks
+from meterlake.pipeline.billing.jobs import bucket_tasks
 from meterlake.stores.fan_out import dask_cluster
 from meterlake.stores.lake.backends.location import lake_folder
 from meterlake.stores.state.billing.bills import bills

@@ -29,12 +29,12 @@ from meterlake.model.values.period import Month
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.bill_csv import write_bills
+from meterlake.pipeline.billing.calculation.preview import preview
 from meterlake.pipeline.billing.differences.compared_contents import NOW, DiffChoice
 from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
 from meterlake.pipeline.billing.jobs import jobs
 from meterlake.pipeline.billing.open_points import describe_open_points
-from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.verification.verify import verify_bill
 from meterlake.pipeline.documents.bundle import bills_of_documents, check_count, make_bundle
 from meterlake.pipeline.documents.letters import list_letters, send_bill

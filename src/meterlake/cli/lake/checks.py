@@ -77,7 +77,7 @@ def books(
     Args:
         beancount: A file for the ledger, in the format of beancount.
     """
-    from meterlake.pipeline.billing.ledger_check import check_ledger, write_beancount
+    from meterlake.pipeline.billing.verification.ledger_check import check_ledger, write_beancount
 
     with options.open() as organization:
         found = check_ledger(organization)

@@ -20,12 +20,12 @@ from meterlake.model.values.money import ZERO, exact, plain
 from meterlake.model.values.packed_list import PackedList
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances.ended_balances import settle_draws
-from meterlake.pipeline.billing.batches import store_in_parts
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation.account_bills import (
     AccountBills,
     read_line_credits,
 )
+from meterlake.pipeline.billing.calculation.batches import store_in_parts
 from meterlake.pipeline.billing.calculation.reading import BillReading, read_bills
 from meterlake.pipeline.billing.damaged_accounts import DamagedAccounts
 from meterlake.pipeline.billing.measured_files import months_of, note_measured_files

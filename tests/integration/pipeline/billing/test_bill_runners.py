@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing import bucket_tasks
+from meterlake.pipeline.billing.jobs import bucket_tasks
 from meterlake.pipeline.billing.jobs.jobs import bill, cancel, create, run_bill_job
 from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.stores.fan_out.tasks import TasksFailed

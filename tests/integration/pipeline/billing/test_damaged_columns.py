@@ -11,8 +11,8 @@ from sqlalchemy.exc import DBAPIError
 from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.customers.balances import Balance
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing import bucket_tasks
 from meterlake.pipeline.billing.balances.balances import create_transaction
+from meterlake.pipeline.billing.jobs import bucket_tasks
 from meterlake.pipeline.billing.jobs.jobs import bill
 from meterlake.stores.state.billing.late_usage.lists import list_late_usage
 from meterlake.stores.state.core import account_names

@@ -7,7 +7,7 @@ import pytest
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure

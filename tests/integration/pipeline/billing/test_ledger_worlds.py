@@ -8,7 +8,7 @@ import random
 import pytest
 
 from meterlake.model.calendar.recurrence import DayRange
-from meterlake.pipeline.billing.ledger_check import check_ledger, write_beancount
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger, write_beancount
 from tests.beancount import PROGRAM, bean_check, needs_bean_check
 from tests.billing_oracle.worlds import random_world
 from tests.stored_worlds import MONTHS, amounts_of_oracle, store_world

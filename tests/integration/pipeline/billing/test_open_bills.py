@@ -8,9 +8,9 @@ from meterlake.model.bills.jobs import KIND
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import AccountPlan
+from meterlake.pipeline.billing.calculation.preview import preview
 from meterlake.pipeline.billing.jobs.jobs import bill_order, create, run_bill_job
 from meterlake.pipeline.billing.jobs.schedule import order_of_run
-from meterlake.pipeline.billing.preview import preview
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill
 from tests.homes import configure

@@ -11,11 +11,11 @@ from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Busy, StaleVersion, Unavailable
 from meterlake.model.values.entity import Record
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.batches import store_in_parts
 from meterlake.pipeline.billing.calculation.account_bills import AccountBills
+from meterlake.pipeline.billing.calculation.batches import store_in_parts
 from meterlake.pipeline.billing.jobs.documents import job_document
 from meterlake.pipeline.billing.jobs.jobs import bill
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.pipeline.jobs.attempt import Cancelled, GivenUp
 from meterlake.stages.bill import BillMaker
 from meterlake.stores.state.billing.bills import bills

@@ -30,7 +30,7 @@ from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.period import Month, local_date, zone
 from meterlake.model.values.problems import read
-from meterlake.pipeline.billing.bucket_tasks import TaskBuckets
+from meterlake.pipeline.billing.jobs.bucket_tasks import TaskBuckets
 from meterlake.pipeline.billing.jobs.documents import (
     COUNTED,
     HELD,

@@ -14,7 +14,7 @@ from typing import Final
 from meterlake.model.bills.late_usage import LateUsage, LateUsageStatus
 from meterlake.model.configuration.organization import LateUsagePolicy
 from meterlake.model.values.failpoint import mark_step
-from meterlake.pipeline.billing.batches import END_THE_RUN
+from meterlake.pipeline.billing.calculation.batches import END_THE_RUN
 from meterlake.pipeline.billing.calculation.failures import unexpected_reason
 from meterlake.pipeline.billing.late_usage.comparison import LateComparison, compare_with_usage
 from meterlake.pipeline.billing.late_usage.decision import store_decision

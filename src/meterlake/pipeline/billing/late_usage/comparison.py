@@ -14,7 +14,7 @@ from typing import Final
 
 from meterlake.model.bills.bill import Failure
 from meterlake.model.values.version import calculation_digest
-from meterlake.pipeline.billing.batches import END_THE_RUN
+from meterlake.pipeline.billing.calculation.batches import END_THE_RUN
 from meterlake.pipeline.billing.calculation.failures import unexpected_reason
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
 from meterlake.pipeline.billing.run import content_of

@@ -24,9 +24,9 @@ from meterlake.model.values.version import calculation_digest
 from meterlake.pipeline.billing.calculation.account_bills import AccountBills
 from meterlake.pipeline.billing.calculation.failures import describe_error
 from meterlake.pipeline.billing.calculation.recalculation import make_again, read_again
-from meterlake.pipeline.billing.compared_rows import compare_former_rows, compare_rows
 from meterlake.pipeline.billing.measured_files import check_measured_files, months_of
 from meterlake.pipeline.billing.run import content_of
+from meterlake.pipeline.billing.verification.compared_rows import compare_former_rows, compare_rows
 from meterlake.pipeline.events.incidents import resolve
 from meterlake.pipeline.usage.garbage import (
     clear_garbage,

@@ -12,7 +12,7 @@ from meterlake.model.customers.balances import Balance
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.balances import balances
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.stores.state.billing.credits import ledger

@@ -11,7 +11,7 @@ from meterlake.model.bills.ledger import LedgerAccount, LedgerAccountType
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.contracts import Commitment
-from meterlake.pipeline.billing.ledger_check import check_ledger
+from meterlake.pipeline.billing.verification.ledger_check import check_ledger
 from meterlake.stores.state.billing.bills.batch import put_all
 from meterlake.stores.state.billing.credits import ledger
 from meterlake.stores.state.billing.credits.ledger import Consumption
