@@ -8,6 +8,7 @@ from babel.dates import format_timedelta
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console import rejected
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, locale_of, page, words
@@ -105,4 +106,5 @@ ROUTES: Final = (
     Route(DATA_IN, page(show_data_in), methods=["GET"], name="ConsoleDataIn"),
     Route(SOURCES, page(list_sources), methods=["GET"], name="ConsoleSources"),
     Route(f"{SOURCES}/{{id}}", page(show_source), methods=["GET"], name="ConsoleSource"),
+    *rejected.ROUTES,
 )

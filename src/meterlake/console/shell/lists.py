@@ -76,6 +76,7 @@ class ListFilter:
         type: The type of the input, without choices.
         is_instant: The API takes an instant for the day that one chooses: its first one in the
             organization's time zone.
+        nothing: What the choice of nothing means.
     """
 
     name: str
@@ -83,6 +84,7 @@ class ListFilter:
     choices: tuple[tuple[str, str], ...] = ()
     type: Literal["text", "date", "month", "number", "search"] = "text"
     is_instant: bool = False
+    nothing: str = "All"
 
     def value(self, visit: Visit) -> str | None:
         """What the person chose, as the API takes it; None for nothing."""
