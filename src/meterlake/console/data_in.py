@@ -8,7 +8,7 @@ from babel.dates import format_timedelta
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console import rejected
+from meterlake.console import rejected, sent_files
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, locale_of, page, words
@@ -38,6 +38,9 @@ async def show_data_in(visit: Visit) -> Response:
         sources=sources["data"],
         failed=failed["data"],
         jobs=[] if jobs is None else jobs["data"],
+        is_going_on=any(
+            each["status"] in sent_files.GOING_ON for each in (jobs or {"data": []})["data"]
+        ),
         late=[] if late is None else late["data"],
         since=lambda instant: since(visit, instant),
     )
@@ -107,4 +110,5 @@ ROUTES: Final = (
     Route(SOURCES, page(list_sources), methods=["GET"], name="ConsoleSources"),
     Route(f"{SOURCES}/{{id}}", page(show_source), methods=["GET"], name="ConsoleSource"),
     *rejected.ROUTES,
+    *sent_files.ROUTES,
 )

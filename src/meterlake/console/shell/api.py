@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 from httpx import ASGITransport, AsyncClient, Response
 from starlette.types import ASGIApp
@@ -12,6 +13,8 @@ from starlette.types import ASGIApp
 from meterlake.model.values import wire
 
 _FAILED: Final = 400
+# How long a store of objects elsewhere may say nothing.
+_SECONDS: Final = 60
 # What a page lists at most where the API has no end: more is behind a link.
 _EVERY_MAX: Final = 1_000
 _PAGE: Final = 100
@@ -47,6 +50,7 @@ class ApiClient:
             token: The person's access token; None where the place says who asks.
             address: Where the person sits, for the limits of requests.
         """
+        self._origin = "{0.scheme}://{0.netloc}/".format(urlsplit(place))
         self._client = AsyncClient(
             transport=ASGITransport(app, client=(address, 0)),
             base_url=place,
@@ -134,6 +138,24 @@ class ApiClient:
         if answer.status_code >= _FAILED:
             _content(answer)
         return answer
+
+    async def put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
+        """Send a file to a signed URL: here, or at the store of objects that the URL names.
+
+        Raises:
+            ApiRefusalError: It was refused.
+        """
+        if url.startswith(self._origin):
+            answer = await self._client.put(url, headers=headers, content=content)
+        else:
+            async with AsyncClient(timeout=_SECONDS) as client:
+                answer = await client.put(url, headers=headers, content=content)
+        if answer.status_code >= _FAILED:
+            reason = f"the store of files refused it ({answer.status_code}); send it again"
+            is_ours = answer.headers.get("content-type", "").startswith("application/json")
+            raise ApiRefusalError(
+                answer.status_code, answer.json()["message"] if is_ours else reason
+            )
 
 
 def _parameters(query: Mapping[str, Any]) -> dict[str, str]:

@@ -33,6 +33,7 @@ from meterlake.model.values.version import code_version
 _FORM_MAX: Final = 1 << 20
 # Of a form with files, in memory; larger files go by an upload URL.
 FILE_MAX: Final = 32 << 20
+_FILES_MAX: Final = 100
 _WITH_FILES: Final = "multipart/form-data"
 _FIELDS_MAX: Final = 2_000
 # Scripts are files of our own, and htmx acts on elements with the page's nonce only.
@@ -66,6 +67,7 @@ class Visit:
         allowed: The operations of the API that the person may call.
         form: The fields of what was sent; empty for a GET.
         files: The files of a form that sends some, by field.
+        all_files: The same in their order, also several of one field.
         refusal: Why the API refused what was sent, if the page comes back with it.
     """
 
@@ -75,6 +77,7 @@ class Visit:
     allowed: frozenset[str] = frozenset()
     form: dict[str, list[str]] = field(default_factory=dict)
     files: dict[str, SentFile] = field(default_factory=dict)
+    all_files: list[SentFile] = field(default_factory=list)
     refusal: ApiRefusalError | None = None
     _people: dict[str, str] | None = None
 
@@ -229,6 +232,7 @@ async def _read_form(visit: Visit) -> None:
                 for name, part in parts.multi_items():
                     if isinstance(part, UploadFile):
                         visit.files[name] = SentFile(part.filename or "", await part.read())
+                        visit.all_files.append(visit.files[name])
                     else:
                         visit.form.setdefault(name, []).append(part)
             finally:
@@ -246,7 +250,11 @@ async def _parts(request: Request, data: bytes) -> FormData:
         yield data
 
     parser = MultiPartParser(
-        request.headers, stream(), max_files=10, max_fields=_FIELDS_MAX, max_part_size=_FORM_MAX
+        request.headers,
+        stream(),
+        max_files=_FILES_MAX,
+        max_fields=_FIELDS_MAX,
+        max_part_size=_FORM_MAX,
     )
     return await parser.parse()
 
