@@ -12,6 +12,7 @@ from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
 from meterlake.console import (
     access,
+    backfills,
     bill,
     bill_lines,
     bills,
@@ -99,6 +100,7 @@ ROUTES: Final = (
     *runs.ROUTES,
     *access.ROUTES,
     *data_in.ROUTES,
+    *backfills.ROUTES,
     Route("/console/{rest:path}", page(_nothing), methods=["GET"], name="ConsoleNothing"),
 )
 

@@ -35,4 +35,5 @@ ROOMS: Final = (
     Room("Runs", "/console/runs", "ListRuns"),
     Room("Access", "/console/access/people", "ListOrgUsers", ("/console/access",)),
     Room("Data in", "/console/data-in", "GetMeasurementsStatus", ("/console/rejected",)),
+    Room("Backfills", "/console/backfills", "ListBackfills"),
 )

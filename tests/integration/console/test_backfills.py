@@ -1,0 +1,111 @@
+"""Backfills in the console: staged from a form, looked at, applied, taken back, by whom."""
+
+import re
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.pipeline.access import login
+from meterlake.pipeline.backfill.background import BACKFILL_STEPS
+from meterlake.pipeline.jobs.waiting import run_round
+from meterlake.worker.flow_runs import Executor
+from tests.console_world import CONSOLE, a_console
+from tests.homes import HEADER, csv_row
+from tests.people import allow
+
+BACKFILLS = f"{CONSOLE}/backfills"
+REASON = "sent <b>twice</b>"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with a_console(tmp_path_factory.mktemp("console")) as found:
+        found.home.ingest("twice.csv", HEADER + csv_row("t1", "10") + csv_row("t2", "5"))
+        found.join("ada@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"))
+        yield found
+
+
+def work(world):
+    """One round of the worker."""
+    executor = Executor(world.home.stores.settings)
+    list(run_round(BACKFILL_STEPS, executor, world.home.organization, lambda: False))
+
+
+def test_a_file_is_withdrawn_and_comes_back_by_a_person_with_a_name(world):
+    ada = world.browser("ada@example.com")
+    ada.go(f"{BACKFILLS}/new?mode=retract&source=twice.csv")
+    assert "File or source" in ada.text
+    refused = ada.press("start", source="gone.csv", reason=REASON, id="sent-twice")
+    assert ada.page.status_code == 400
+    assert "gone.csv" in refused
+    said = ada.press("start", source="twice.csv", reason=REASON, id="sent-twice")
+    assert "nothing is changed yet" in said
+    assert ada.path == f"{BACKFILLS}/sent-twice"
+    assert "The worker carries out: Stage" in ada.text
+    assert 'hx-trigger="every' in ada.page.text
+    assert not ada.offers("apply")
+
+    work(world)
+    ada.go(ada.path)
+    assert "Measurements gone 2" in ada.text
+    assert REASON in ada.text
+    assert REASON not in ada.page.text
+    [bill] = re.findall(r'<a href="/console/bills/[0-9a-f-]{36}">(\w+)</a>', ada.page.text)
+    assert bill == "acme"
+    assert "57.5 42.5 GB" in ada.text
+    file = ada.client.get(f"{BACKFILLS}/sent-twice?format=csv").text.splitlines()
+    assert file[0].endswith("segment,before,after")
+    assert sum(each.endswith(",57.5,42.5") for each in file) == 1
+
+    assert "The worker makes the change" in ada.press("apply")
+    work(world)
+    ada.go(ada.path)
+    assert not ada.offers("apply")
+    ada.press("revert")
+    work(world)
+    ada.go(ada.path)
+    assert "Reverted" in ada.text
+    for action in ("Stage", "Apply", "Revert"):
+        assert f"{action} Ada Lovelace" in ada.text
+
+
+def test_files_take_the_place_of_measurements(world):
+    ada = world.browser("ada@example.com")
+    ada.go(f"{BACKFILLS}/new?mode=replace")
+    data = {**ada.hidden("start"), "month": "2026-09", "meters": "egress", "accounts": "acme"}
+    rows = HEADER + csv_row("new", "7") + csv_row("bad", "NaN")
+    files = [("files", ("new.csv", rows)), ("mapping", ("", b""))]
+    ada.page = ada.client.post(str(ada.page.url), data=data, files=files)
+    assert ada.path.startswith(f"{BACKFILLS}/")
+    assert "new.csv" in ada.text
+    work(world)
+    ada.go(ada.path)
+
+    assert "Rows of the files that are rejected new.csv" in ada.text or "Invalid number" in ada.text
+    assert "Meters egress Customers acme" in ada.text
+    assert "You dropped the backfill." in ada.press("drop")
+    ada.go(f"{BACKFILLS}?status=DROPPED")
+    assert "Replace" in ada.text
+    assert "Ada Lovelace" in ada.text
+
+
+def test_what_the_api_refuses_is_not_offered(world):
+    reader = world.browser("reader@example.com")
+    reader.go(BACKFILLS)
+    assert reader.page.status_code == 200
+    assert f'href="{BACKFILLS}/new"' not in reader.page.text
+    reader.go(f"{BACKFILLS}/new?mode=retract")
+    reader.press("start", source="twice.csv", reason="x")
+    assert reader.page.status_code == 403
+    reader.go(f"{BACKFILLS}/nothing")
+    assert reader.page.status_code == 404
+    reader.go(f"{BACKFILLS}/new?mode=none")
+    assert reader.page.status_code == 404
