@@ -26,7 +26,15 @@ from meterlake.api import (
     submit,
     uploads,
 )
-from meterlake.api.billing import balances, bill_lines, bills, closings, prices, statements
+from meterlake.api.billing import (
+    balances,
+    bill_lines,
+    bills,
+    closings,
+    price_changes,
+    prices,
+    statements,
+)
 from meterlake.api.entities import standard_operations
 from meterlake.api.server import downloads
 from meterlake.api.server.call import ORGANIZATION, Call, Operation
@@ -52,6 +60,7 @@ _NAMED: Final = (
     integrations.OPERATIONS,
     lookups.OPERATIONS,
     prices.OPERATIONS,
+    price_changes.OPERATIONS,
     rejected.OPERATIONS,
     relations.OPERATIONS,
     runs.OPERATIONS,

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console import customer_links, customer_pages, portal
+from meterlake.console import customer_links, customer_pages, customer_prices, portal
 from meterlake.console.bills import BILLS
 from meterlake.console.customer_things import COMPLETE, CUSTOMERS, THINGS
 from meterlake.console.day_charts import day_chart
@@ -303,6 +303,7 @@ ROUTES: Final = (
         f"{_CUSTOMER}/history", page(show_history), methods=["GET"], name="ConsoleCustomerHistory"
     ),
     *customer_links.ROUTES,
+    *customer_prices.ROUTES,
     *customer_pages.ROUTES,
     Route(_CUSTOMER, page(show_customer), methods=["GET"], name="ConsoleCustomer"),
     # What customers see of themselves.

@@ -326,3 +326,62 @@ def test_who_may_only_read_is_offered_no_form(world, ids):
     assert not any(map(reader.offers, ("save", "delete", "end", "replace", "book")))
     reader.go(f"{CUSTOMERS}/new")
     assert reader.send({"action": "save", **ACCOUNT}).count("no permission") == 1
+
+
+# --- Another price ------------------------------------------------------------------------------
+
+
+def test_a_price_is_tried_on_two_months_before_it_is_saved_from_a_day_on(world, ids):
+    eve = world.browser("eve@example.com")
+    here = f"{CUSTOMERS}/{ids['bolt']}"
+    eve.go(here)
+    [place] = re.findall(rf'href="({here}/prices/[0-9a-f-]{{36}})"', eve.page.text)
+    eve.go(place)
+    assert "1 other customer has the plan now" in eve.text
+    assert not eve.offers("save")
+    bands = {
+        "lowerLimit": ["0", "50", ""],
+        "unitPrice": ["2", "0.125", ""],
+        "fixedPrice": ["", "3", ""],
+    }
+    eve.send({"action": "try", "start": "2026-12-01", **bands})
+
+    assert "What it would do to the bills of Bolt" in eve.text
+    # This month has no usage: its standing charge stays as it is.
+    assert "With the new price" in eve.text
+    assert 'name="unitPrice" value="0.125"' in eve.page.text
+    assert "From 2026-12-01: from 0: 2 USD; from 50: 0.125 USD + 3 fixed" in eve.text
+    eve.go(place)
+    eve.send({"action": "try", "start": "2026-12-01", **bands})
+    held = typed(eve.page.text, "save")
+    sent = {
+        name: re.findall(rf'type="hidden" name="{name}" value="([^"]*)"', eve.page.text)
+        for name in bands
+    }
+    eve.send({**held, **sent, "action": "save"})
+    assert "You saved the price" in eve.text
+    eve.go(place)
+    assert 'title="2026-11-30 23:00:00 UTC"' in eve.page.text
+
+
+def test_a_price_that_is_none_comes_back_with_the_reason(world, ids):
+    eve = world.browser("eve@example.com")
+    here = f"{CUSTOMERS}/{ids['acme']}"
+    eve.go(here)
+    [place] = re.findall(rf'href="({here}/prices/[0-9a-f-]{{36}})"', eve.page.text)[:1]
+    eve.go(place)
+    eve.send(
+        {
+            "action": "try",
+            "start": "2026-12-01",
+            "lowerLimit": "0",
+            "unitPrice": ATTACK,
+            "fixedPrice": "0",
+        }
+    )
+    assert eve.page.status_code == 400
+    assert "unitPrice" in eve.text
+    assert ATTACK not in eve.page.text
+    reader = world.browser("reader@example.com")
+    reader.go(place)
+    assert not reader.offers("save")

@@ -92,6 +92,15 @@ BODIES: Final[Mapping[str, Any]] = {
     "LookupTableRevisionStatusRequest": {"status": "PUBLISHED"},
     "OrgUserRequest": {"dtEndAccess": "2027-01-01T00:00:00Z"},
     "PermissionRequest": {},
+    "PriceChangePreviewRequest": {
+        "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 0.05}],
+        "firstMonth": "2026-01",
+        "lastMonth": "2026-02",
+    },
+    "PriceChangeRequest": {
+        "startDate": "2026-03-01T00:00:00Z",
+        "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 0.05}],
+    },
     "PrincipalPermissionRequest": {"principalId": example_id("ServiceUser", "Loader")},
     "QueryBillDataRequest": {**_TIME, "lineItemTypes": _LINES},
     "QueryCommitmentsRequest": _TIME,

@@ -39,6 +39,8 @@ _NAMES: Final = {
     "IntegrationCredentials": "IntegrationCredentialsRequestBase",
     "LookupTableDataJobType": "JobType",
     "KeyChange": "AccessKeyRequest",
+    "PriceChange": "PriceChangeRequest",
+    "PriceChangePreview": "PriceChangePreviewRequest",
     "PrincipalChoice": "PrincipalPermissionRequest",
     "Reduce": "Aggregation",
     "SignedRequestCredentials": "IntegrationM3terSignedCredentialsRequest",

@@ -26,6 +26,7 @@ from meterlake.api.responses import (
     exports,
     integrations,
     people,
+    price_changes,
     prices,
     rejected,
     relations,
@@ -54,6 +55,7 @@ from meterlake.model.catalog.lookups import (
     LookupTableDataDownloadJobRequest,
     LookupTableDataUploadRequest,
 )
+from meterlake.model.catalog.price_changes import PriceChange, PriceChangePreview
 from meterlake.model.configuration.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.configuration.exports import AdHocExport
 from meterlake.model.configuration.integrations import RunStatus
@@ -461,6 +463,10 @@ SHAPES: Final[dict[str, Shape]] = {
         takes="CustomerLinkRequest", gives=customer_links.CreatedCustomerLinkResponse
     ),
     "RevokeCustomerLink": Shape(gives="CustomerLinkResponse"),
+    "PreviewPriceChange": Shape(
+        takes=PriceChangePreview, gives=price_changes.PriceChangePreviewResponse
+    ),
+    "ReplacePricing": Shape(takes=PriceChange, gives=price_changes.PricingReplaceResponse),
     "GetAccountSpend": Shape(gives=customer_links.AccountSpendResponse),
     "GetAccountUsage": Shape(gives=explorer.AccountUsageResponse, query=(text("month"),)),
     "PostUsageDataQuery": Shape(takes=UsageQueryRequest, gives=explorer.UsageQueryResponse),
@@ -688,6 +694,7 @@ VERSIONED: Final = (
     "BillJobRecalculateRequest",
     "BillJobRequest",
     "OrgUserRequest",
+    "PriceChangeRequest",
     "PrincipalPermissionRequest",
     "ResourceGroupItemRequest",
     "StatementJobRequest",

@@ -613,6 +613,22 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         ),
     ),
     # Usage.
+    "PreviewPriceChange": (
+        "Preview a price with other bands",
+        (
+            "What bills of months, of some accounts or of all, would come to if the price had had the bands"
+            " since it began: by month and currency, with each line type that differs. Nothing is"
+            " stored. Permission: `config:retrieve` on every `bill`, too."
+        ),
+    ),
+    "ReplacePricing": (
+        "Replace a price by one with other bands",
+        (
+            "The price ends at `startDate`, and one with the bands begins then; both or none. A price"
+            " that begins at that instant gets the bands itself. `version` is that of the price."
+            " Permission: `config:create` on `pricing`, too."
+        ),
+    ),
     "GetAccountSpend": (
         "What an account has spent so far",
         (

@@ -42,6 +42,7 @@ COSTLY: Final = frozenset(
         "ListLateUsage",
         "PreviewBill",
         "ProposePriceScale",
+        "PreviewPriceChange",
         "VerifyBill",
         # Queries of lakes.
         "GetAccountUsage",

@@ -1,0 +1,125 @@
+"""One price with other bands: what that does to bills, and the price that follows it."""
+
+from collections import defaultdict
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from meterlake.model.bills.what_if import NAMED_MAX, AmountTotal
+from meterlake.model.catalog.price_changes import PriceChange, PriceChangePreview
+from meterlake.model.catalog.pricing import Pricing
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.errors import Invalid
+from meterlake.model.resources.proposal import Document
+from meterlake.model.values import wire
+from meterlake.model.values.ids import CODE_MAX
+from meterlake.model.values.period import Month, format_instant, local_date, zone
+from meterlake.model.values.problems import read
+from meterlake.pipeline.billing.what_if.comparison import WhatIfChoice, compare_history
+from meterlake.pipeline.config.entities import (
+    create_in,
+    entity_document,
+    single,
+    update_in,
+    version_of,
+)
+from meterlake.stores import Organization
+
+Answer = dict[str, Any]
+_PLACE: Final = "pricing"
+
+
+def preview_price_change(organization: Organization, id: str, document: Any) -> Answer:
+    """What bills of months would come to if a price had had other bands since it began.
+
+    Raises:
+        NotFound: There is no such price or account.
+        Invalid: A field breaks a rule, or the bands do.
+    """
+    asked = read(PriceChangePreview, document)
+    with organization.reading() as reader:
+        entity = reader.get(Pricing, id).entity
+    changed = entity.model_copy(update={"pricing_bands": asked.pricing_bands})
+    content = {"pricings": [{"id": id, **wire.loads(wire.dumps(changed.to_wire()))}]}
+    choice = WhatIfChoice(
+        Month.parse(asked.first_month),
+        Month.parse(asked.last_month),
+        [Document(_PLACE, content)],
+        accounts=asked.account_ids or None,
+        by_month=True,
+    )
+    months: dict[tuple[str, str], AmountTotal] = defaultdict(AmountTotal)
+    named: list[Answer] = []
+    with compare_history(organization, choice) as found:
+        for change in found.changes():
+            key = change.key.month, change.key.currency
+            months[key] = months[key].plus(change)
+            if change.difference and len(named) < NAMED_MAX:
+                named.append(change.to_wire())
+        return {
+            **found.summary.to_wire(),
+            "byMonth": [
+                {"month": month, "currency": currency, **_amounts(total)}
+                for (month, currency), total in sorted(months.items())
+            ],
+            "changes": named,
+        }
+
+
+def _amounts(total: AmountTotal) -> dict[str, Decimal]:
+    return {"before": total.before, "after": total.after, "difference": total.difference}
+
+
+def replace_pricing(organization: Organization, author: str, id: str, document: Any) -> Answer:
+    """End a price at an instant, and begin one with other bands then; both or none.
+
+    A price that begins at that instant gets the bands itself.
+
+    Raises:
+        NotFound: There is no such price.
+        Invalid: A rule is broken, or the price does not hold at the instant.
+        StaleVersion: `version` is not the stored one: somebody changed the price meanwhile.
+    """
+    version = version_of(document)
+    change = read(PriceChange, {k: v for k, v in document.items() if k != "version"})
+    tz = zone(single(organization, OrganizationConfig).timezone)
+    bands = {"pricing_bands": change.pricing_bands}
+    with organization.transaction(author) as transaction:
+        before = transaction.get(Pricing, id)
+        _require_active(before.entity, change.start_date)
+        stores = organization.stores
+        if before.entity.start_date == change.start_date:
+            changed = before.entity.model_copy(update=bands)
+            record = update_in(transaction, stores, before, version, changed)
+            return {"originalPricing": None, "newPricing": entity_document(record, transaction)}
+        ended = before.entity.model_copy(update={"end_date": change.start_date})
+        original = update_in(transaction, stores, before, version, ended)
+        code = _code_after(before.entity.code, local_date(change.start_date, tz))
+        new = before.entity.model_copy(
+            update={**bands, "start_date": change.start_date, "code": code}
+        )
+        made = create_in(transaction, stores, new)
+        return {
+            "originalPricing": entity_document(original, transaction),
+            "newPricing": entity_document(made, transaction),
+        }
+
+
+def _require_active(pricing: Pricing, start: datetime) -> None:
+    """The price that is replaced holds then."""
+    end = pricing.end_date
+    if pricing.start_date <= start and (end is None or start < end):
+        return
+    first = format_instant(pricing.start_date)
+    rule = f"the replaced price must hold then: from {first}" + (
+        f", before {format_instant(end)}" if end else ""
+    )
+    raise Invalid("startDate", format_instant(start), rule)
+
+
+def _code_after(code: str | None, day: date) -> str | None:
+    """The code of the price that follows: two prices do not share one."""
+    if code is None:
+        return None
+    mark = f"-{day}"
+    return f"{code[: CODE_MAX - len(mark)].rstrip()}{mark}"
