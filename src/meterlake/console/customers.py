@@ -33,13 +33,14 @@ _OF_BILLS: Final = ("billing.bill.", "billing.credit", "billing.debit")
 
 _LISTING: Final = Listing(
     "Customers",
-    "/accounts",
+    "/accounts/search",
     (
-        Column("Name", "name", link=f"{CUSTOMERS}/{{id}}"),
-        Column("Code", "code", "code"),
-        Column("E-mail", "emailAddress"),
-        Column("Currency", "currency"),
-        Column("Since", "dtCreated", "instant"),
+        Column("Name", "name", link=f"{CUSTOMERS}/{{id}}", sort="name"),
+        Column("Code", "code", "code", sort="code"),
+        Column("E-mail", "emailAddress", sort="emailAddress"),
+        Column("Currency", "currency", sort="currency"),
+        Column("Purchase order", "purchaseOrderNumber", sort="purchaseOrderNumber"),
+        Column("Since", "dtCreated", "instant", sort="dtCreated"),
     ),
     empty=(
         "No customers yet",

@@ -385,3 +385,15 @@ def test_a_price_that_is_none_comes_back_with_the_reason(world, ids):
     reader = world.browser("reader@example.com")
     reader.go(place)
     assert not reader.offers("save")
+
+
+def test_the_list_is_sorted_by_a_column_and_all_of_it_is_a_file(eve):
+    names = re.compile(r'<th scope="row"><a href="/console/customers/[^"]*">([^<]*)</a>')
+    eve.go(f"{CUSTOMERS}?sort=name&order=ASC")
+    rising = names.findall(eve.page.text)
+    eve.go(f"{CUSTOMERS}?sort=name&order=DESC")
+
+    assert len(rising) > 1
+    assert names.findall(eve.page.text) == rising[::-1]
+    eve.go(f"{CUSTOMERS}?sort=name&order=ASC&format=csv")
+    assert [line.partition(",")[0] for line in eve.page.text.splitlines()[1:]] == rising

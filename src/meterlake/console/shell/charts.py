@@ -73,7 +73,7 @@ def bar_chart(
         )
         legend = Markup('<ul class="legend">{}</ul>').format(Markup("").join(items))
     return Markup(
-        '<figure class="chart"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}</figure>'
+        '<figure class="chart" tabindex="0"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}</figure>'
     ).format(_WIDTH, _HEIGHT, title, Markup("").join(parts), legend)
 
 
