@@ -27,6 +27,7 @@ from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.page import PageFunction, Visit, page
 
+_BEFORE: Final = "To take it back, type what stands under “What happened” of the customer."
 # What a plan in force can become, and what is booked on a balance.
 _ENDING: Final = (FormField("endDate", "Last day", "last", required=True),)
 _REPLACING: Final = (
@@ -124,7 +125,7 @@ async def change_customer(visit: Visit) -> Response:
         return visit.go(CUSTOMERS, f"You deleted {customer['name']}.")
     body = await body_of(visit, await _account_fields(visit), customer)
     await visit.api.send("PUT", place, body)
-    return visit.go(f"{CUSTOMERS}/{customer['id']}", "You saved the customer.")
+    return visit.go(f"{CUSTOMERS}/{customer['id']}", f"You saved the customer. {_BEFORE}")
 
 
 async def _customer(visit: Visit) -> dict[str, Any]:
@@ -307,7 +308,7 @@ async def change_thing(visit: Visit) -> Response:
         case "save":
             body = await body_of(visit, thing.fields, found, thing.computed)
             await visit.api.send("PUT", place, body)
-            return visit.go(target, f"You saved the {thing.one}.")
+            return visit.go(target, f"You saved the {thing.one}. {_BEFORE}")
         case "delete":
             await visit.api.send("DELETE", place)
             return visit.go(f"{CUSTOMERS}/{found[thing.owner]}", f"You deleted the {thing.one}.")

@@ -1,5 +1,6 @@
 """What one account has used on each day of a month, as the aggregations of its prices fold it."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -59,10 +60,16 @@ def read_account_usage(
         meters = {each.entity.meter_id: None for each in found}
         known = {id_: configuration.get(Meter, id_) for id_ in meters}
     scope = _Scope(account_id, period, list(_days(month, tz)), stop or Stop())
-    shown: list[Document] = []
-    for meter in sorted(known.values(), key=lambda each: each.entity.code):
-        own = [each for each in found if each.entity.meter_id == meter.id]
-        shown += _of_meter(organization, meter, own, scope)
+    folded = [_FoldedMeter(meter, found) for meter in known.values()]
+    questions = [each.question(scope.by_day) for each in folded]
+    # All meters at once: what a look at the lake costs is mostly its beginning.
+    by_day = _rows(organization, questions, scope)
+    in_all = _rows(organization, [replace(each, groups=()) for each in questions], scope)
+    shown = [
+        row
+        for each in sorted(folded, key=lambda one: one.meter.entity.code)
+        for row in each.documents(by_day[each.meter.id], in_all[each.meter.id], scope)
+    ]
     return {
         "accountId": account_id,
         "month": str(month),
@@ -126,49 +133,62 @@ def _plan_ids(attached: AccountPlan, configuration: Configuration) -> Iterable[s
     return [each.entity.plan_id for each in links]
 
 
-def _of_meter(
-    organization: Organization,
-    meter: Record[Meter],
-    aggregations: list[Record[Aggregation]],
-    scope: _Scope,
-) -> Iterator[Document]:
-    """The aggregations of one meter with their quantities."""
-    fields = stored_fields(meter.entity)
-    rollups = {
-        each.id: reduction_of(fields[each.entity.target_field], each.entity.aggregation)
-        for each in aggregations
-    }
-    different = tuple({each.key: each for each in rollups.values()}.values())
-    by_day = Question(
-        meter.id,
-        meter.entity.code,
-        tuple(fields.values()),
-        groups=(scope.by_day,),
-        rollups=different,
-    )
-    rows = _rows(organization, by_day, scope)
-    [total] = _rows(organization, replace(by_day, groups=()), scope) or [{}]
-    at = {row[_DAY]: row for row in rows}
-    for each in sorted(aggregations, key=lambda found: found.entity.code or found.entity.name):
-        key = rollups[each.id].key
-        entity = each.entity
-        shown = {
-            "aggregationId": each.id,
-            "code": entity.code,
-            "name": entity.name,
-            "meterId": meter.id,
-            "meterCode": meter.entity.code,
-            "meterName": meter.entity.name,
-            "unit": quantity_unit(entity, meter.entity),
-            "quantity": total.get(key),
-            "days": [
-                {"date": day, "quantity": row[key]}
-                for number, (day, _) in enumerate(scope.days, start=1)
-                if (row := at.get(number)) is not None and row[key] is not None
-            ],
+class _FoldedMeter:
+    """A meter, and the aggregations that fold its fields."""
+
+    def __init__(self, meter: Record[Meter], priced: list[Record[Aggregation]]) -> None:
+        self.meter = meter
+        self._fields = stored_fields(meter.entity)
+        self._rollups = {
+            each.id: reduction_of(self._fields[each.entity.target_field], each.entity.aggregation)
+            for each in priced
+            if each.entity.meter_id == meter.id
         }
-        yield {name: value for name, value in shown.items() if value is not None}
+        own = (each for each in priced if each.id in self._rollups)
+        self._aggregations = sorted(own, key=lambda each: each.entity.code or each.entity.name)
+
+    def question(self, group: Group) -> Question:
+        """What is asked of the meter: each fold once, by days."""
+        different = {each.key: each for each in self._rollups.values()}
+        return Question(
+            self.meter.id,
+            self.meter.entity.code,
+            tuple(self._fields.values()),
+            groups=(group,),
+            rollups=tuple(different.values()),
+        )
+
+    def documents(
+        self, by_day: list[Document], in_all: list[Document], scope: _Scope
+    ) -> Iterator[Document]:
+        """The aggregations with their quantities, of all days and of each."""
+        at = {row[_DAY]: row for row in by_day}
+        meter = self.meter.entity
+        for each in self._aggregations:
+            key, entity = self._rollups[each.id].key, each.entity
+            shown = {
+                "aggregationId": each.id,
+                "code": entity.code,
+                "name": entity.name,
+                "meterId": self.meter.id,
+                "meterCode": meter.code,
+                "meterName": meter.name,
+                "unit": quantity_unit(entity, meter),
+                "quantity": in_all[0].get(key) if in_all else None,
+                "days": [
+                    {"date": day, "quantity": row[key]}
+                    for number, (day, _) in enumerate(scope.days, start=1)
+                    if (row := at.get(number)) is not None and row[key] is not None
+                ],
+            }
+            yield {name: value for name, value in shown.items() if value is not None}
 
 
-def _rows(organization: Organization, question: Question, scope: _Scope) -> list[Document]:
-    return answer(organization, [question], scope.explored, scope.stop).documents()
+def _rows(
+    organization: Organization, questions: list[Question], scope: _Scope
+) -> dict[str, list[Document]]:
+    """The rows of each meter, by its id."""
+    found: dict[str, list[Document]] = defaultdict(list)
+    for row in answer(organization, questions, scope.explored, scope.stop).documents():
+        found[row["meterId"]].append(row)
+    return found
