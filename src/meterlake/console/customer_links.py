@@ -72,6 +72,9 @@ async def change_links(visit: Visit) -> Response:
                 f"{CUSTOMERS}/{id_}/links",
                 "You revoked the link. It never works again; make a new one if it was a mistake.",
             )
+        case "forget":
+            await visit.api.send("DELETE", f"{place}/{visit.field('link')}")
+            return visit.go(f"{CUSTOMERS}/{id_}/links", "You took the link off the list.")
         case action:
             raise ApiRefusalError(400, f"{action!r} is nothing that one does to a link")
 

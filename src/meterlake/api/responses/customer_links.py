@@ -91,7 +91,6 @@ class CustomerBalance(Value):
     amount: Number | None = None
     start_date: Instant
     end_date: Instant
-    description: Text | None = None
 
 
 class CustomerPageResponse(Value):

@@ -32,7 +32,7 @@ _LINE: Final = (
 _BAND: Final = ("lowerLimit", "bandQuantity", "unitPrice", "fixedPrice", "bandSubtotal")
 _BANDS: Final = "usagePerPricingBand"
 _SPEND: Final = ("startDate", "endDate", "currency", "billTotal", "timezone")
-_BALANCE: Final = ("name", "code", "currency", "amount", "startDate", "endDate", "description")
+_BALANCE: Final = ("name", "code", "currency", "amount", "startDate", "endDate")
 
 
 def read_customer(organization: Organization, account_id: str) -> Document:
