@@ -24,6 +24,7 @@ from meterlake.api import (
     runs,
     sample,
     submit,
+    trials,
     uploads,
 )
 from meterlake.api.billing import (
@@ -66,6 +67,7 @@ _NAMED: Final = (
     runs.OPERATIONS,
     sample.OPERATIONS,
     submit.OPERATIONS,
+    trials.OPERATIONS,
     uploads.OPERATIONS,
     statements.OPERATIONS,
 )

@@ -1,4 +1,4 @@
-"""`meterlake aggregation try`: the SQL of an aggregation over usage that is there already."""
+"""`meterlake aggregation try`: an aggregation over usage that is there already."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def register(app: App) -> None:
     """Add the command."""
-    aggregation = App(name="aggregation", help="Aggregations with SQL of their own.")
+    aggregation = App(
+        name="aggregation", help="Aggregations, tried on usage that is there already."
+    )
     aggregation.command(try_, name="try")
     app.command(aggregation)
 
@@ -29,9 +31,9 @@ def try_(
     sql: Annotated[str | None, Parameter(show_default=False)] = None,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Run the SQL of an aggregation over a month, for every account, and keep nothing.
+    """Evaluate an aggregation over a month, for every account, and keep nothing.
 
-    The table `measurements` has the measurements of one account in the month (and in one segment,
+    With --sql you try SQL in its place. The table `measurements` has the measurements of one account in the month (and in one segment,
     if the aggregation has segments): ts, uid, ets, received_at, and a column per field code.
 
     Example: `meterlake aggregation try peak --month 2026-09 --sql "SELECT max(gb) FROM measurements"`
@@ -39,7 +41,7 @@ def try_(
     Args:
         code: The code of the aggregation.
         month: Such as 2026-09.
-        sql: The SQL to try instead of the aggregation's own; you can try any aggregation so.
+        sql: SQL to try instead of the aggregation as it is.
     """
     from meterlake.model.customers.accounts import Account
     from meterlake.model.values.period import Month
@@ -65,22 +67,28 @@ def try_(
 
 def _lines(usage: "SqlUsage", codes: dict[str, str]) -> "Iterator[dict[str, Any]]":
     for meter_usage in (one for found in usage.by_meter.values() for one in found):
-        kept = [*meter_usage.quantities, *meter_usage.unmatched]
-        yield {
-            "account": codes.get(meter_usage.account_id, meter_usage.account_id),
-            "segment": _segment(kept[0].segment if kept else None, unmatched=meter_usage.unmatched),
-            "measurements": meter_usage.measurements,
-            "value": kept[0].value if kept else None,
-        }
+        account = codes.get(meter_usage.account_id, meter_usage.account_id)
+        for each in meter_usage.quantities:
+            yield {
+                "account": account,
+                "segment": _segment(each.segment),
+                "measurements": each.measurements,
+                "value": each.value,
+            }
+        for each in meter_usage.unmatched:
+            yield {
+                "account": account,
+                "segment": "(none matches)",
+                "measurements": each.measurements,
+                "value": each.value,
+            }
     for failure in usage.failures:
         yield {
             "account": codes.get(failure.account_id, failure.account_id),
-            "segment": _segment(failure.segment, unmatched=[]),
+            "segment": _segment(failure.segment),
             "error": failure.detail,
         }
 
 
-def _segment(segment: tuple[tuple[str, str], ...] | None, *, unmatched: list[Any]) -> str:
-    if unmatched:
-        return "(none matches)"
+def _segment(segment: tuple[tuple[str, str], ...] | None) -> str:
     return ", ".join(f"{name}={value}" for name, value in segment or ())

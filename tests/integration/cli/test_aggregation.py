@@ -30,10 +30,18 @@ def test_a_query_is_tried_over_the_usage_of_a_month(used, capsys):
     assert "measurements" in capsys.readouterr().out
 
 
+def test_an_aggregation_without_sql_is_tried_as_it_is(used, capsys):
+    command = ["aggregation", "try", "stored_gigabytes", "--month", sample_data.MONTH]
+
+    assert run([*command, "--json", "--home", used]) == 0
+    lines = [json.loads(line, parse_float=Decimal) for line in capsys.readouterr().out.splitlines()]
+    assert lines
+    assert all(line["value"] > 0 and line["measurements"] > 0 for line in lines)
+
+
 @pytest.mark.parametrize(
     ("sql", "sentence"),
     [
-        ([], "an aggregation with SQL of its own, or --sql"),
         (["--sql", "SELECT sum(secret) FROM measurements"], "no column 'secret', at character 12"),
         (["--sql", "SELECT getenv('HOME')"], "function 'getenv' is not allowed"),
     ],

@@ -32,6 +32,7 @@ from meterlake.api.responses import (
     relations,
     runs,
     sample,
+    trials,
     usage,
 )
 from meterlake.model.bills.bill import LineItemType
@@ -311,6 +312,9 @@ SHAPES: Final[dict[str, Shape]] = {
     "ListEntityChanges": Shape(
         gives=relations.EntityChangesResponse,
         query=(texts("including"), whole("limit", minimum=1, maximum=1000)),
+    ),
+    "TryAggregation": Shape(
+        takes=trials.AggregationTrialRequest, gives=trials.AggregationTrialResponse
     ),
     "ProposePriceScale": Shape(
         takes=prices.PriceScaleProposeRequest, gives=prices.PriceScaleResponse

@@ -75,6 +75,14 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " by its code. It needs the right to read the entity; what else you may not read is left out."
         ),
     ),
+    "TryAggregation": (
+        "Try an aggregation",
+        (
+            "The quantities that an aggregation would give for a month of the organization, account by"
+            " account, before it is saved; `accounts` has the codes of some. Segments and rounding count,"
+            " `defaultValue` does not. Nothing is kept."
+        ),
+    ),
     "ProposePriceScale": (
         "Show what prices would be",
         (

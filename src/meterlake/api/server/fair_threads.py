@@ -43,6 +43,7 @@ COSTLY: Final = frozenset(
         "PreviewBill",
         "ProposePriceScale",
         "PreviewPriceChange",
+        "TryAggregation",
         "VerifyBill",
         # Queries of lakes.
         "GetAccountUsage",

@@ -125,6 +125,21 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     return record
 
 
+def check_new(reader: Reader, stores: Stores, entity: Entity) -> None:
+    """Refuse an entity that could not be created; a code that is taken is no matter here.
+
+    Raises:
+        Invalid: A rule is broken, or it refers to something that does not exist.
+    """
+    now = stores.now()
+    proposed = Record(derived_id(reader.org_id, "new"), 1, entity, now, SYSTEM, now, SYSTEM)
+    configuration = StoredConfiguration(reader, (proposed,))
+    _check_references(entity, configuration)
+    codes_exist(entity, configuration)
+    further = _further_rules(stores, reader)
+    check_rules(Proposed(proposed.id, entity, None, configuration), further)
+
+
 def retrieve(organization: Organization, ref: ResourceRef) -> Document:
     """One entity.
 

@@ -5,19 +5,21 @@ Only `period_usage` calls it, which is the one road to a quantity; a trial of SQ
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import duckdb
 
 from meterlake.model.bills.bill import MeterUsage, Quantity, Query, Segment
 from meterlake.model.catalog.catalog import Aggregation, Meter, Reduce
+from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.custom_sql import InvalidSql, columns_of
 from meterlake.model.customers.usage_selection import UsageSelection
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurements.measurement import meter_table
 from meterlake.model.values.entity import Configuration, Record
+from meterlake.model.values.ids import derived_id
 from meterlake.model.values.period import Month, Period, aware, zone
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import AggregationScope, SegmentFilter
@@ -28,6 +30,7 @@ from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.measurements.groups import groups
 from meterlake.stores.lake.tables import columns_at
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 # The scopes that a meter, by id, is aggregated over.
 Scopes = Callable[[str], Iterable[aggregate.AggregationScope]]
@@ -131,41 +134,82 @@ def aggregate_custom_sql(
 
 
 def trial(organization: Organization, code: str, month: Month, sql: str | None = None) -> SqlUsage:
-    """Run the SQL of an aggregation, or another one in its place, and keep nothing.
+    """Evaluate an aggregation, or SQL in its place, and keep nothing.
 
     Args:
         organization: The organization.
         code: The aggregation: its meter is read, and its segments count.
         month: In the organization's time zone.
-        sql: What is run instead of the aggregation's own.
+        sql: What is run instead of the aggregation.
 
     Raises:
         NotFound: There is no such organization or aggregation.
-        Invalid: It has no SQL, or what is given is not allowed.
+        Invalid: The SQL is not allowed.
         Unavailable: A store failed.
     """
-    configuration = organization.configuration()
-    record = configuration.find(Aggregation, code)
+    with organization.reading() as reader:
+        record = reader.find(Aggregation, code)
     if record is None:
         raise NotFound("aggregation", code)
-    meter = configuration.get(Meter, record.entity.meter_id)
-    limits = limits_of(organization.settings)
-    sql = record.entity.custom_sql if sql is None else sql
+    if sql is None:
+        return try_aggregation(organization, record.entity, month)
+    changes = {"custom_sql": sql, "aggregation": Reduce.CUSTOM_SQL}
+    return try_aggregation(organization, record.entity.model_copy(update=changes), month)
+
+
+def try_aggregation(
+    organization: Organization,
+    aggregation: Aggregation,
+    month: Month,
+    account_ids: Collection[str] | None = None,
+) -> SqlUsage:
+    """What an aggregation gives, also one that is not stored; nothing is kept.
+
+    Args:
+        organization: The organization.
+        aggregation: The aggregation; its meter exists.
+        month: In the organization's time zone.
+        account_ids: Whose usage; everybody's if None.
+
+    Raises:
+        Invalid: Its SQL is not allowed.
+        Unavailable: A store failed.
+    """
+    with organization.reading() as reader:
+        configuration = StoredConfiguration(reader)
+        meter = configuration.get(Meter, aggregation.meter_id)
+        tz = zone(configuration.single(OrganizationConfig).entity.timezone)
+    now = organization.now()
+    record = Record(derived_id(meter.id, "trial"), 1, aggregation, now, SYSTEM, now, SYSTEM)
+    scope = aggregate.whole(month.period(tz), account_ids)
+    lake = organization.lake
+    if aggregation.aggregation is not Reduce.CUSTOM_SQL:
+        tried = Configuration([meter, record])
+        found = aggregate_meters(lake, tried, lake.snapshot(), lambda _: [scope])
+        usage = SqlUsage()
+        usage.by_meter.update(found)
+        return usage
+    return _try_sql(organization, meter, record, scope)
+
+
+def _try_sql(
+    organization: Organization,
+    meter: Record[Meter],
+    record: Record[Aggregation],
+    scope: AggregationScope,
+) -> SqlUsage:
+    limits, sql = limits_of(organization.settings), record.entity.custom_sql
     if not sql:
-        raise Invalid("sql", sql, "it must be an aggregation with SQL of its own, or --sql")
+        raise Invalid("customSql", sql, "it must be the SQL of the aggregation")
     try:
         with Checker(limits) as checker:
             checker.check(sql, columns_of(meter.entity))
             checker.bind(sql, columns_of(meter.entity))
     except InvalidSql as error:
         raise Invalid("sql", sql, str(error)) from None
-    changes = {"custom_sql": sql, "aggregation": Reduce.CUSTOM_SQL}
-    tried = replace(record, entity=record.entity.model_copy(update=changes))
-    period = month.period(zone(configuration.single(OrganizationConfig).entity.timezone))
     lake, usage = organization.lake, SqlUsage()
     with Sandbox(limits) as sandbox:
-        run = _Run(lake, meter, lake.snapshot(), sandbox, usage)
-        run.all([tried], [aggregate.whole(period)])
+        _Run(lake, meter, lake.snapshot(), sandbox, usage).all([record], [scope])
     return usage
 
 
