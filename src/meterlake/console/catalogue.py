@@ -7,9 +7,15 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console import prices
 from meterlake.console.plans import priced_values
 from meterlake.console.shell.addresses import ADDRESSES, address_of
-from meterlake.console.shell.entity_forms import EntityPages, label_of, referring_entities
+from meterlake.console.shell.entity_forms import (
+    EntityPages,
+    FormTrial,
+    label_of,
+    referring_entities,
+)
 from meterlake.console.shell.form_fields import FieldKind, FormField
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page
@@ -24,6 +30,18 @@ _CODE: Final = Column("Code", "code", "code")
 _CHANGED: Final = Column("Changed", "dtLastModified", "instant")
 _BY: Final = Column("By", "lastModifiedBy", "author")
 _UNIT: Final = Column("Unit", "unit")
+
+
+async def _try_aggregation(visit: Visit, document: Mapping[str, Any]) -> Any:
+    """What the aggregation of a form would give in a month."""
+    codes = [each.strip() for each in visit.field("form.customers").split(",") if each.strip()]
+    body = {"aggregation": document, "month": visit.field("form.month"), "accounts": codes}
+    return await visit.api.send("POST", "/aggregations/try", body)
+
+
+_AGGREGATION_TRIAL: Final = FormTrial(
+    "TryAggregation", "catalogue/try_aggregation.html", _try_aggregation
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +81,8 @@ class _Kind:
     @property
     def pages(self) -> EntityPages:
         """Where people create, change and delete one."""
-        return EntityPages(self.resource, self.address, self.noun, intro=self.about)
+        trial = _AGGREGATION_TRIAL if self.resource == "aggregations" else None
+        return EntityPages(self.resource, self.address, self.noun, intro=self.about, trial=trial)
 
     @property
     def lists(self) -> str:
@@ -398,5 +417,6 @@ def _routes(kind: _Kind) -> tuple[Route, ...]:
 
 ROUTES: Final = (
     Route(CATALOGUE, page(show_catalogue), methods=["GET"], name="ConsoleCatalogue"),
+    *prices.ROUTES,
     *(route for kind in KINDS for route in _routes(kind)),
 )

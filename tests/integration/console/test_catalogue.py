@@ -1,6 +1,7 @@
 """The catalogue in the console: lists, pages of entities, forms for all of them, deletions."""
 
 import re
+from decimal import Decimal
 
 import pytest
 from argon2 import PasswordHasher
@@ -252,3 +253,93 @@ def test_a_day_that_is_none_is_refused_in_words(ada):
 
     assert ada.page.status_code == 400
     assert "it must be a date such as 2026-10-01" in ada.text
+
+
+# --- Prices of many plans -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finance(tmp_path, monkeypatch):
+    """Somebody who may change prices, in a home of her own."""
+    monkeypatch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+    with a_console(tmp_path) as found:
+        found.join("finance@example.com", allow())
+        found.join("looks@example.com", allow("config:retrieve"))
+        yield found
+
+
+RAISE = f"{CATALOGUE}/raise-prices"
+ASKED = f"{RAISE}?plans=basic&by=1.07&from=2026-10-01&effect=2026-09"
+
+
+def test_prices_are_looked_at_with_their_effect_and_changed(finance):
+    browser = finance.browser("finance@example.com")
+    browser.go(ASKED)
+    assert "1 price changes on Oct 1, 2026" in browser.text
+    assert "two decimals more than the old price has" in browser.text
+    assert re.search(
+        r"<del><data[^>]*>1</data></del> <ins><data[^>]*>1\.07</data>", browser.page.text
+    )
+    assert "What the bills of 2026-09 would have come to" in browser.text
+    before, after = (
+        Decimal(each)
+        for each in re.findall(r'<td class="number"><data[^>]*value="([^"]*)"', browser.page.text)[
+            :2
+        ]
+    )
+    # 42.5 and 100 units of two customers, rounded on each bill.
+    assert after - before == Decimal("2.98") + Decimal(7)
+
+    text = fill(browser)
+    assert "You changed 1 price." in text
+    browser.go(f"{first(browser, 'plans', 'Basic')}?date=2026-10-02")
+    assert 'value="1.07"' in browser.page.text
+
+
+def test_prices_that_somebody_changed_meanwhile_are_shown_again(finance):
+    browser, other = finance.browser("finance@example.com"), finance.browser("finance@example.com")
+    browser.go(ASKED)
+    other.go(f"{first(other, 'pricings')}/edit")
+    fill(other, **{"pricingBands.0.unitPrice": "3"})
+    text = fill(browser)
+
+    assert browser.page.status_code == 409
+    assert "have changed since you looked at them" in text
+    assert "3.21" in text
+
+
+def test_a_table_of_factors_decides_by_line(finance):
+    browser = finance.browser("finance@example.com")
+    browser.go(f"{RAISE}?plans=basic&from=2026-10-01&factors=sent,%202%0Abasic,%20sent,%203")
+    assert "× 3" in browser.text
+    browser.go(f"{RAISE}?plans=basic&from=2026-10-01&factors=much")
+    assert browser.page.status_code == 400
+    assert "write an aggregation and a factor" in browser.text
+
+
+def test_who_may_not_change_prices_sees_the_proposal_without_a_button(finance):
+    looks = finance.browser("looks@example.com")
+    looks.go(ASKED)
+
+    assert "1 price changes" in looks.text
+    assert "Change 1 price" not in looks.text
+
+
+# --- Aggregations ---------------------------------------------------------------------------------
+
+
+def test_an_aggregation_is_tried_while_it_is_edited_and_not_saved(finance):
+    browser = finance.browser("finance@example.com")
+    page = first(browser, "aggregations", "Sent")
+    browser.go(f"{page}/edit")
+    fill(browser, **{"aggregation": "MAX", "form.try": "1", "form.month": "2026-09"})
+
+    assert browser.page.status_code == 200
+    assert re.search(r"acme .*2 40 40", browser.text)
+    assert 'value="MAX" selected' in browser.page.text
+    assert "Sum" in browser.go(page)
+    browser.go(f"{page}/edit")
+    fill(browser, **{"targetField": "no", "form.try": "1", "form.month": "2026-09"})
+    assert browser.page.status_code == 400
+    assert "Nothing was changed." in browser.text
+    assert 'value="no"' in browser.page.text

@@ -11,6 +11,8 @@ A link to the first one may fill in fields: `/console/charges/new?accountId=…&
 `copy=<id>` it begins with the fields of another entity. Offer the links as the API allows them:
 `visit.may(CHARGES.creates)`, `.updates`, `.deletes`.
 
+`FormTrial` adds a button to the form that tries what stands in it, before it is saved.
+
 A room with a form of its own around the fields, or for the body of another operation, uses the
 parts: `fields_of_resource` or `fields_of_body`, `shown_fields` for the template's macro
 `fields` in `shell/entity_form.jinja`, and `read_document` for what was sent::
@@ -31,8 +33,9 @@ a line; nested entities are rows. Fields that a form leaves out stay as they are
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import product
 from typing import Any, Final
 
@@ -54,6 +57,7 @@ from meterlake.model.values.ids import is_id
 
 __all__ = [
     "EntityPages",
+    "FormTrial",
     "fields_of_body",
     "fields_of_resource",
     "is_for_rows",
@@ -66,6 +70,8 @@ __all__ = [
 _CHOICES_MAX: Final = 200
 _MORE: Final = "form.more"
 _FEWER: Final = "form.fewer"
+_TRY: Final = "form.try"
+_ONE_DAY: Final = timedelta(days=1)
 _NOT_FOUND: Final = 404
 # What a link does not fill in: fields of several values.
 _NOT_IN_ADDRESS: Final = frozenset(
@@ -126,8 +132,8 @@ async def shown_fields(
 
 
 def is_for_rows(visit: Visit) -> bool:
-    """Whether a form was sent to have more or fewer rows: it is shown again, and nothing is done."""
-    return bool(visit.field(_MORE) or visit.field(_FEWER))
+    """Whether a form was sent for more or fewer rows, or to be tried: it is shown again, no more."""
+    return any(map(visit.field, (_MORE, _FEWER, _TRY)))
 
 
 async def read_document(
@@ -305,6 +311,22 @@ def _names(wrong: str, path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class FormTrial:
+    """What people may try with what stands in a form, before they save it.
+
+    Attributes:
+        operation: The operation that it takes.
+        template: What the form shows of it: fields whose names begin with `form.`, a button
+            `form.try`, and `trial`, its answer, or None.
+        ask: Tries a document.
+    """
+
+    operation: str
+    template: str
+    ask: Callable[[Visit, Mapping[str, Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class EntityPages:
     """The pages on which people create, change and delete the entities of a resource.
 
@@ -318,6 +340,7 @@ class EntityPages:
         gone: Where to go after a deletion; the list if empty.
         leave_out: Wire names of fields that the form does not show.
         intro: A sentence above a new one's form.
+        trial: What people may try with the form before they save it.
     """
 
     resource: str
@@ -327,6 +350,7 @@ class EntityPages:
     gone: str = ""
     leave_out: tuple[str, ...] = ()
     intro: str = ""
+    trial: "FormTrial | None" = None
 
     @property
     def row(self) -> Resource:
@@ -389,6 +413,7 @@ class EntityPages:
             fields=await shown_fields(visit, self.fields, start),
             entity=None,
             back=self._address(visit),
+            **await self._tried(visit, {}),
         )
 
     async def _create(self, visit: Visit) -> Response:
@@ -410,7 +435,19 @@ class EntityPages:
             entity=entity,
             stored_version=visit.field("version") or entity["version"],
             back=self._after(visit, entity),
+            **await self._tried(visit, entity),
         )
+
+    async def _tried(self, visit: Visit, before: Mapping[str, Any]) -> dict[str, Any]:
+        """What the form shows of its trial, and what that gave if it was asked for."""
+        trial = self.trial
+        if trial is None or not visit.may(trial.operation):
+            return {}
+        found = None
+        if visit.field(_TRY) and visit.refusal is None:
+            found = await trial.ask(visit, await read_document(visit, self.fields, before))
+        month = (visit.today.replace(day=1) - _ONE_DAY).strftime("%Y-%m")
+        return {"trial_template": trial.template, "trial": found, "trial_month": month}
 
     async def _update(self, visit: Visit) -> Response:
         if is_for_rows(visit):

@@ -1,0 +1,110 @@
+"""The page on which prices of many plans are raised: chosen, looked at with their effect, applied."""
+
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.console.shell.addresses import address_of
+from meterlake.console.shell.entity_forms import label_of
+from meterlake.console.shell.page import Visit, page
+from meterlake.model.errors import Invalid
+from meterlake.model.values.counted import counted
+
+RAISE: Final = "/console/catalogue/raise-prices"
+_NAMES_MAX: Final = 2
+
+
+async def show_prices(visit: Visit) -> Response:
+    """The form, and once it was filled in, old and new prices with what that would do."""
+    plans = await visit.api.every("/plans")
+    templates = await visit.api.every("/plantemplates")
+    asked = _asked(visit)
+    found = None
+    if asked["plans"] and (asked["by"] is not None or asked["factors"]):
+        body = {name: value for name, value in asked.items() if value is not None}
+        found = await visit.api.send("POST", "/pricings/scale/propose", body)
+        for each in found["changed"]:
+            each["address"] = address_of(each["kind"], each["id"])
+    return visit.page(
+        "catalogue/raise_prices.html",
+        choices=[*_choices(plans, "plan"), *_choices(templates, "template")],
+        chosen=asked["plans"],
+        found=found,
+        next_month=_next_month(visit),
+        counted=counted,
+    )
+
+
+def _choices(rows: list[Any], noun: str) -> list[tuple[str, str]]:
+    """Codes with what people read; what has no code cannot be named."""
+    named = [each for each in rows if each.get("code")]
+    return [(each["code"], f"{label_of(each)}, {noun}") for each in sorted(named, key=label_of)]
+
+
+def _next_month(visit: Visit) -> str:
+    """The first day of the next month, from which prices are raised most."""
+    today = visit.today
+    return f"{today.year + today.month // 12}-{today.month % 12 + 1:02}-01"
+
+
+def _asked(visit: Visit) -> dict[str, Any]:
+    """What the address, or the form, says."""
+    decimals = visit.field("decimals") or visit.query("decimals") or ""
+    several = visit.form.get("plans") or visit.request.query_params.getlist("plans")
+    texts = {name: visit.field(name) or visit.query(name) for name in _FIELDS}
+    return {
+        "plans": list(several),
+        "from": texts["from"],
+        "by": _number("by", texts["by"]) if texts["by"] else None,
+        "factors": list(_factors(texts["factors"] or "")),
+        "decimals": int(decimals) if decimals.isdigit() else None,
+        "effectMonth": texts["effect"] or None,
+    }
+
+
+_FIELDS: Final = ("from", "by", "factors", "effect")
+
+
+def _factors(text: str) -> Iterator[dict[str, Any]]:
+    """The lines of a table: `aggregation, factor`, or `plan, aggregation, factor`."""
+    for line in text.splitlines():
+        *names, factor = (each.strip() for each in line.split(","))
+        if not line.strip():
+            continue
+        if not 0 < len(names) <= _NAMES_MAX:
+            rule = "write an aggregation and a factor, or a plan, an aggregation and a factor"
+            raise Invalid("factors", line, rule)
+        named = dict(zip(("aggregation", "plan"), reversed(names), strict=False))
+        yield {
+            **{name: each for name, each in named.items() if each},
+            "by": _number("factors", factor),
+        }
+
+
+def _number(name: str, text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise Invalid(name, text, "it must be a number such as 1.07") from None
+
+
+async def apply_prices(visit: Visit) -> Response:
+    """Change the prices that the person has looked at."""
+    body = {**_asked(visit), "review": visit.field("review")}
+    del body["effectMonth"]
+    kept = {name: value for name, value in body.items() if value is not None}
+    done = await visit.api.send("POST", "/pricings/scale/apply", kept)
+    said = (
+        f"You changed {counted(len(done['changed']), 'price', 'prices')}. Each has its old one in its history;"
+        " the same page with the inverse factor changes them back."
+    )
+    return visit.go("/console/catalogue/pricings", said)
+
+
+ROUTES: Final = (
+    Route(RAISE, page(show_prices), methods=["GET"], name="ConsoleRaisePrices"),
+    Route(RAISE, page(apply_prices, show_prices), methods=["POST"], name="ConsoleApplyPrices"),
+)
