@@ -1,7 +1,7 @@
 """The list of bills, and what people do with several of them at once."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -121,6 +121,7 @@ async def show_selection(visit: Visit) -> Response:
     letters = await visit.api.find(f"/bills/{rows[0]['id']}/letters") if rows else None
     pending = [each for each in rows if each["status"] == "PENDING" and not each["locked"]]
     approved = [each for each in rows if each["status"] == "APPROVED" and not each["locked"]]
+    own = await refused_approvals(visit, pending)
     return visit.page(
         "bills/selection.html",
         rows=rows,
@@ -128,6 +129,8 @@ async def show_selection(visit: Visit) -> Response:
         count=sum(int(each["bills"]) for each in totals["data"]),
         most=_CHOSEN_MAX,
         pending=pending,
+        approvable=[each for each in pending if each["id"] not in own],
+        own=own,
         approved=approved,
         signed=[each for each in rows if each["status"] == "APPROVED"],
         mail=bool(letters and letters["available"]),
@@ -137,6 +140,15 @@ async def show_selection(visit: Visit) -> Response:
 
 def _plain_id(text: str) -> str:
     return _SIGNS.sub("", text).replace(",", "")
+
+
+async def refused_approvals(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Why the person may not approve some bills, by their ids: another person is to do it."""
+    ids = [each["id"] for each in rows if each["status"] == "PENDING" and not each.get("locked")]
+    if not ids or not visit.may("CheckBillApproval"):
+        return {}
+    found = await visit.api.send("POST", "/bills/approve/check", {"billIds": ids})
+    return {each["billId"]: each["reason"] for each in found["refused"]}
 
 
 async def _every(visit: Visit, search: str) -> list[dict[str, Any]]:

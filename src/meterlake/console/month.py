@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills import file_of
+from meterlake.console.bills import file_of, refused_approvals
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
@@ -147,6 +147,9 @@ async def show_month(visit: Visit) -> Response:
         visit.people(),
     )
     newest = [] if jobs is None else jobs["data"]
+    # Only who is asked to approve has to know.
+    asked = closing["bills"] if closing.get("review") else []
+    own = await refused_approvals(visit, asked)
     return visit.page(
         "month.html",
         month=month,
@@ -155,6 +158,7 @@ async def show_month(visit: Visit) -> Response:
         statuses=sum((Counter(each["statuses"]) for each in closing["totals"]), Counter()),
         causes=causes_of(closing["open"]),
         jobs=newest,
+        own=own,
         running=any(each["status"] in _RUNNING for each in newest),
         late=[] if late is None else late["data"],
         earlier=month.moved(-1),

@@ -11,6 +11,7 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.console_world import CONSOLE, MONTH, a_console
+from tests.homes import configure
 from tests.people import allow
 
 ATTACK = '"><script>alert(1)</script>'
@@ -213,3 +214,26 @@ def test_an_approved_bill_is_sent_from_its_page_and_with_others(tmp_path):
         finance.go(f"{CONSOLE}/bills/selection?month={MONTH}&status=APPROVED")
         ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:1]
         assert "1 are not sent; the first:" in finance.send({"action": "send", "bill": ids})
+
+
+def test_two_persons_approve_a_bill_where_the_organization_wants_that(tmp_path):
+    with a_console(tmp_path) as found:
+        configure(found.home.organization, organizationConfig={"twoPersonApproval": True})
+        found.join("finance@example.com", allow())
+        found.join("colleague@example.com", allow())
+        finance = found.browser("finance@example.com")
+        path = open_bill(finance, "bolt")
+        assert finance.offers("approve")
+        finance.go(f"{path}/memos/debit/new")
+        finance.send(memo_fields(finance))
+        assert (
+            "Another person approves this bill: you put a credit or a debit on it" in finance.text
+        )
+        assert not finance.offers("approve")
+        finance.go(f"{CONSOLE}/bills/selection?month={MONTH}&status=PENDING")
+        assert "1 bill needs another person's approval" in finance.text
+        assert "Approve 1" in finance.text
+
+        colleague = found.browser("colleague@example.com")
+        colleague.go(path)
+        assert "You approved the bill." in colleague.press("approve")

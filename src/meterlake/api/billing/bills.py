@@ -35,6 +35,7 @@ from meterlake.pipeline.billing.differences.diff import diff_bill_to_wire
 from meterlake.pipeline.billing.explanation.explain import ExplanationRequest, explain_as_wire
 from meterlake.pipeline.billing.jobs import jobs
 from meterlake.pipeline.billing.open_points import describe_open_points
+from meterlake.pipeline.billing.two_persons import check_approval
 from meterlake.pipeline.billing.verification.verify import verify_bill
 from meterlake.pipeline.documents.bundle import bills_of_documents, check_count, make_bundle
 from meterlake.pipeline.documents.letters import list_letters, send_bill
@@ -204,6 +205,15 @@ async def _approve(call: Call) -> Any:
     return _approved(count, told)
 
 
+async def _check_approval(call: Call) -> Any:
+    """What an approval would be refused for."""
+    ids = read(ApproveBillsRequest, await call.document()).bill_ids
+    await permit_each(call, RESOURCE, ids, _UPDATE)
+    refused = await call.run(check_approval, call.organization, call.author, ids)
+    told = await _open_points(call, BillFilters(ids=tuple(ids)))
+    return {"refused": refused, **({"open": told} if told else {})}
+
+
 async def _open_points(call: Call, filters: BillFilters) -> str:
     """What is open about the bills, for who may read all of them."""
     if not call.permissions.unrestricted(RETRIEVE, RESOURCE):
@@ -350,6 +360,7 @@ OPERATIONS: Final = (
     _row("DiffBill", "GET", f"{BILLS}/{{id}}/diff", _diff),
     _row("GetBillDocument", "GET", f"{BILLS}/{{id}}/document", _document),
     _row("ExplainBill", "GET", f"{BILLS}/{{id}}/explain", _explain),
+    _row("CheckBillApproval", "POST", f"{BILLS}/approve/check", _check_approval, _UPDATE),
     _row("ApproveBills", "POST", f"{BILLS}/approve", _approve, _UPDATE),
     _row("ApproveAllBillsInBillingPeriod", "POST", f"{_PERIOD}/approve", _approve_period, _UPDATE),
     _row("UpdateBillStatus", "PUT", f"{BILLS}/{{id}}/status", _set_status, _UPDATE),

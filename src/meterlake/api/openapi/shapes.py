@@ -223,6 +223,7 @@ _BILLS: Final = {
         gives=bills.BillApprovalResponse,
         query=(*_INVOICED_QUERY, text("accountIds")),
     ),
+    "CheckBillApproval": Shape(takes=ApproveBillsRequest, gives=bills.ApprovalCheckResponse),
     "ApproveAllBillsInBillingPeriod": Shape(gives=bills.BillApprovalResponse),
     "UpdateBillStatus": Shape(takes=UpdateBillStatusRequest, gives=BillResponse),
     "LockBill": Shape(gives=BillResponse),

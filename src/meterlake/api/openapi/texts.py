@@ -425,6 +425,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Retrieve the latest bill of an account",
         "The bill with the latest bill date; of several, the one that was made last.",
     ),
+    "CheckBillApproval": (
+        "Check an approval of bills",
+        (
+            "Which of the bills you may not approve, as the organization wants two persons (`twoPersonApproval`),"
+            " and what is open about them. Nothing is approved."
+        ),
+    ),
     "ApproveBills": (
         "Approve bills",
         (

@@ -34,6 +34,21 @@ class BillApprovalResponse(Value):
     message: Text | None = None
 
 
+class RefusedApprovalResponse(Value):
+    """A bill that whoever asks may not approve, and why."""
+
+    bill_id: Id
+    account_code: Text
+    reason: Text
+
+
+class ApprovalCheckResponse(Value):
+    """What an approval would be refused for, and what is open about the bills, in words."""
+
+    refused: tuple[RefusedApprovalResponse, ...]
+    open: Text | None = None
+
+
 class ObjectUrlResponse(Value):
     """A link to a file."""
 

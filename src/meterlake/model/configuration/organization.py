@@ -147,6 +147,7 @@ class OrganizationConfig(Entity):
     bill_prefix: Text | None = None
     sequence_start_number: Annotated[Ordinal, Field(le=10**15)] | None = None
     late_usage: LateUsagePolicy = LateUsagePolicy.REPORT
+    two_person_approval: Flag = False
     review_unpriced_usage: Flag = True
     review_missing_bills: Flag = True
     review_total_percent: NonNegative = Decimal(50)

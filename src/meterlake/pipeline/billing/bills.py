@@ -13,12 +13,13 @@ from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.balances.ended_balances import settle_draws
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.late_usage.taking_back import take_back_memos_of
+from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills import lists as bill_lists
-from meterlake.stores.state.billing.bills.approval import BATCH, approve_pending
+from meterlake.stores.state.billing.bills.approval import BATCH, approve_pending, pending_ids
 from meterlake.stores.state.billing.bills.lists import BillFilters, of_billing_period
 from meterlake.stores.state.billing.bills.versions import BillVersion, list_versions
 from meterlake.stores.state.billing.credits.source_events import last_posting
@@ -170,10 +171,13 @@ def set_status(organization: Organization, author: str, id: str, status: BillSta
     """Approve a bill, or take the approval back.
 
     Raises:
+        Forbidden: Another person is to approve it.
         NotFound: There is no such bill.
         Locked: It is locked, or the lock date closes it.
     """
     with organization.transaction(author) as transaction:
+        if status is BillStatus.APPROVED and bills.get(transaction, id).status is not status:
+            refuse_own_work(transaction, author, [id])
         return _response(transaction, bills.set_status(transaction, id, status))
 
 
@@ -208,28 +212,36 @@ def approve_bills(organization: Organization, author: str, ids: Sequence[str]) -
     """Approve bills: all of them, or none if one cannot be; how many were not approved before.
 
     Raises:
+        Forbidden: Another person is to approve one of them.
         NotFound: One of them does not exist.
         Locked: One of them waits for approval, and the lock date closes it.
     """
     with organization.transaction(author) as transaction:
-        approved = 0
-        for id_ in dict.fromkeys(ids):
-            # One that is approved is perhaps locked: nothing has to change.
-            if bills.get(transaction, id_).status is not BillStatus.APPROVED:
-                bills.set_status(transaction, id_, BillStatus.APPROVED)
-                approved += 1
-        return approved
+        # One that is approved is perhaps locked: nothing has to change.
+        waiting = [
+            id_
+            for id_ in dict.fromkeys(ids)
+            if bills.get(transaction, id_).status is not BillStatus.APPROVED
+        ]
+        refuse_own_work(transaction, author, waiting)
+        for id_ in waiting:
+            bills.set_status(transaction, id_, BillStatus.APPROVED)
+        return len(waiting)
 
 
 def approve_filtered(organization: Organization, author: str, filters: BillFilters) -> int:
     """Approve the bills that filters mean and that may be changed; how many there were.
 
     Many are approved in several transactions: who does it again approves what is left.
+
+    Raises:
+        Forbidden: Another person is to approve one of them.
     """
     open_transaction = partial(organization.state.transaction, organization.id, author)
     approved = 0
     while True:
         with open_transaction() as transaction:
+            refuse_own_work(transaction, author, pending_ids(transaction, filters))
             count = approve_pending(transaction, filters)
         approved += count
         if count < BATCH:

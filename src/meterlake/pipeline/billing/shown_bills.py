@@ -11,6 +11,7 @@ from meterlake.model.calendar.recurrence import DayRange
 from meterlake.model.errors import Conflict
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.run import BILL_IDS, Billed, BillResult
+from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.stores import Organization
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.billing.bill_states import BillState, read_bill_states
@@ -64,6 +65,7 @@ def approve_shown_bills(organization: Organization, order: BillOrder, author: st
 
     Raises:
         Conflict: There are no such bills.
+        Forbidden: Another person is to approve one of them.
         Unavailable: State cannot be reached.
     """
     with organization.reading() as reader:
@@ -87,6 +89,7 @@ def approve_shown_bills(organization: Organization, order: BillOrder, author: st
             now = read_bill_states(transaction, BillFilters(ids=tuple(ids)))
             same = [each for each in now if each == waiting[each.id]]
             if same:
+                refuse_own_work(transaction, author, [each.id for each in same])
                 approve_pending(transaction, BillFilters(ids=tuple(each.id for each in same)))
         approval.approved.extend(same)
     done = {each.id for each in approval.approved}

@@ -17,6 +17,7 @@ from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import Month
 from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.model.work.jobs import JobKind
+from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.home.bill_review import late_files_error, missing_files, review_bills
 from meterlake.pipeline.home.closing import (
@@ -31,7 +32,8 @@ from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
 from meterlake.stores import Organization
-from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state import Job, JobStatus, Reader
+from meterlake.stores.state.billing.bills.month import read_month_bills
 from meterlake.stores.state.billing.bills.totals import MonthTotal, read_month_totals
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import AGAIN, JobFilters, read_job, submit
@@ -190,6 +192,8 @@ def submit_closing(
     if request.action is ClosingAction.APPROVE:
         _check_review(closing, request.review)
     with organization.transaction(author) as transaction:
+        if request.action is ClosingAction.APPROVE:
+            refuse_own_work(transaction, author, _waiting(transaction, month))
         pending = unfinished_steps(transaction.connection, organization.id, month)
         if any(ClosingRequest.from_wire(each.parameters) == request for each in pending):
             return
@@ -205,6 +209,12 @@ def submit_closing(
             author=author,
         )
         submit(transaction.connection, made)
+
+
+def _waiting(reader: Reader, month: Month) -> list[str]:
+    """The bills of a month that an approval would be about."""
+    found = read_month_bills(reader, str(month))
+    return [each.id for each in found if each.status is BillStatus.PENDING and not each.is_locked]
 
 
 def _refuse_rejected(connection: Connection, closing: Closing) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, literal, select, update
+from sqlalchemy import Select, bindparam, literal, select, update
 
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.resources.events import BILL as BILL_RESOURCE
@@ -30,9 +30,8 @@ def approve_pending(transaction: Transaction, filters: BillFilters) -> int:
 
     Bills that are approved or locked, and those that the lock date closes, are left as they are.
     """
-    waiting = replace(filters, status=BillStatus.PENDING, locked=False)
-    query = select_bills(transaction, waiting).order_by(BILL.c.created, BILL.c.id).limit(BATCH)
-    rows = [row._asdict() for row in transaction.connection.execute(query)]
+    found_rows = transaction.connection.execute(_pending(transaction, filters))
+    rows = [row._asdict() for row in found_rows]
     shared = {
         "status": BillStatus.APPROVED.value,
         "modified_by": transaction.author,
@@ -55,6 +54,16 @@ def approve_pending(transaction: Transaction, filters: BillFilters) -> int:
         note_row_event(transaction, {**row, **each}, row)
     order_statements(transaction, [ApprovedBill(row["id"], row["account_id"]) for row in rows])
     return len(rows)
+
+
+def pending_ids(reader: Reader, filters: BillFilters) -> list[str]:
+    """The ids of those that `approve_pending` would approve."""
+    return [row.id for row in reader.connection.execute(_pending(reader, filters))]
+
+
+def _pending(reader: Reader, filters: BillFilters) -> Select[Any]:
+    waiting = replace(filters, status=BillStatus.PENDING, locked=False)
+    return select_bills(reader, waiting).order_by(BILL.c.created, BILL.c.id).limit(BATCH)
 
 
 class WaitingBill(NamedTuple):

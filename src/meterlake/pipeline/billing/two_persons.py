@@ -1,0 +1,96 @@
+"""Two-person approval: who made a bill what it is does not approve it, if the organization wants that.
+
+It is about people and programs by the name that their changes have. What the worker does by itself,
+such as bills and approvals by schedule, is nobody's work.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, time, timedelta
+from typing import Any, Final, NamedTuple
+
+from meterlake.model.catalog.counters import CounterPricing
+from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanTemplate, Pricing
+from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.configuration.organization import OrganizationConfig
+from meterlake.model.errors import Forbidden
+from meterlake.model.values.counted import counted
+from meterlake.stores import Organization
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.bills.work import BillWork, entities_changed_by, read_work
+
+# Who gives a command and no name is nobody in particular.
+_UNNAMED: Final = "cli"
+# What people mean by prices.
+_PRICES: Final = (Pricing, CounterPricing, Plan, PlanTemplate, PlanGroup)
+# No time zone is further ahead of UTC: a change on the first day counts wherever that begins.
+_AHEAD: Final = timedelta(hours=14)
+
+
+class OwnWork(NamedTuple):
+    """A bill that somebody may not approve, and why."""
+
+    bill_id: str
+    account_code: str
+    reason: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """The bill as the API shows it."""
+        return {
+            "billId": self.bill_id,
+            "accountCode": self.account_code,
+            "reason": self.reason,
+        }
+
+
+def own_work(reader: Reader, author: str, bill_ids: Sequence[str]) -> list[OwnWork]:
+    """Those of some bills that somebody may not approve; none if the organization does not mind."""
+    [config] = reader.all(OrganizationConfig)
+    if author == SYSTEM or not config.entity.two_person_approval or not bill_ids:
+        return []
+    works = list(read_work(reader, bill_ids))
+    if not works:
+        return []
+    first = min(each.first_day for each in works)
+    since = datetime.combine(first, time(), UTC) - _AHEAD
+    changed = entities_changed_by(reader, author, _PRICES, since)
+    return [
+        OwnWork(each.id, each.account_code, reason)
+        for each in works
+        if (reason := _reason(each, author, changed)) is not None
+    ]
+
+
+def _reason(work: BillWork, author: str, changed: dict[str, datetime]) -> str | None:
+    """Why a bill is somebody's own work; None if it is not."""
+    if author == _UNNAMED:
+        return "you gave no name; say with `--as` who you are"
+    if work.calculated_by == author:
+        return "you had it calculated"
+    if author in work.memo_authors:
+        return "you put a credit or a debit on it"
+    since = datetime.combine(work.first_day, time(), UTC) - _AHEAD
+    if any(changed[id_] >= since for id_ in work.entity_ids & changed.keys()):
+        return "you changed a price of it since its period began"
+    return None
+
+
+def refuse_own_work(reader: Reader, author: str, bill_ids: Sequence[str]) -> None:
+    """Refuse an approval by somebody who made one of the bills what it is.
+
+    Raises:
+        Forbidden: The organization wants two persons, and there is such a bill.
+    """
+    found = own_work(reader, author, bill_ids)
+    if found:
+        first = found[0]
+        more = f", and {counted(len(found) - 1, 'bill')} more" if len(found) > 1 else ""
+        raise Forbidden(
+            f"the bill of {first.account_code!r} needs another person's approval: {first.reason}"
+            f"{more}; the organization wants two persons (`twoPersonApproval`): ask a colleague"
+        )
+
+
+def check_approval(organization: Organization, author: str, bill_ids: Sequence[str]) -> list[Any]:
+    """The bills that somebody may not approve, as the API shows them."""
+    with organization.reading() as reader:
+        return [each.to_wire() for each in own_work(reader, author, bill_ids)]

@@ -1,0 +1,161 @@
+"""Two-person approval: who made a bill what it is may not approve it, where the organization wants that."""
+
+import json
+
+import pytest
+
+from meterlake.cli import run
+from meterlake.model.bills.requests import BillStatus
+from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.configuration.access import SYSTEM
+from meterlake.model.errors import Forbidden
+from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.bills import approve_bills, approve_filtered, set_status
+from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.home.closing_requests import (
+    CLOSING_STEPS,
+    ClosingAction,
+    ClosingRequest,
+    describe_closing,
+    submit_closing,
+)
+from meterlake.pipeline.jobs.waiting import run_round
+from meterlake.stores.state.billing.bills.lists import BillFilters
+from meterlake.worker.flow_runs import Executor
+from tests.bills import price_egress, subscribe
+from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
+from tests.organizations import Clock
+from tests.served import served
+
+SEPTEMBER = Month(2026, 9)
+OTHER = "USER_somebody-else"
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A server whose organization wants two persons; acme and bolt used something in September."""
+    with served(tmp_path / "home") as found:
+        home = Home(found.stores, found.org_id, Clock())
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
+        price_egress(home)
+        subscribe(home, "acme", "bolt")
+        configure(found.organization, organizationConfig={"twoPersonApproval": True})
+        rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
+        assert home.ingest("a.csv", HEADER + rows).rejected == 0
+        yield found
+
+
+@pytest.fixture
+def http(server):
+    with server.http() as client:
+        yield client
+
+
+@pytest.fixture
+def me(http):
+    """What the changes of whoever asks are called."""
+    made = http.post("/picklists/creditreasons", json={"name": "Outage", "code": "outage"})
+    return made.json()["createdBy"]
+
+
+def bills_of(http):
+    """The bills by the codes of their accounts."""
+    found = http.get("/bills", params={"excludeLineItems": True}).json()["data"]
+    return {each["accountCode"]: each["id"] for each in found}
+
+
+def refused(answer):
+    assert answer.status_code == 403, answer.text
+    return answer.json()["message"]
+
+
+@pytest.mark.sees("CheckBillApproval")
+def test_who_had_a_bill_calculated_does_not_approve_it(server, http, me):
+    bill(server.organization, SEPTEMBER, author=me)
+    ids = bills_of(http)
+    check = http.post("/bills/approve/check", json={"billIds": list(ids.values())}).json()
+    assert {each["accountCode"] for each in check["refused"]} == {"acme", "bolt"}
+    assert {each["reason"] for each in check["refused"]} == {"you had it calculated"}
+    for answer in (
+        http.put(f"/bills/{ids['acme']}/status", json={"status": "APPROVED"}),
+        http.post("/bills/approve", json={"billIds": list(ids.values())}),
+        http.post("/bills/approve", params={"externalInvoiceDateStart": "2026-01-01"}, json={}),
+        http.post("/bills/billingperiod/2026-09-30/MONTHLY/approve"),
+    ):
+        assert "needs another person's approval: you had it calculated" in refused(answer)
+    assert approve_bills(server.organization, OTHER, list(ids.values())) == 2
+    # What is approved already is nobody's approval once more, and taking it back is nobody's harm.
+    assert http.post("/bills/approve", json={"billIds": list(ids.values())}).status_code == 200
+    taken = http.put(f"/bills/{ids['acme']}/status", json={"status": "PENDING"})
+    assert taken.status_code == 200
+
+
+def test_who_set_a_price_or_put_a_line_on_a_bill_does_not_approve_it(server, http, me):
+    bill(server.organization, SEPTEMBER)
+    ids = bills_of(http)
+    free = http.post("/bills/approve/check", json={"billIds": list(ids.values())}).json()
+    assert free["refused"] == []
+    line = next(
+        each
+        for each in http.get(f"/bills/{ids['bolt']}").json()["lineItems"]
+        if each.get("productId")
+    )
+    memo = {
+        "amount": 1,
+        "description": "sorry",
+        "productId": line["productId"],
+        "accountingProductId": line["productId"],
+        "referencedBillId": ids["bolt"],
+        "referencedLineItemId": line["id"],
+        "servicePeriodStartDate": "2026-09-01T00:00:00Z",
+        "servicePeriodEndDate": "2026-10-01T00:00:00Z",
+    }
+    assert http.post(f"/bills/{ids['bolt']}/creditlineitems", json=memo).status_code == 200
+    check = http.post("/bills/approve/check", json={"billIds": list(ids.values())}).json()
+    assert [(each["accountCode"], each["reason"]) for each in check["refused"]] == [
+        ("bolt", "you put a credit or a debit on it")
+    ]
+
+    with server.organization.transaction(me) as transaction:
+        record = transaction.find(PlanTemplate, "cloud")
+        dearer = record.entity.model_copy(update={"name": "Cloud, dearer"})
+        transaction.update(record.id, record.version, dearer)
+    answer = http.put(f"/bills/{ids['acme']}/status", json={"status": "APPROVED"})
+    assert "you changed a price of it since its period began" in refused(answer)
+    set_status(server.organization, OTHER, ids["acme"], BillStatus.APPROVED)
+
+
+def test_the_worker_and_who_does_not_mind_approve_as_before(server, http, me):
+    bill(server.organization, SEPTEMBER, author=me)
+    assert approve_filtered(server.organization, SYSTEM, BillFilters()) == 2
+    configure(server.organization, organizationConfig={"twoPersonApproval": False})
+    ids = bills_of(http)
+    http.put(f"/bills/{ids['acme']}/status", json={"status": "PENDING"})
+    assert http.put(f"/bills/{ids['acme']}/status", json={"status": "APPROVED"}).status_code == 200
+
+
+@pytest.mark.long
+def test_a_closing_is_approved_by_another_person_than_made_it_ready(server):
+    organization, executor = server.organization, Executor(server.settings)
+    review = ClosingRequest(ClosingAction.REVIEW)
+    submit_closing(organization, SEPTEMBER, review, "USER_first")
+    list(run_round(CLOSING_STEPS, executor, organization, lambda: False))
+    shown = describe_closing(organization, SEPTEMBER)["review"]
+    approve = ClosingRequest(ClosingAction.APPROVE, review=shown)
+    with pytest.raises(Forbidden, match="you had it calculated"):
+        submit_closing(organization, SEPTEMBER, approve, "USER_first")
+    submit_closing(organization, SEPTEMBER, approve, OTHER)
+    list(run_round(CLOSING_STEPS, executor, organization, lambda: False))
+    found = describe_closing(organization, SEPTEMBER)
+    assert found["status"] == "CLOSED"
+    by = {each["step"]: each["author"] for each in found["steps"]}
+    assert (by["bill"], by["review"]) == ("USER_first", OTHER)
+
+
+def test_a_command_without_a_name_approves_nothing(server, http, capsys):
+    bill(server.organization, SEPTEMBER)
+    home = ["--home", str(server.stores.home)]
+    assert run(["bill", "approve", "acme/2026-09", *home]) == 1
+    shown = capsys.readouterr()
+    assert "--as" in shown.err
+    assert json.dumps(sorted(bills_of(http))) == '["acme", "bolt"]'
