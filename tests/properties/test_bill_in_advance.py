@@ -89,7 +89,7 @@ def bills(life, *, in_advance, pricing_flag="the same", said_by="template"):
 
 
 @given(lives())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_in_advance_costs_what_it_costs_in_arrears(life):
     arrears, advance = bills(life, in_advance=False), bills(life, in_advance=True)
 
@@ -105,7 +105,7 @@ def test_in_advance_costs_what_it_costs_in_arrears(life):
     st.sampled_from(["organization", "template", "plan"]),
     st.sampled_from([None, True, False]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_pricing_without_a_flag_of_its_own_has_that_of_its_plan(life, in_advance, said_by, own):
     found = bills(life, in_advance=in_advance, said_by=said_by, pricing_flag=own)
 
@@ -123,7 +123,7 @@ def shown(found):
 
 
 @given(lives())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_bill_in_arrears_is_its_usage_or_the_minimum(life):
     for bill in bills(life, in_advance=False):
         amounts = {}

@@ -90,7 +90,7 @@ def rounded(lines, places):
     ]
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 @given(lines=payable_lines(), sources=payers(), what=terms)
 def test_draws_never_exceed_a_source_nor_a_line(lines, sources, what):
     lines = rounded(lines, what.places)
@@ -118,7 +118,7 @@ def test_draws_never_exceed_a_source_nor_a_line(lines, sources, what):
         assert found.uncovered[part.key] >= 0
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(lines=payable_lines(), sources=payers(), what=terms, data=st.data())
 def test_the_order_of_what_is_given_decides_nothing(lines, sources, what, data):
     lines = rounded(lines, what.places)
@@ -130,7 +130,7 @@ def test_the_order_of_what_is_given_decides_nothing(lines, sources, what, data):
     assert shuffled == draw_down(lines, sources, what)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(lines=payable_lines(), what=terms)
 def test_a_fully_covered_bill_is_0(lines, what):
     """A source that pays for everything leaves nothing, and there is no overage."""
@@ -158,7 +158,7 @@ def test_a_fully_covered_bill_is_0(lines, what):
     assert drawn.amount <= sum(positive, D(0))
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(lines=payable_lines(), sources=payers(), what=terms)
 def test_more_in_a_source_never_leaves_more_uncovered(lines, sources, what):
     lines = rounded(lines, what.places)
@@ -208,7 +208,7 @@ def plan_spans(draw):
     return [PlanSpan(each, cycle) for each in draw(st.lists(stretches, min_size=1, max_size=4))]
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 @given(what=fee_terms(), plans=plan_spans())
 def test_fees_add_up_to_the_amount_without_what_was_paid_before(what, plans):
     found = plan_instalments(what, plans, BERLIN)
@@ -220,7 +220,7 @@ def test_fees_add_up_to_the_amount_without_what_was_paid_before(what, plans):
     assert all(each.service_period.end <= what.time.end for each in found)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(amount=st.integers(1, 10**7), months=st.integers(1, 36), every=st.integers(1, 4))
 def test_full_fees_differ_by_a_unit_at_most(amount, months, every):
     cycle = BillingCycle(Recurrence(ScheduleFrequency.MONTHLY, 1, date(2026, 1, 1)))
@@ -235,7 +235,7 @@ def test_full_fees_differ_by_a_unit_at_most(amount, months, every):
     assert len(found) == min(months, amount)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(
     amount=st.integers(-(10**6), 10**6),
     weights=st.lists(st.integers(-5, 50) | st.fractions(0, 5), min_size=1, max_size=8),
@@ -252,7 +252,7 @@ def test_parts_add_up_and_each_is_less_than_a_unit_off(amount, weights):
             assert abs(int(part.scaleb(2)) - amount * max(weight, 0) / total) < 1
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 @given(
     units=st.integers(1, 10**6),
     limits=st.lists(st.integers(1, 10**6), unique=True, max_size=4),

@@ -75,7 +75,7 @@ def rows(bills):
 
 
 @given(uses, own_plans, st.sampled_from(REDUCES))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_summary_and_a_breakdown_add_up_to_the_same(used, own, reduce):
     """Bills of children only differ by the rounding of each share."""
     summary, breakdown, child = (family(mode, used, own, reduce).bills("2026-10") for mode in MODES)
@@ -85,7 +85,7 @@ def test_a_summary_and_a_breakdown_add_up_to_the_same(used, own, reduce):
 
 
 @given(uses, own_plans, st.sampled_from(MODES), hours, st.booleans())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_all_usage_is_on_one_bill_or_reported(used, own, mode, start, begins_later):
     """Quantities of sums on all bills, and what has no price, are all that was used."""
     plan = {"start_date": instant(at(start))} if begins_later else {}
@@ -101,7 +101,7 @@ def test_all_usage_is_on_one_bill_or_reported(used, own, mode, start, begins_lat
 
 
 @given(uses, own_plans, st.sampled_from(MODES), st.sampled_from(REDUCES), st.randoms())
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_the_order_of_accounts_changes_nothing(used, own, mode, reduce, shuffle):
     world = family(mode, used, own, reduce)
     found = rows(world.bills("2026-10"))
@@ -112,7 +112,7 @@ def test_the_order_of_accounts_changes_nothing(used, own, mode, reduce, shuffle)
 
 
 @given(uses, own_plans, st.sampled_from(MODES), st.sets(st.sampled_from(FAMILY), min_size=1))
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_bills_of_chosen_accounts_are_those_of_all(used, own, mode, chosen):
     """A child's share needs what the others used, also where these have no bill of the run."""
     world = family(mode, used, own)
@@ -125,7 +125,7 @@ def test_bills_of_chosen_accounts_are_those_of_all(used, own, mode, chosen):
 
 
 @given(uses, own_plans, st.sampled_from(MODES))
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_bill_is_the_sum_of_its_lines_which_are_told_apart(used, own, mode):
     for bill in family(mode, used, own).bills("2026-10"):
         assert isinstance(bill, Bill)
