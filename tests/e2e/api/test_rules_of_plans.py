@@ -53,6 +53,7 @@ def test_plans_of_a_product_overlap_where_the_organization_allows_it(sdk, world)
         _allow_overlapping(sdk, allowed=False)
 
 
+@pytest.mark.long
 def test_overlaps_of_an_earlier_version_block_no_edit_that_leaves_them_alone(server, sdk, world):
     account = world.new_account()
     first = world.put_on(account, plan_id=world.plan, end_date=END)

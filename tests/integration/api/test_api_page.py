@@ -67,6 +67,7 @@ def test_groups_are_as_the_wire_has_them(names):
     exec(program("query"), names)
 
 
+@pytest.mark.long
 def test_three_calls_make_a_webhook_go_out(server, names):
     exec(program("webhook"), names)
     bill(server.organization, Month(2026, 9))

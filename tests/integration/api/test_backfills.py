@@ -292,6 +292,7 @@ def test_what_the_world_broke_waits_for_the_next_round(server, http, monkeypatch
     assert (found["status"], len(found["history"])) == ("STAGED", 1)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("file")
 def test_a_dead_workers_step_is_run_by_the_next(server, http, monkeypatch):
     class Killed(BaseException):

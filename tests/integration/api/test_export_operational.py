@@ -268,6 +268,7 @@ def read_back(kind, row):
     return Record(row["id"], row["version"], entity, created, people[0], modified, people[1])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("shown")  # before anything changes
 def test_what_changed_since_then_is_exported_alone(server, sdk):
     world = World(sdk)

@@ -136,6 +136,7 @@ def test_a_changed_commitment_changes_its_bills(server, sdk, account, plan):
     assert (after.id, after.version) == (before.id, before.version + 1)
 
 
+@pytest.mark.long
 def test_fees_on_dates_join_the_bill_of_their_date_or_make_one(server, sdk, account):
     period = {
         "service_period_start_date": "2026-01-01T00:00:00Z",

@@ -86,6 +86,7 @@ def test_accounts_mean_nothing_to_notifications(client, webhook):
     )
 
 
+@pytest.mark.long
 def test_users_of_the_organization_are_notified(client, webhook, server):
     person = join(server.stores.state, server.org_id)
     made = create(client, webhook, "WEBHOOK", {"usersToNotify": [person]})

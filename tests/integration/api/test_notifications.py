@@ -253,6 +253,7 @@ def test_what_is_tried_is_a_calculation_of_an_event(evaluate, body, status):
     assert evaluate(**body).status_code == status
 
 
+@pytest.mark.long
 def test_dates_of_bill_jobs_fall_due_too(world):
     name = "scheduled.billjob.age"
     account = world.account()

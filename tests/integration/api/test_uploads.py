@@ -331,6 +331,7 @@ def test_many_clients_at_once_put_one_file(uploads):
 # --- time ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_late_put_is_refused_and_its_job_fails(tmp_path):
     with served(tmp_path / "home", upload_seconds=1) as server, server.sdk() as sdk:
         uploads = sdk.usage.file_uploads

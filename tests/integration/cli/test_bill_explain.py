@@ -100,6 +100,7 @@ def test_a_line_has_its_sql_and_its_measurements(billed, capsys):
     assert json.loads(capsys.readouterr().out) == {"quantity": 42.5, "measurements": 2}
 
 
+@pytest.mark.long
 def test_many_other_lines_are_one_number_that_the_total_follows_from(billed, capsys, monkeypatch):
     monkeypatch.setattr(explanation_tree, "_OTHERS_MAX", 0)
 
@@ -110,6 +111,7 @@ def test_many_other_lines_are_one_number_that_the_total_follows_from(billed, cap
     assert re.search(r"└─ 1 other line +31\.00 USD", out)
 
 
+@pytest.mark.long
 def test_json_is_the_tree_and_all_measurements_behind_it(billed, capsys):
     code, out, _ = shown(billed, capsys, "1", "--all", "--json")
 
@@ -122,6 +124,7 @@ def test_json_is_the_tree_and_all_measurements_behind_it(billed, capsys):
     ]
 
 
+@pytest.mark.long
 def test_all_measurements_are_printed_behind_the_tree(billed, capsys):
     _, out, _ = shown(billed, capsys, "1", "--all")
 
@@ -133,6 +136,7 @@ def test_all_measurements_are_printed_behind_the_tree(billed, capsys):
     ]
 
 
+@pytest.mark.long
 def test_a_page_has_all_of_it(billed, capsys, tmp_path):
     path = tmp_path / "bill.html"
     code, out, _ = shown(billed, capsys, "--html", str(path))

@@ -116,6 +116,7 @@ def test_the_diff_can_be_read(home, tmp_path, capsys):
     assert "1 created" in out
 
 
+@pytest.mark.long
 def test_exported_configuration_can_be_applied(home, tmp_path, capsys):
     assert run(["config", "export", "--home", str(home)]) == 0
     exported = tmp_path / "all.yaml"
@@ -161,6 +162,7 @@ def test_ingest_of_an_unreadable_file_fails_but_takes_the_others(home, tmp_path,
     assert captured.err == "meterlake: 1 of 2 files could not be read: a.csv.gz\n"
 
 
+@pytest.mark.long
 def test_ingest_uses_a_mapping(home, capsys):
     mapping = sample_data.MAPPINGS / "edge-gateway.yaml"
     path = sample_data.MEASUREMENTS / "17-edge-gateway-2026-10.csv"
@@ -173,6 +175,7 @@ def test_ingest_uses_a_mapping(home, capsys):
     assert receipt["mapping"].startswith("edge-gateway@")
 
 
+@pytest.mark.long
 def test_status_sums_up(home, capsys):
     assert run(["status", "--home", str(home), "--json"]) == 0
 
@@ -195,6 +198,7 @@ def test_status_can_be_read(home, capsys):
     assert "Rejected at present" in out
 
 
+@pytest.mark.long
 def test_sql_gives_exact_numbers_and_utc(home, capsys):
     query = "SELECT sum(gigabytes) AS gigabytes, min(ts) AS first FROM storage"
 

@@ -13,6 +13,7 @@ def lines(capsys):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.long
 def test_the_events_of_bad_rows_are_listed_shown_and_marked(home, capsys):
     at = ["--home", str(home), "--json"]
     listed = ["events", "list", "--type", "IngestValidationFailure", *at]

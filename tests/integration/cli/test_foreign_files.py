@@ -64,6 +64,7 @@ def test_a_mapping_finds_it_too_unless_it_says_which(ingest, tmp_path):
     assert (wrong, other["reason"]) == (1, "MissingHeader")
 
 
+@pytest.mark.long
 def test_columns_that_nobody_reads_are_named_with_what_was_perhaps_meant(ingest, opened):
     header = "meter,account,id,ts,region,mesure.gb,note,derived.x,\n"
     code, line = ingest("columns.csv", f"{header}egress,acme,i,{TS},eu,2,hello,5,\n")
@@ -92,6 +93,7 @@ def test_a_column_that_is_there_is_not_what_another_one_means(ingest):
     )
 
 
+@pytest.mark.long
 def test_a_needed_column_that_is_missing_is_looked_for_among_the_others(ingest):
     code, line = ingest("missing.csv", f"meter,customer,timestamp,gb\negress,acme,{TS},1\n")
 
@@ -155,6 +157,7 @@ def test_a_mapping_that_does_not_fit_the_meters_is_told(opened, tmp_path, capsys
     assert problem in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_mapping_is_tried_on_files_and_nothing_is_stored(opened, tmp_path, capsys):
     (tmp_path / "m.yaml").write_text(MAPPING)
     (tmp_path / "usage.csv").write_text(

@@ -81,6 +81,7 @@ def test_the_table_of_the_manual_says_so(road: Road) -> None:
     assert ("| yes |" in line) is road.is_scheduled
 
 
+@pytest.mark.long
 def test_a_backfill_runs_by_a_schedule_that_somebody_adds() -> None:
     runs = asyncio.run(_schedule_backfill({"mode": "re-aggregate", "month": "last"}))
 

@@ -247,6 +247,7 @@ def test_usage_is_chosen_in_words(export, tmp_path, command, expected):
     assert manifest["rows"] == len(expected)
 
 
+@pytest.mark.long
 def test_usage_is_folded_and_grouped(export, tmp_path):
     command = ["--aggregate", "egress.gb:sum", "--group", "account", "--group", "month"]
     export(
@@ -381,6 +382,7 @@ def test_of_a_schedule_only_what_is_given_changes(export, usage_schedule):
     assert changed(named, after).keys() == {"destinationIds", "meterIds"}
 
 
+@pytest.mark.long
 def test_the_types_of_a_schedule_are_replaced(export):
     command = ["operational", "kinds", "--every", "day", "--type", "bills", "--type", "focus"]
     [made] = export("schedules", "create", *command)

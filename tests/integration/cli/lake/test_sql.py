@@ -41,6 +41,7 @@ def test_csv_has_every_row_with_all_digits(ask):
     ]
 
 
+@pytest.mark.long
 def test_more_rows_than_a_table_shows_are_in_a_file(ask, tmp_path):
     query, out = tmp_path / "query.sql", tmp_path / "out" / "rows.csv"
     query.write_text("SELECT range AS n, 'a,\"b' AS text FROM range(2500) ORDER BY n", "utf-8")

@@ -187,6 +187,7 @@ def test_usage_that_nothing_prices_is_reported(home):
     ] == [("stranger", "sent", 5)]
 
 
+@pytest.mark.long
 def test_a_bill_is_a_job_with_its_snapshot_and_result(home):
     result = run(home)
     job = home.stores.state.jobs.get(result.job_id)

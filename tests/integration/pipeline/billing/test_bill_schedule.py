@@ -173,6 +173,7 @@ def test_a_bill_approves_itself_after_its_grace_period_and_not_before(home):
     }
 
 
+@pytest.mark.long
 def test_without_a_grace_period_no_bill_approves_itself(home):
     create(home.organization, "ann", {"billDate": "2026-10-01"})
     run_all(home)
@@ -306,6 +307,7 @@ def test_a_setting_approves_bills_with_usage_without_a_price(home):
     assert approve(home) == 2
 
 
+@pytest.mark.long
 def test_locked_bills_and_those_of_other_days_stay(home):
     settings(home, **GRACE)
     create(home.organization, "ann", {"billDate": "2026-10-01"})

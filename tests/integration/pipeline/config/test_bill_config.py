@@ -57,6 +57,7 @@ def test_an_update_names_the_current_version(home):
     assert "billLockDate" not in lock(home, None)
 
 
+@pytest.mark.long
 def test_a_pending_bill_stands_against_the_date_on_which_it_ends(home):
     run(home)
 
@@ -67,6 +68,7 @@ def test_a_pending_bill_stands_against_the_date_on_which_it_ends(home):
         lock(home, "2026-09-30")
 
 
+@pytest.mark.long
 def test_files_cannot_close_a_pending_bill_either(home):
     run(home)
 
@@ -115,6 +117,7 @@ def test_a_closed_bill_is_not_changed_by_hand(home):
             change(transaction)
 
 
+@pytest.mark.long
 def test_the_next_month_is_open(home):
     lock(home, "2026-09-01")
     subscribe(home, "acme")

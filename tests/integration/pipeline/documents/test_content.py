@@ -154,6 +154,7 @@ def describe(home, name, street):
     home.clock.advance(seconds=1)
 
 
+@pytest.mark.long
 def test_a_bill_that_somebody_changed_has_no_document(a_home):
     bill_id = next(each for each in bill_ids(a_home) if b"42.5" in make(a_home, each))
     before = make(a_home, bill_id)

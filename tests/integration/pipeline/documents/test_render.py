@@ -291,6 +291,7 @@ def test_another_process_zone_and_locale_give_the_same_bytes():
     assert again.stdout == first
 
 
+@pytest.mark.long
 def test_a_pdf_says_what_it_is():
     found = document(StatementLine(line(1, 5), [usage("4", "4")]), line(2, 6))
     reader = pypdf.PdfReader(io.BytesIO(render_document(found, PDF, RenderOptions())))
@@ -307,6 +308,7 @@ def test_a_pdf_says_what_it_is():
     assert all("DRAFT" in each for each in pages_of(data))
 
 
+@pytest.mark.long
 def test_heads_of_tables_come_again_on_every_page():
     found = document(*(line(n, 5, description=f"Line {n}") for n in range(1, 81)))
     pages = pages_of(render_document(found, PDF, RenderOptions()))

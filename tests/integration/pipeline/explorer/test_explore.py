@@ -60,6 +60,7 @@ def test_nothing_is_found_where_nothing_was_ingested(home):
         assert answer.to_json() == b'{"data":[],"hasMoreData":false}'
 
 
+@pytest.mark.long
 def test_nothing_is_found_in_a_time_without_measurements(home):
     home.ingest("a.csv", HEADER + csv_row("1"))
     early = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2026-02-01T00:00:00Z"}

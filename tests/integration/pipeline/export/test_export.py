@@ -69,6 +69,7 @@ def test_measurements_as_csv_have_the_columns_of_the_drop_folder(home):
     assert gzip.decompress(content(exported, "measurements")).decode() == EXPECTED_CSV
 
 
+@pytest.mark.long
 def test_measurements_as_json_lines_have_the_shape_of_the_wire(home):
     organization = home.organization
     found = lines(export(organization, usage("jsonl")), "measurements")
@@ -96,6 +97,7 @@ def test_measurements_as_json_lines_have_the_shape_of_the_wire(home):
     assert found[4]["metadata"] == {"note": "\x01"}
 
 
+@pytest.mark.long
 def test_measurements_as_parquet_keep_their_types(home):
     organization = home.organization
     table = pq.read_table(
@@ -139,6 +141,7 @@ def test_the_manifest_tells_what_was_written(home):
         assert file["sha256"] == hashlib.sha256(stored).hexdigest()
 
 
+@pytest.mark.long
 def test_keys_follow_from_the_job(home):
     organization = home.organization
     exported = export(organization, usage("csv"))

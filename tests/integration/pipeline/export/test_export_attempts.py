@@ -196,6 +196,7 @@ def written(folder):
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
+@pytest.mark.long
 def test_a_destination_that_is_named_twice_gets_everything_once(home, tmp_path):
     configured(home, export_folder=tmp_path)
     id_ = destination(home, **LOCAL)
@@ -227,6 +228,7 @@ def test_where_one_of_several_destinations_fails_the_others_get_everything(home,
     assert first.read_bytes() == next((tmp_path / "file").rglob("*_manifest.json")).read_bytes()
 
 
+@pytest.mark.long
 def test_a_destination_that_is_gone_keeps_nothing_from_the_others(home, tmp_path):
     configured(home, export_folder=tmp_path)
     gone, one, two = (destination(home, bucketName=each, **LOCAL) for each in ("off", "one", "two"))
@@ -241,6 +243,7 @@ def test_a_destination_that_is_gone_keeps_nothing_from_the_others(home, tmp_path
     assert verify(home.stores.settings, first) == verify(home.stores.settings, second) == []
 
 
+@pytest.mark.long
 def test_a_cancel_is_heard_before_the_next_place(home, tmp_path, monkeypatch):
     configured(home, export_folder=tmp_path)
     ids = [destination(home, bucketName=name, **LOCAL) for name in ("one", "two")]

@@ -180,6 +180,7 @@ def test_a_token_file_that_is_not_there_is_told(home, google, tmp_path):
 # --- folders of the server --------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_local_destination_lies_in_the_folder_of_exports(home, tmp_path):
     configured(home, export_folder=tmp_path / "exports")
     (tmp_path / "exports").mkdir()

@@ -44,6 +44,7 @@ def output(folder, most, threads=1):
     return RowOutput(lambda number: folder / f"{number:04}", ["n"], most, threads)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(rows=rows, first=cuts, second=cuts, most=st.integers(1, 120))
 def test_files_do_not_depend_on_how_the_rows_come(tmp_path_factory, rows, first, second, most):

@@ -331,6 +331,7 @@ def test_a_schedule_is_run_by_hand_beside_its_clock(home):
     assert {job.due for job in jobs(home, made)} == {None}
 
 
+@pytest.mark.long
 def test_a_run_exports_the_time_before_the_instant_at_which_it_was_due(home):
     for period in TimePeriod:
         create(home, period, **USAGE, operationalDataTypes=None, timePeriod=period)
@@ -483,6 +484,7 @@ def test_a_job_that_fails_does_not_keep_the_others_waiting(tmp_path, caplog):
         assert jobs(home, bad)[0].id in caplog.text
 
 
+@pytest.mark.long
 def test_who_exports_while_a_worker_runs_gets_the_result_all_the_same(tmp_path):
     with (
         exporting(tmp_path, prefect_url="") as home,

@@ -196,6 +196,7 @@ def test_a_measurement_does_not_bring_derived_fields(home, sent):
     assert dict(receipt.reasons) == {"UnknownField": 1}
 
 
+@pytest.mark.long
 def test_an_export_s_columns_of_derived_fields_are_ignored(home):
     row = csv_row("u1", "4").strip() + ",7\n"
 
@@ -216,6 +217,7 @@ def test_derived_values_do_not_count_as_content(home):
     assert {uid: price for uid, (_, price, _) in stored(home).items()} == {"u1": 4, "u2": 72}
 
 
+@pytest.mark.long
 def test_an_account_s_own_custom_field_wins_and_new_accounts_have_the_default(home):
     gold = {"code": "gold", "name": "G", "emailAddress": "a@b.example"}
     configure(home.organization, accounts=[gold | {"customFields": {"factor": Decimal("0.5")}}])

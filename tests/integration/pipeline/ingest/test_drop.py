@@ -141,6 +141,7 @@ def test_the_same_bytes_under_two_names_add_nothing(home):
     home.check()
 
 
+@pytest.mark.long
 def test_the_same_name_twice_harms_nothing(home):
     for uid in ("u1", "u2"):
         home.drop("a.csv", HEADER + csv_row(uid))
@@ -181,6 +182,7 @@ def test_what_a_dead_process_left_claimed_is_finished_first(home):
     assert list(home.folder.claimed.iterdir()) == []
 
 
+@pytest.mark.long
 def test_what_a_dead_process_left_of_its_report_is_swept_up(home):
     claim = home.folder.claimed / "20260930T000000.000000Z-0123456789ab"
     claim.mkdir()
@@ -227,6 +229,7 @@ def test_any_file_name_works(home, name):
     assert reports(home.folder.done)[0]["name"] == name
 
 
+@pytest.mark.long
 def test_a_file_name_that_is_no_text_works(home):
     (home.folder.inbox / os.fsdecode(b"a\xff.csv")).write_text(GOOD)
 
@@ -243,6 +246,7 @@ def test_a_report_that_was_dropped_is_a_file_like_any_other(home):
     assert archived(home.folder.done) == ["x.report.json", "x.report.json.report.json"]
 
 
+@pytest.mark.long
 def test_a_broken_mapping_stops_the_work_before_a_file_is_claimed(home):
     (home.folder.mappings / "m.yaml").write_text("nonsense: 1")
     path = home.drop("a.csv", GOOD)
@@ -255,6 +259,7 @@ def test_a_broken_mapping_stops_the_work_before_a_file_is_claimed(home):
     assert home.work()[0].accepted == 1
 
 
+@pytest.mark.long
 def test_a_second_worker_is_told_that_the_folder_is_busy(home):
     for name in ("a.csv", "b.csv"):
         home.drop(name, HEADER + csv_row(name))
@@ -268,6 +273,7 @@ def test_a_second_worker_is_told_that_the_folder_is_busy(home):
     assert home.work() == []
 
 
+@pytest.mark.long
 def test_watching_goes_on_until_it_is_stopped(home):
     home.drop("a.csv", GOOD)
     receipts = []
@@ -293,6 +299,7 @@ def test_watching_stops_between_two_files(home):
     assert list(home.folder.claimed.iterdir()) == []
 
 
+@pytest.mark.long
 def test_progress_counts_every_measurement(home):
     home.drop("a.csv", GOOD)
     told = []

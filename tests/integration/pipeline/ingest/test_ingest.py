@@ -399,6 +399,7 @@ def test_a_near_miss_of_a_code_that_another_source_brings_meanwhile_is_rejected(
     home.check()
 
 
+@pytest.mark.long
 def test_a_file_of_undefined_meters_only_makes_no_accounts_and_no_tables(home):
     rows = "".join(csv_row(str(n), meter=f"m{n}", account=f"a{n}") for n in range(2000))
 
@@ -421,6 +422,7 @@ def test_a_made_up_field_for_every_row_is_told_row_by_row(home):
     assert "measure.made_up_7" in receipt.sample[7].detail
 
 
+@pytest.mark.long
 def test_rows_of_several_meters_share_a_file(home):
     rows = [
         wire_row("u1"),
@@ -763,6 +765,7 @@ def test_a_corrected_mapping_looks_at_every_row_again(home):
     home.check()
 
 
+@pytest.mark.long
 def test_a_mapping_reads_json_of_any_shape(home):
     nested = mapping(
         format="ndjson",

@@ -45,6 +45,7 @@ def announce(home, job):
         uploads.add(connection, upload)
 
 
+@pytest.mark.long
 def test_a_source_without_faults_raises_nothing(home):
     home.ingest("good.csv", HEADER + csv_row("u1"))
 
@@ -131,6 +132,7 @@ def test_an_upload_that_fails_raises_one_event_and_one_alert_that_carry_its_job(
     assert {f"new.{member}" for member in alert} == set(fields_of(UPLOAD_ALERT))
 
 
+@pytest.mark.long
 def test_the_alert_of_an_upload_is_open_until_its_event_is_marked(home):
     announce(home, "job-1")
     home.ingest("u.json", b"[", delivery="job-1")
@@ -179,6 +181,7 @@ def test_whoever_dies_on_the_way_is_made_up_for_once(home, monkeypatch, point):
     home.check()
 
 
+@pytest.mark.long
 def test_ingest_goes_on_when_reports_cannot_be_written(home, monkeypatch):
     def refuse(*_args, **_more):
         raise Unavailable("the store", "it is away")
@@ -228,6 +231,7 @@ def test_only_files_of_the_own_organization_are_found(home):
             failed_ingest_file(home.organization, other)
 
 
+@pytest.mark.long
 def test_the_worker_makes_up_for_what_nobody_told(home, monkeypatch):
     with monkeypatch.context() as dying:
         dying.setattr("meterlake.pipeline.ingest.run.report_source", lambda *_: None)

@@ -63,6 +63,7 @@ def uids(home) -> list[str]:
     return [uid for uid, *_ in home.uids()]
 
 
+@pytest.mark.long
 def test_a_batch_is_in_the_store_before_the_answer_and_goes_when_it_is_ingested(home):
     submit(home, wire_row("a"))
     submit(home, wire_row("b"), wire_row("c"))
@@ -140,6 +141,7 @@ def test_a_machine_that_was_taken_over_acknowledges_nothing_more_of_that_segment
     home.check()
 
 
+@pytest.mark.long
 def test_one_more_part_that_comes_meanwhile_keeps_the_segment_where_it_is(home, monkeypatch):
     submit(home, wire_row("a"))
     [segment] = home.stores.segment_copies.segments()

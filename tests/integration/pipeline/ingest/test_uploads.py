@@ -100,6 +100,7 @@ def test_there_is_nothing_to_do_where_nothing_was_uploaded(home):
     assert work(home) == []
 
 
+@pytest.mark.long
 def test_the_delivery_of_an_upload_is_its_job(home):
     id_ = uploaded(home)
     [receipt] = work(home)

@@ -222,6 +222,7 @@ def test_a_bill_of_nothing_that_comes_to_something_is_charged(home, stripe):
     ]
 
 
+@pytest.mark.long
 def test_a_draft_that_nobody_heard_of_beside_an_invoice_of_nothing_goes(home, stripe):
     to_stripe(home)
     put(home, 0)
@@ -455,6 +456,7 @@ def test_the_next_bill_waits_no_longer_for_a_deletion_that_is_given_up(home, rec
     assert told(receiver) == [first, second]
 
 
+@pytest.mark.long
 def test_a_bill_that_is_deleted_and_made_again_twice_is_told_in_order(home, receiver):
     """A later deletion comes due before an earlier one that is tried again."""
     integrate(home, "HTTP", url=receiver.url("/bills"))

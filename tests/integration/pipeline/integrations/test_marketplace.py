@@ -93,6 +93,7 @@ def statuses(home):
     return sorted(each.status.value for each in send_bills(home))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("home", ["federated"], indirect=True)
 def test_without_a_role_nothing_is_reported(home, market):
     integrate_market(home)
@@ -266,6 +267,7 @@ def test_a_customer_that_the_marketplace_does_not_know_spoils_no_other_record(ho
     assert market.totals("cents") == dict.fromkeys(codes[1:], 3100)
 
 
+@pytest.mark.long
 def test_an_account_without_a_free_hour_delays_no_other_one(home, market):
     """Five versions of one bill use up the hours, the sixth waits; the other bill goes out."""
     codes = integrate_many(home, market, 2)
@@ -281,6 +283,7 @@ def test_an_account_without_a_free_hour_delays_no_other_one(home, market):
     assert market.totals("cents") == {codes[0]: 1400, codes[1]: 2000}
 
 
+@pytest.mark.long
 def test_a_bill_of_which_nothing_was_reported_counts_with_the_next_ones(home, market):
     """Of 31 that are owed no more 20 are used up by the next bill, and 11 by the one after it."""
     [code] = integrate_many(home, market, 1)

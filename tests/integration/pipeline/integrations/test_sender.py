@@ -321,6 +321,7 @@ def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
     assert "410" in letter
 
 
+@pytest.mark.long
 def test_five_days_of_failures_disable_a_webhook(stores, organization, receiver, clock):
     webhook, _ = send_one(organization, receiver, "/500")
 

@@ -364,6 +364,7 @@ def first_customer(url):
             return found.json()["id"]
 
 
+@pytest.mark.long
 def test_requests_name_the_version_of_the_api_that_the_package_speaks(home, stripe):
     from stripe import api_version
 

@@ -218,6 +218,7 @@ def test_a_secret_is_found_in_every_form(form):
     assert not echoes.finds("no access with that here")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", long_after(1, ["Basic", "plain", "Base64 of more", "in a form"]))
 def test_a_credential_that_comes_back_is_kept_nowhere(home, receiver, form):
     integrate(home, "HTTP", BASIC, url=receiver.url("/bills"), idPath="id", urlPath="url")

@@ -375,6 +375,7 @@ def test_a_row_that_is_for_more_memory_than_rows_have_fails_the_file(table, kind
     assert "at most 1048576 characters" in found["failureReason"]
 
 
+@pytest.mark.long
 def test_many_rows_of_lines_are_no_large_record(table):
     note = "line\n" * 100
     rows = "".join(f'c{number},{number},"{note}"\n' for number in range(3_000))

@@ -462,6 +462,7 @@ def test_the_live_lake_is_one_line_away_without_a_network(home):
     assert found == [(5,)]
 
 
+@pytest.mark.long
 def test_views_of_the_live_schema_read_the_live_lake(home):
     [path] = (home.stores.home / "published").glob("*/warehouse.duckdb")
     row = ("live-1", "acme", "2026-10-21 00:00:00", None, 1, None, "eu", None)

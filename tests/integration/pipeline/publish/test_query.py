@@ -78,6 +78,7 @@ def test_whoever_reads_comments_finds_them(opened, statement):
     assert "seat" in row["comment"].casefold()
 
 
+@pytest.mark.long
 def test_rejected_rows_say_why(opened):
     [row] = ask(opened, "SELECT name, original FROM rejected WHERE reason = 'MalformedRow'")
 

@@ -132,6 +132,7 @@ def test_dimensions_split_by_values_and_by_who_used(home):
     ]
 
 
+@pytest.mark.long
 def test_a_filter_leaves_out_the_rest_and_says_how_much(home):
     dimensions = [{"name": "region", "filter": ["eu"]}, {"name": "account", "filter": ["corp"]}]
     document = statement(home, aggregationFrequency="MONTH", dimensions=dimensions)
@@ -203,6 +204,7 @@ def test_a_statement_with_too_many_rows_is_refused(home, monkeypatch):
         content_of(home, bill_id)
 
 
+@pytest.mark.long
 def test_csv_and_json_say_the_same(home):
     define(home, **{"aggregationFrequency": "DAY", **EVERYTHING})
     [bill_id] = bill_ids(home)

@@ -214,6 +214,7 @@ def test_what_is_planned_for_long_is_refused_when_it_is_saved(unused_home, monke
     own(unused_home, "SELECT count(*) FROM measurements")
 
 
+@pytest.mark.long
 def test_saving_takes_as_much_memory_as_a_run(unused_home):
     home = unused_home
     own(home, "SELECT count(*) FROM measurements")

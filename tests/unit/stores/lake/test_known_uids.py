@@ -39,6 +39,7 @@ def files(home) -> list[str]:
     return sorted(path.name for path in (home.organization.lake.cache / "uids").iterdir())
 
 
+@pytest.mark.long
 def test_what_is_stored_is_known_and_nothing_else_here(home):
     home.ingest("a.csv", HEADER + csv_row("u1") + csv_row("u2"))
 
@@ -47,6 +48,7 @@ def test_what_is_stored_is_known_and_nothing_else_here(home):
     assert found.tolist() == [False, True, True]
 
 
+@pytest.mark.long
 @given(
     knowns=st.lists(st.sets(st.integers(0, 40), max_size=20), max_size=3),
     wanted=st.lists(st.integers(0, 40), max_size=30).map(sorted),

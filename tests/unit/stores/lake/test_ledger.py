@@ -83,6 +83,7 @@ def test_the_newest_attempt_that_was_done_counts(lake):
     assert history(lake).done.attempt == 2
 
 
+@pytest.mark.long
 def test_rejections_keep_everything_that_was_told(lake):
     bad = Rejection(7, Reason.DUPLICATE_UID, "why", 'text "x"\n\x00ü', 2, "uid", "egress", "u1")
     write(

@@ -49,6 +49,7 @@ def test_nothing_written_is_no_file(tmp_path):
     assert [file.rows for file in files.close() if file.rows] == []
 
 
+@pytest.mark.long
 def test_many_months_keep_few_files_open(tmp_path):
     files = StagedFiles(tmp_path)
     months = [(1900 + n // 12, n % 12 + 1) for n in range(240)]

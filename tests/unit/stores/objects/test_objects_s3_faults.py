@@ -155,6 +155,7 @@ def test_what_is_put_once_more_is_not_sent_once_more(world, network, key, tmp_pa
         world.store.put_file(key, path, create_only=True, look_first=True)
 
 
+@pytest.mark.long
 def test_who_puts_the_same_large_object_at_once_puts_it_once(world, network, key):
     stores = [world.store, world.direct] * 2
     with ThreadPoolExecutor(len(stores)) as pool:
@@ -168,6 +169,7 @@ def test_who_puts_the_same_large_object_at_once_puts_it_once(world, network, key
     assert world.uploads() == []
 
 
+@pytest.mark.long
 def test_who_loses_its_parts_to_another_executor_can_put_again(world, network, key):
     def rule(asked) -> None:
         if asked.step == "complete":
