@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import sample_data
 from meterlake.cli import run
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
@@ -74,6 +75,16 @@ def test_a_list_can_be_narrowed(command, options, count):
     _, out, _ = command("bill", "list", *options, "--json")
 
     assert len(out.splitlines()) == count
+
+
+@pytest.mark.long
+def test_a_bill_shows_a_line_of_no_units(tmp_path, capsys):
+    at = ["--home", str(tmp_path / "home")]
+    assert run(["init", "--name", "Halvorsen Cloud", *at]) == 0
+    assert run(["config", "apply", str(sample_data.CONFIGURATION), *at]) == 0
+    assert run(["bill", "--month", "2026-10", "--account", "atlas-insurance", *at]) == 0
+    assert run(["bill", "show", "atlas-insurance/2026-10", *at]) == 0
+    assert re.search(r"Egress +0 × GB +0.00 EUR", capsys.readouterr().out)
 
 
 def test_a_list_of_no_bills_says_how_they_are_made(command):

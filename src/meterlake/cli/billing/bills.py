@@ -174,7 +174,9 @@ def _line(line: dict[str, Any], currency: str, amounts: AmountText) -> dict[str,
     return {
         **line,
         "number": line["sequenceNumber"],
-        "quantity": Digits(units_text(units and Decimal(units), line.get("unit")) or ""),
+        "quantity": Digits(
+            units_text(None if units is None else Decimal(units), line.get("unit")) or ""
+        ),
         "amount": None if amount is None else amounts.money(Decimal(amount), currency),
         "type": line["lineItemType"],
         "product": line.get("productCode"),
