@@ -8,7 +8,8 @@ from babel.dates import format_timedelta
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console import rejected, sent_files
+from meterlake.console import late_usage, rejected, sent_files
+from meterlake.console.late_usage import UNBILLED
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, locale_of, page, words
@@ -17,6 +18,7 @@ DATA_IN: Final = "/console/data-in"
 SOURCES: Final = f"{DATA_IN}/sources"
 _NEWEST: Final = 10
 _FAILED: Final = 5
+_LATE: Final = 100
 
 
 async def show_data_in(visit: Visit) -> Response:
@@ -26,7 +28,7 @@ async def show_data_in(visit: Visit) -> Response:
         visit.api.get("/measurements/sources", pageSize=_NEWEST),
         visit.api.get("/measurements/sources", status="failed", pageSize=_FAILED),
         visit.api.find("/fileuploads/measurements/jobs", pageSize=_NEWEST),
-        visit.api.find("/lateusage", status="OPEN", pageSize=_NEWEST),
+        visit.api.find("/lateusage", pageSize=_LATE),
     )
     meters = sorted(status["meters"], key=lambda each: str(each.get("lastReceived") or ""))
     return visit.page(
@@ -41,7 +43,7 @@ async def show_data_in(visit: Visit) -> Response:
         is_going_on=any(
             each["status"] in sent_files.GOING_ON for each in (jobs or {"data": []})["data"]
         ),
-        late=[] if late is None else late["data"],
+        late=[each for each in (late or {"data": []})["data"] if each["status"] in UNBILLED],
         since=lambda instant: since(visit, instant),
     )
 
@@ -105,10 +107,19 @@ async def show_source(visit: Visit) -> Response:
     return visit.page("data_in/source.html", attempts=answer["data"], id=id_)
 
 
+async def show_receipt(visit: Visit) -> Response:
+    """What became of the measurement of a uid."""
+    uid = visit.query("uid")
+    found = None if uid is None else await visit.api.get("/measurements/receipt", uid=uid)
+    return visit.page("data_in/receipt.html", found=found)
+
+
 ROUTES: Final = (
     Route(DATA_IN, page(show_data_in), methods=["GET"], name="ConsoleDataIn"),
     Route(SOURCES, page(list_sources), methods=["GET"], name="ConsoleSources"),
     Route(f"{SOURCES}/{{id}}", page(show_source), methods=["GET"], name="ConsoleSource"),
+    Route(f"{DATA_IN}/receipt", page(show_receipt), methods=["GET"], name="ConsoleReceipt"),
+    *late_usage.ROUTES,
     *rejected.ROUTES,
     *sent_files.ROUTES,
 )

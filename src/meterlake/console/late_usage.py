@@ -1,0 +1,106 @@
+"""The page of late usage: what came after the bills, what became of it, and who decides what."""
+
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.page import Visit, page, words
+from meterlake.model.bills.late_usage import LateUsageStatus
+from meterlake.model.configuration.organization import LateUsagePolicy
+from meterlake.model.values.counted import counted
+
+LATE: Final = "/console/data-in/late"
+# What no bill has.
+UNBILLED: Final = frozenset({"OPEN", "REPORTED", "FAILED"})
+_DECISIONS: Final = {
+    LateUsageStatus.OPEN: "not decided yet",
+    LateUsageStatus.RECALCULATED: "on the bill, which was made again",
+    LateUsageStatus.CARRIED: "on a later bill, as memos",
+    LateUsageStatus.WAITING: "waits for the customer's next bill",
+    LateUsageStatus.REPORTED: "on no bill",
+    LateUsageStatus.UNCHANGED: "changes no amount",
+    LateUsageStatus.FAILED: "could not be compared; tried again",
+}
+_POLICIES: Final = (
+    (LateUsagePolicy.REPORT.value, "Report it: no bill changes"),
+    (LateUsagePolicy.RECALCULATE.value, "Make the bill again, if it is not locked"),
+    (LateUsagePolicy.CARRY_FORWARD.value, "Put the difference on the customer's next bill"),
+)
+
+
+async def _say_decisions(visit: Visit, rows: list[dict[str, Any]]) -> None:
+    """Beside each row, what became of it in words, and what brought it."""
+    del visit
+    for each in rows:
+        each["decision"] = each.get("reason") or _DECISIONS[LateUsageStatus(each["status"])]
+        each["cause"] = ", ".join(dict.fromkeys(source["name"] for source in each["sources"]))
+
+
+_LISTING: Final = Listing(
+    "Late usage",
+    "/lateusage",
+    (
+        Column("Customer", "accountCode", link="/console/customers/{accountId}"),
+        Column("Period", "period"),
+        Column("Bill of", "billDate", "day", link="/console/bills/{billId}"),
+        Column("Bill differs by", "difference", "money"),
+        Column("Status", "status", "status"),
+        Column("Where it is", "decision"),
+        Column("What brought it", "cause"),
+        Column("Found", "dtFound", "instant"),
+    ),
+    empty=("No late usage", "Usage that comes after the bill of a closed period stands here."),
+    filters=(
+        ListFilter("period", "Period", type="month"),
+        ListFilter(
+            "status", "Status", tuple((each.value, words(each.value)) for each in LateUsageStatus)
+        ),
+    ),
+    complete=_say_decisions,
+)
+
+
+async def list_late_usage(visit: Visit) -> Response:
+    """One page of late usage, with what one can decide."""
+    settings = await visit.api.find("/organizationconfig") or {}
+    return await show_list(
+        visit,
+        _LISTING,
+        "data_in/late_usage.html",
+        unbilled=UNBILLED,
+        policy=settings.get("lateUsage", LateUsagePolicy.REPORT.value),
+        policies=_POLICIES,
+    )
+
+
+async def change_late_usage(visit: Visit) -> Response:
+    """Make the bills of ticked rows again, or choose what is done with late usage from now on."""
+    match visit.field("action"):
+        case "recalculate":
+            ids = list(dict.fromkeys(visit.form.get("bill", [])))
+            if not ids:
+                raise ApiRefusalError(400, "No bill was ticked. Tick those that you mean.")
+            await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
+            said = f"The worker makes {counted(len(ids), 'bill')} again, with the usage of now."
+        case "policy":
+            settings = await visit.api.get("/organizationconfig")
+            chosen = visit.field("policy")
+            await visit.api.send("PUT", "/organizationconfig", {**settings, "lateUsage": chosen})
+            said = "You chose what is done with late usage, also with what is open now."
+        case action:
+            raise ApiRefusalError(400, f"{action!r} is nothing that one does to late usage")
+    return visit.go(visit.link(), said)
+
+
+ROUTES: Final = (
+    Route(LATE, page(list_late_usage), methods=["GET"], name="ConsoleLateUsage"),
+    Route(
+        LATE,
+        page(change_late_usage, list_late_usage),
+        methods=["POST"],
+        name="ConsoleLateUsageChange",
+    ),
+)

@@ -1,0 +1,89 @@
+"""Late usage and receipts by uid in the console."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.model.bills.jobs import NO_DAYS, BillOrder
+from meterlake.pipeline.access import login
+from meterlake.pipeline.billing.jobs.jobs import bill_order
+from tests.console_world import CONSOLE, a_console
+from tests.homes import HEADER, csv_row
+from tests.people import allow
+
+LATE = f"{CONSOLE}/data-in/late"
+RECEIPT = f"{CONSOLE}/data-in/receipt"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Usage of September came after its bills."""
+    with a_console(tmp_path_factory.mktemp("console")) as found:
+        found.home.clock.time = datetime.now(UTC)
+        found.home.ingest("late.csv", HEADER + csv_row("late-1", "10") + csv_row("bad", "NaN"))
+        bill_order(found.home.organization, BillOrder(days=NO_DAYS, late_usage=True))
+        found.join("ada@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"), allow("measurements:retrieve"))
+        yield found
+
+
+def act(browser, action, **fields):
+    data = {"csrf": browser.hidden()["csrf"], "action": action, **fields}
+    browser.page = browser.client.post(str(browser.page.url), data=data)
+    return browser.text
+
+
+def test_late_usage_says_what_brought_it_and_is_billed_now(world):
+    ada = world.browser("ada@example.com")
+    ada.go(LATE)
+    assert re.search(r"acme 2026-09 .* Reported on no bill late\.csv", ada.text)
+    ada.go(f"{CONSOLE}/data-in")
+    assert "1 bill lacks usage that came after it was made" in ada.text
+    ada.go(LATE)
+    assert "No bill was ticked." in act(ada, "recalculate")
+    [bill] = set(re.findall(r'name="bill" value="([^"]*)"', ada.page.text))
+
+    assert "The worker makes 1 bill again" in act(ada, "recalculate", bill=bill)
+    ada.go(f"{LATE}?status=CARRIED")
+    assert "Nothing matches" in ada.text
+    ada.go(f"{LATE}?format=csv")
+    assert "acme" in ada.page.text
+
+
+def test_the_policy_is_chosen_by_who_may_change_settings(world):
+    ada = world.browser("ada@example.com")
+    ada.go(LATE)
+    assert "You chose what is done with late usage" in ada.press("policy", policy="CARRY_FORWARD")
+    assert '<option value="CARRY_FORWARD" selected>' in ada.page.text
+    assert "lateUsage" in ada.press("policy", policy="SOMETHING")
+    reader = world.browser("reader@example.com")
+    reader.go(LATE)
+    assert "Put the difference on the customer's next bill" in reader.text
+    assert not any(map(reader.offers, ("policy", "recalculate")))
+    assert 'name="bill"' not in reader.page.text
+    ada.go(LATE)
+    ada.press("policy", policy="REPORT")
+
+
+def test_a_uid_tells_what_became_of_its_measurement(world):
+    reader = world.browser("reader@example.com")
+    assert "First seen in" not in reader.go(RECEIPT)
+    reader.go(f"{RECEIPT}?uid=late-1")
+    assert re.search(
+        r"late-1 Accepted First seen in late\.csv , row 2 .* egress .* acme", reader.text
+    )
+    reader.go(f"{RECEIPT}?uid=bad")
+    assert "Rejected" in reader.text
+    assert "late.csv, row 3 : Invalid number" in reader.text
+    reader.go(f"{RECEIPT}?uid=%3Cb%3E")
+    assert "No measurement with this uid ever came." in reader.text
+    assert "<b>" not in reader.page.text
