@@ -45,6 +45,16 @@ _BOOKING: Final = (
     FormField("currencyPaid", "Currency of the payment", "choice", choices="/picklists/currency"),
     FormField("appliedDate", "Counts from", "start", "Empty: now."),
 )
+# What ends together when a customer leaves.
+_LEAVING: Final = (
+    FormField("endDate", "Last day", "last", required=True),
+    FormField("ACCOUNTPLAN", "Plans", "tick"),
+    FormField("CONTRACT", "Contracts", "tick"),
+    FormField("PREPAYMENT", "Commitments", "tick"),
+    FormField("PRICINGS", "Prices made for this customer", "tick"),
+    FormField("COUNTER_PRICINGS", "Prices of counters made for this customer", "tick"),
+    FormField("applyToChildren", "Of child customers, too", "tick"),
+)
 _CHILD: Final = (
     FormField("child", "Customer", "account", "The code of the customer.", required=True),
 )
@@ -111,21 +121,38 @@ async def edit_customer(visit: Visit) -> Response:
             "Bills that are calculated from now on have it. What was there before stands under"
             " “What happened”, so that you can put it back."
         ),
+        leaving=_LEAVING if visit.may("EndDateBillingEntitiesForAccount") else (),
         deletes=visit.may("DeleteAccount"),
         deleting="Nobody can undo it. It works while no plan, bill or anything else refers to it.",
     )
 
 
 async def change_customer(visit: Visit) -> Response:
-    """Save or delete a customer."""
+    """Save or delete a customer, or end what the customer has."""
     customer = await _customer(visit)
     place = f"/accounts/{customer['id']}"
     if visit.field("action") == "delete":
         await visit.api.send("DELETE", place)
         return visit.go(CUSTOMERS, f"You deleted {customer['name']}.")
+    if visit.field("action") == "leave":
+        return await _end_all(visit, customer["id"])
     body = await body_of(visit, await _account_fields(visit), customer)
     await visit.api.send("PUT", place, body)
     return visit.go(f"{CUSTOMERS}/{customer['id']}", f"You saved the customer. {_BEFORE}")
+
+
+async def _end_all(visit: Visit, id_: str) -> Response:
+    """End what a customer has of the ticked kinds, with one day."""
+    body = await body_of(visit, _LEAVING)
+    shared = ("endDate", "applyToChildren")
+    asked: dict[str, Any] = {name: body[name] for name in shared if name in body}
+    kinds = [name for name, ticked in body.items() if ticked is True and name not in shared]
+    asked["billingEntities"] = kinds
+    done = await visit.api.send("PUT", f"/accounts/{id_}/enddatebillingentities", asked)
+    return visit.go(
+        f"{CUSTOMERS}/{id_}",
+        f"{done['statusMessage']}. To take it back, empty or move the last day of each.",
+    )
 
 
 async def _customer(visit: Visit) -> dict[str, Any]:

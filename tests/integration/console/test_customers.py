@@ -244,6 +244,20 @@ def test_a_plan_is_replaced_on_a_day_of_the_organization_and_ended(world, eve, i
     assert "You deleted the plan" in eve.press("delete")
 
 
+def test_what_a_customer_has_ends_together(eve, ids):
+    contract = {"name": "Ends", "startDate": "2026-01-01", "endDate": "2029-12-31"}
+    fill(eve, f"{CUSTOMERS}/{ids['acme']}/contracts/new", **contract)
+    place = eve.path
+    fill(eve, f"{CUSTOMERS}/{ids['acme']}/edit", "leave", endDate="2028-06-30", CONTRACT="yes")
+    assert "entities end at 2028-06-30T22:00:00Z" in eve.text
+    eve.go(place)
+    assert 'name="endDate" type="date" value="2028-06-30"' in eve.page.text
+    eve.press("delete")
+    fill(eve, f"{CUSTOMERS}/{ids['acme']}/edit", "leave", endDate="2028-06-30")
+    assert "billingEntities" in eve.text
+    assert eve.page.status_code == 400
+
+
 def test_a_balance_is_made_and_topped_up_and_the_opposite_takes_it_back(eve, ids):
     fields = {
         "name": "Ahead",
