@@ -1,5 +1,6 @@
 """Pages of the catalogue: what is measured, what it costs, and the lists that people pick from."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -364,11 +365,13 @@ async def entity_values(visit: Visit, kind: _Kind, including: str = "") -> dict[
         including: Kinds that refer to it, whose changes are shown, too.
     """
     id_ = visit.request.path_params["id"]
-    entity = await visit.api.get(f"/{kind.row.path}/{id_}")
     around = f"/configuration/{kind.resource}/{id_}"
-    named = await visit.api.get(f"{around}/references")
-    changes = await visit.api.get(f"{around}/changes", including=including or None, limit=_CHANGES)
-    await visit.people()
+    entity, named, changes, _ = await asyncio.gather(
+        visit.api.get(f"/{kind.row.path}/{id_}"),
+        visit.api.get(f"{around}/references"),
+        visit.api.get(f"{around}/changes", including=including or None, limit=_CHANGES),
+        visit.people(),
+    )
     return {
         "kind": kind,
         "entity": entity,

@@ -1,5 +1,6 @@
 """The page on which prices of many plans are raised: chosen, looked at with their effect, applied."""
 
+import asyncio
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -19,8 +20,9 @@ _NAMES_MAX: Final = 2
 
 async def show_prices(visit: Visit) -> Response:
     """The form, and once it was filled in, old and new prices with what that would do."""
-    plans = await visit.api.every("/plans")
-    templates = await visit.api.every("/plantemplates")
+    plans, templates = await asyncio.gather(
+        visit.api.every("/plans"), visit.api.every("/plantemplates")
+    )
     asked = _asked(visit)
     found = None
     if asked["plans"] and (asked["by"] is not None or asked["factors"]):

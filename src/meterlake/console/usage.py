@@ -255,8 +255,10 @@ def address_of_question(saved: Mapping[str, Any], codes: Mapping[str, str]) -> s
 
 async def show_usage(visit: Visit) -> Response:
     """The question of the address: its form, chart, table and SQL; or a file with its rows."""
-    meters = sorted(await visit.api.every("/meters"), key=lambda each: str(each["name"]).lower())
-    saved = await visit.api.every("/usage/savedqueries")
+    found, saved = await asyncio.gather(
+        visit.api.every("/meters"), visit.api.every("/usage/savedqueries")
+    )
+    meters = sorted(found, key=lambda each: str(each["name"]).lower())
     codes = {each["id"]: each["code"] for each in meters}
     values: dict[str, Any] = {
         "meters": meters,

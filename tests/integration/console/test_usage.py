@@ -61,6 +61,7 @@ def test_a_question_is_answered_as_chart_and_table_by_its_address(ada):
     assert 'aria-label="Sum of Sent"' in ada.page.text
     assert "Sep 2026, bolt: 200" in ada.text
     assert re.search(r'<a href="/console/customers/[0-9a-f-]{36}">acme</a>', ada.page.text)
+    assert f'href="{USAGE}/explain?account=acme&amp;period=2026-09"' in ada.page.text
 
 
 def test_a_question_is_narrowed_by_customers(ada):
