@@ -34,6 +34,7 @@ from meterlake.api.billing import (
     closings,
     price_changes,
     prices,
+    revenue,
     statements,
 )
 from meterlake.api.entities import standard_operations
@@ -64,6 +65,7 @@ _NAMED: Final = (
     price_changes.OPERATIONS,
     rejected.OPERATIONS,
     relations.OPERATIONS,
+    revenue.OPERATIONS,
     runs.OPERATIONS,
     sample.OPERATIONS,
     submit.OPERATIONS,

@@ -29,7 +29,7 @@ from meterlake.cli import (
     webhooks,
     worker,
 )
-from meterlake.cli.billing import bill
+from meterlake.cli.billing import bill, revenue
 from meterlake.cli.export import command as export
 from meterlake.cli.ingest import command as ingest
 from meterlake.cli.ingest import inbox, receipts, rejected
@@ -53,7 +53,7 @@ GROUPS: Final = {
     "Accounts, catalogue, settings": ("list", "show", "create", "edit", "delete"),
     "Data in": ("ingest", "watch", "inbox", "uploads", "mapping", "lookup", "receipts"),
     "Usage": ("aggregate", "aggregation", "sql", "status", "report", "explain"),
-    "Bills": ("bill", "balance", "late", "close-month"),
+    "Bills": ("bill", "balance", "revenue", "late", "close-month"),
     "Data out": ("export", "publish", "integrations", "webhooks", "events"),
     "Correct": ("rejected", "backfill", "check"),
     "Operate": (
@@ -99,6 +99,7 @@ def build() -> App:
             usage,
             aggregation,
             bill,
+            revenue,
             balances,
             late,
             close_month,

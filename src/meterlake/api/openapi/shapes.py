@@ -30,6 +30,7 @@ from meterlake.api.responses import (
     prices,
     rejected,
     relations,
+    revenue,
     runs,
     sample,
     trials,
@@ -431,6 +432,19 @@ SHAPES: Final[dict[str, Shape]] = {
     "ApplyBackfill": Shape(gives=backfills.BackfillResponse),
     "DropBackfill": Shape(gives=backfills.BackfillResponse),
     "RevertBackfill": Shape(gives=backfills.BackfillResponse),
+    "GetRevenue": Shape(
+        gives=revenue.RevenueResponse,
+        query=(
+            texts("groups"),
+            text("startMonth"),
+            text("endMonth"),
+            text("currency"),
+            text("reportingCurrency"),
+            texts("accountIds"),
+            whole("pageSize", minimum=1, maximum=1000),
+            text("nextToken"),
+        ),
+    ),
     "ListRuns": Shape(
         gives=runs.RunResponse,
         page=100,

@@ -601,6 +601,15 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " month. The worker ingests the files. 409 if the organization has meters."
         ),
     ),
+    "GetRevenue": (
+        "Get revenue",
+        (
+            "What bills come to by month, customer or product, drafts and approved ones, credits and debits"
+            " included; a bill counts for the month of its last day. Amounts of several currencies are never"
+            " added; `reportingCurrency` converts them by the organization's rates, and `missingRates` names"
+            " the currencies without one. Months are such as 2026-10, `last` or `current`."
+        ),
+    ),
     # Runs.
     "ListRuns": (
         "List runs of all kinds",

@@ -72,6 +72,7 @@ COSTLY: Final = frozenset(
         "PostUsageDataQuery",
         "QueryUsageSavedQuery",
         # Very many rows at once.
+        "GetRevenue",
         "CopyLookupTableRevisionData",
         "ReplayWebhook",
         # Other systems, which may be slow or silent; also servers of names, which somebody chose.

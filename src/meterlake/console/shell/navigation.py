@@ -32,6 +32,7 @@ ROOMS: Final = (
     Room("Customers", "/console/customers", "ListAccounts", ("/console/search",)),
     Room("Catalogue", "/console/catalogue", "ListProducts"),
     Room("Usage", "/console/usage", "PostUsageDataQuery"),
+    Room("Revenue", "/console/revenue", "GetRevenue"),
     Room("Runs", "/console/runs", "ListRuns"),
     Room("Access", "/console/access/people", "ListOrgUsers", ("/console/access",)),
     Room("Data in", "/console/data-in", "GetMeasurementsStatus", ("/console/rejected",)),

@@ -1,0 +1,109 @@
+"""Revenue over HTTP: sums of bills by group, and in one currency by the organization's rates."""
+
+from decimal import Decimal
+
+import httpx
+import pytest
+
+from meterlake.model.values import wire
+from meterlake.model.values.period import Month
+from meterlake.pipeline.billing.jobs.jobs import bill
+from tests.bills import price_egress, subscribe
+from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
+from tests.organizations import Clock
+from tests.served import served
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Acme and bolt have a bill of August and one of September each."""
+    with served(tmp_path_factory.mktemp("revenue") / "home") as found:
+        home = Home(found.stores, found.org_id, Clock())
+        currencies = [{"code": each, "name": each} for each in ("USD", "EUR")]
+        rates = [{"from": "USD", "to": "EUR", "multiplier": Decimal("0.9")}]
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
+        price_egress(home)
+        subscribe(home, "acme", "bolt")
+        configure(
+            found.organization,
+            currencies=currencies,
+            organizationConfig={"currency": "USD", "currencyConversions": rates},
+        )
+        rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
+        assert home.ingest("a.csv", HEADER + rows).rejected == 0
+        bill(found.organization, Month(2026, 8))
+        bill(found.organization, Month(2026, 9), approve=True)
+        yield found
+
+
+@pytest.fixture
+def ask(server):
+    with server.http() as http:
+
+        def get(status=httpx.codes.OK, **query):
+            found = http.get("/revenue", params=query)
+            assert found.status_code == status, found.text
+            return wire.loads(found.text)
+
+        get.http = http
+        yield get
+
+
+def amounts(answer, *members):
+    return [tuple(each.get(name) for name in members) for each in answer["data"]]
+
+
+@pytest.mark.sees("GetRevenue")
+def test_months_come_to_what_their_bills_come_to(ask):
+    found = ask(startMonth="2026-08", endMonth="2026-09")
+    bills = ask.http.get("/bills", params={"includeBillTotal": True}).text
+    total = sum(Decimal(str(each["billTotal"])) for each in wire.loads(bills)["data"])
+
+    assert [each["month"] for each in found["data"]] == ["2026-09", "2026-08"]
+    assert sum(Decimal(each["amount"]) for each in found["data"]) == total > 0
+    september, august = found["data"]
+    assert (september["draftAmount"], august["approvedAmount"]) == (0, 0)
+    assert "reportingAmount" not in september
+
+
+def test_groups_come_to_the_same_as_the_month(ask):
+    asked = {"startMonth": "2026-09", "endMonth": "2026-09"}
+    [whole] = ask(**asked)["data"]
+    customers = ask(**asked, groups="customer")
+    products = ask(**asked, groups="product,customer")
+
+    assert amounts(customers, "accountCode") == [("bolt",), ("acme",)]
+    for found in (customers, products):
+        assert sum(Decimal(each["amount"]) for each in found["data"]) == whole["amount"]
+    first = ask(**asked, groups="customer", pageSize=1)
+    rest = ask(**asked, groups="customer", pageSize=1, nextToken=first["nextToken"])
+    assert amounts(first, "accountCode") + amounts(rest, "accountCode") == [("bolt",), ("acme",)]
+    assert "nextToken" not in rest
+    acme = customers["data"][1]["accountId"]
+    assert amounts(ask(**asked, groups="customer", accountIds=acme), "accountCode") == [("acme",)]
+
+
+def test_amounts_are_converted_where_there_is_a_rate(ask):
+    asked = {"startMonth": "2026-09", "endMonth": "2026-09"}
+    euro = ask(**asked, reportingCurrency="EUR")
+    krona = ask(**asked, reportingCurrency="SEK")
+
+    [row] = euro["data"]
+    assert row["reportingAmount"] == round(Decimal(row["amount"]) * Decimal("0.9"), 2)
+    assert euro["missingRates"] == []
+    assert krona["missingRates"] == ["USD"]
+    assert "reportingAmount" not in krona["data"][0]
+    assert ask(**asked, currency="EUR")["data"] == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"groups": "weather"},
+        {"startMonth": "2026-13"},
+        {"startMonth": "2026-10", "endMonth": "2026-09"},
+        {"startMonth": "1990-01", "endMonth": "2026-09"},
+    ],
+)
+def test_what_is_no_question_is_refused(ask, query):
+    ask(httpx.codes.BAD_REQUEST, **query)
