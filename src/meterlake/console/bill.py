@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills import BILLS, file_of, refused_approvals
+from meterlake.console.bills import BILLS, check_approval, file_of
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.money import ZERO, exact
@@ -41,7 +41,7 @@ async def show_bill(visit: Visit) -> Response:
         neighbours(visit, bill),
         visit.people(),
     )
-    own = await refused_approvals(visit, [bill])
+    check = await check_approval(visit, [bill])
     memos = {each["id"]: "credit" for each in credited} | {each["id"]: "debit" for each in debited}
     return visit.page(
         "bills/bill.html",
@@ -54,7 +54,8 @@ async def show_bill(visit: Visit) -> Response:
         versions=rows_of(versions),
         runs=rows_of(runs),
         letters=letters,
-        own=own.get(id_),
+        own=check.own.get(id_),
+        open=check.open,
         before=around[0],
         after=around[1],
     )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from httpx import Response as Answer
 from starlette.responses import Response
@@ -121,7 +121,7 @@ async def show_selection(visit: Visit) -> Response:
     letters = await visit.api.find(f"/bills/{rows[0]['id']}/letters") if rows else None
     pending = [each for each in rows if each["status"] == "PENDING" and not each["locked"]]
     approved = [each for each in rows if each["status"] == "APPROVED" and not each["locked"]]
-    own = await refused_approvals(visit, pending)
+    check = await check_approval(visit, pending)
     return visit.page(
         "bills/selection.html",
         rows=rows,
@@ -129,8 +129,8 @@ async def show_selection(visit: Visit) -> Response:
         count=sum(int(each["bills"]) for each in totals["data"]),
         most=_CHOSEN_MAX,
         pending=pending,
-        approvable=[each for each in pending if each["id"] not in own],
-        own=own,
+        approvable=[each for each in pending if each["id"] not in check.own],
+        check=check,
         approved=approved,
         signed=[each for each in rows if each["status"] == "APPROVED"],
         mail=bool(letters and letters["available"]),
@@ -142,13 +142,26 @@ def _plain_id(text: str) -> str:
     return _SIGNS.sub("", text).replace(",", "")
 
 
-async def refused_approvals(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Why the person may not approve some bills, by their ids: another person is to do it."""
+class ApprovalCheck(NamedTuple):
+    """What one knows of bills before they are approved.
+
+    Attributes:
+        own: Why the person may not approve some of them, by their ids: another person is to do it.
+        open: What is open about them, in words.
+    """
+
+    own: dict[str, str]
+    open: str
+
+
+async def check_approval(visit: Visit, rows: Sequence[Mapping[str, Any]]) -> ApprovalCheck:
+    """Ask what the person should know before pending bills are approved."""
     ids = [each["id"] for each in rows if each["status"] == "PENDING" and not each.get("locked")]
     if not ids or not visit.may("CheckBillApproval"):
-        return {}
+        return ApprovalCheck({}, "")
     found = await visit.api.send("POST", "/bills/approve/check", {"billIds": ids})
-    return {each["billId"]: each["reason"] for each in found["refused"]}
+    own = {each["billId"]: each["reason"] for each in found["refused"]}
+    return ApprovalCheck(own, found.get("open") or "")
 
 
 async def _every(visit: Visit, search: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills import file_of, refused_approvals
+from meterlake.console.bills import check_approval, file_of
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
@@ -73,7 +73,8 @@ _MENDING: Final = {
         action="recalculate",
     ),
     "UnpricedUsage": Mending(
-        "No bill charges for this usage: give it a price, or put the customer on a plan that has one.",
+        "No bill charges for this usage: give it a price, or put the customer on a plan that has one."
+        " At stake is what it would come to at the average price of this month's bills.",
         "Look at plans and prices",
         "ListProducts",
         "/console/catalogue",
@@ -149,7 +150,7 @@ async def show_month(visit: Visit) -> Response:
     newest = [] if jobs is None else jobs["data"]
     # Only who is asked to approve has to know.
     asked = closing["bills"] if closing.get("review") else []
-    own = await refused_approvals(visit, asked)
+    check = await check_approval(visit, asked)
     return visit.page(
         "month.html",
         month=month,
@@ -158,7 +159,7 @@ async def show_month(visit: Visit) -> Response:
         statuses=sum((Counter(each["statuses"]) for each in closing["totals"]), Counter()),
         causes=causes_of(closing["open"]),
         jobs=newest,
-        own=own,
+        own=check.own,
         running=any(each["status"] in _RUNNING for each in newest),
         late=[] if late is None else late["data"],
         earlier=month.moved(-1),

@@ -66,6 +66,7 @@ def test_a_month_that_nobody_billed_has_its_bills_missing(home, capsys):
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first["type"] == "open"
     assert first["command"] == "meterlake bill --date 2026-10-01 --account acme"
+    assert (first["amount"], first["currency"]) == (73.5, "USD")
     assert run(shlex.split(first["command"])[1:]) == 0
     assert [subject for _, subject, _ in opened(home)] == ["bolt"]
 
@@ -120,7 +121,10 @@ def test_usage_without_a_price_is_open_unless_the_settings_say_otherwise(home, c
     assert detail.startswith("1 measurement of egress")
     assert run(["bill", "review", "--month", "2026-09"]) == 1
     capsys.readouterr()
-    [command] = [each.command for each in review_bills(home.organization, SEPTEMBER)]
+    [found] = review_bills(home.organization, SEPTEMBER)
+    # Acme pays 42.50 for 42.5, bolt 100.00 for 200.
+    assert (found.amount, found.currency) == (Decimal("4.11"), "USD")
+    command = found.command
     assert command.startswith("meterlake sql \"SELECT * FROM 'egress' WHERE account_id = '")
     before = stored(home)
     assert run([*shlex.split(command)[1:], "--json"]) == 0
@@ -226,6 +230,8 @@ def test_a_total_that_jumped_is_open(home):
             "131.00 USD is 323 % above the median of 2 bills before: 31.00 USD",
         ),
     ]
+    at_stake = [each.amount for each in review_bills(home.organization, SEPTEMBER)]
+    assert at_stake == [Decimal("42.5"), Decimal(100)]
     settings(home, reviewTotalPercent=Decimal("137.1"), reviewTotalPeriods=1)
     assert [each[:2] for each in opened(home)] == [("TotalJumped", "bolt")]
     settings(home, reviewTotalPercent=0)

@@ -112,7 +112,8 @@ class ReviewFinding:
         detail: What is wrong with it, in words.
         command: The command that shows more.
         bill_id: The bill that it is about, if there is one.
-        amount: How much money it is about, where that is known.
+        amount: How much money it is about, where that is known; of usage without a price what it
+            would come to at the average price of the month's bills.
         currency: Of the amount.
     """
 

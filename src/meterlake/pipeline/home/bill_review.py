@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Final, Self
@@ -16,7 +16,7 @@ from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Conflict
 from meterlake.model.values.counted import counted
-from meterlake.model.values.money import ZERO, exact
+from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
 from meterlake.model.values.period import Month, format_instant, zone
 from meterlake.model.values.sql import quote
 from meterlake.pipeline.billing.calculation.reading import read_bills
@@ -36,6 +36,7 @@ from meterlake.stages.publish.meters import measured_meters
 from meterlake.stores import Organization
 from meterlake.stores.files.folders import file_name
 from meterlake.stores.lake.rejected import count_open
+from meterlake.stores.state.billing.bills.prices import PaidUnits, paid_units
 from meterlake.stores.state.billing.bills.totals import read_bill_totals
 from meterlake.stores.state.core.account_names import by_id
 
@@ -154,8 +155,22 @@ class _BillReview:
             return
         with self.organization.reading() as reader:
             views = {each.meter.id: each.name for each in measured_meters(reader.all(Meter))}
+            ids = {each.aggregation_id for each in open_ if each.aggregation_id}
+            paid = paid_units(reader, str(self.month), ids)
         for each in open_:
-            yield _describe_unpriced(each, views.get(each.meter_id, each.meter_code))
+            finding = _describe_unpriced(each, views.get(each.meter_id, each.meter_code))
+            usual = paid.get(each.aggregation_id or "")
+            yield finding if usual is None else self._estimate(finding, each, usual)
+
+    def _estimate(self, finding: ReviewFinding, usage: Unpriced, paid: PaidUnits) -> ReviewFinding:
+        """The finding with what the usage would come to at the average price of the month's bills."""
+        if usage.units is None:
+            return finding
+        with exact():
+            amount = paid.amount * usage.units
+        places, _ = self.currencies.rounding(paid.currency)
+        estimate = round_amount(divide(amount, paid.units), places, RoundingMode.HALF_UP)
+        return replace(finding, amount=estimate, currency=paid.currency)
 
     # ---- billing once more ----------------------------------------------------------------------
 
