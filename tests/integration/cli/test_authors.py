@@ -43,6 +43,8 @@ READING = {
     *("export destinations check", "export schedules list", "export jobs list"),
     *("export jobs show", "export jobs download", "export verify", "sql", "events list"),
     *("events show", "integrations list", "integrations runs", "integrations show"),
+    *("list", "show", "balance list", "balance show", "customer-link list", "runs list"),
+    *("runs show", "users list", "users log"),
     *("inbox list", "lookup list", "check books", "report"),
     *("config schema", "config export", "mapping check", "aggregation try", "generate"),
     *("check reconciliation", "check alerts", "settings list", "health"),
@@ -54,6 +56,8 @@ FOR_NOBODY = {
     *("ingest", "uploads ingest", "inbox poll", "rejected requeue", "aggregate"),
     # The job keeps who asked for it; of an inbox nothing is left.
     *("export jobs cancel", "export jobs retry", "inbox remove"),
+    # Sessions of all organizations end, and no row of them stays.
+    "users sign-out",
 }
 # The others, in an order in which each finds what it is about.
 WRITING = (
@@ -108,6 +112,12 @@ WRITING = (
     "webhooks replay --run {run}",
     "integrations deleted-bills --take-back",
     "integrations delete {integration}",
+    "config scale-prices --by 1.07 --plans basic --from 2030-01-01",
+    "customer-link create acme --name Portal",
+    "customer-link revoke acme Portal",
+    "runs cancel {job}",
+    "runs retry {job}",
+    "bill send acme/{month}",
 )
 
 CREDITS = """
@@ -120,10 +130,11 @@ ASKS = re.compile(r"\boptions\.(?:author|permitted)\(")
 AUTHOR = re.compile(r"[A-Z]+_[0-9a-f]{8}-[0-9a-f-]{27}")
 # A deletion leaves no row that says who, nor does a month without late usage; of an event, the
 # contract keeps only when somebody saw to it. A deleted bill takes more names away than it leaves:
-# its last version says who deleted it.
+# its last version says who deleted it. A run that is complete is not cancelled, and nothing is sent
+# without a mail server.
 WITHOUT_ROWS = {
     *("export schedules delete", "export destinations delete", "late", "events action"),
-    *("bill delete", "bill delete-line", "delete"),
+    *("bill delete", "bill delete-line", "delete", "runs cancel", "runs retry", "bill send"),
 }
 
 
@@ -205,6 +216,7 @@ class Commands:
             return {"folder": self.folder, "month": MONTH}[name]
         listing = {
             "event": "events list",
+            "job": "runs list",
             "integration": "integrations list",
             "rejected": "rejected list --status all",
             "run": "integrations runs --status DISABLED",

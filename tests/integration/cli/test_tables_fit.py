@@ -19,7 +19,7 @@ RUNNING = {"serve", "watch", "worker", "health", "deploy"}
 # They print a document, a page, code or a link, or play in homes of their own.
 PRINTING = {
     *("config schema", "config export", "demo", "bill document", "bill statement"),
-    "users invite",
+    *("users invite", "customer-link create"),
 }
 # The others, in an order in which each finds what it is about; some of them several times.
 COMMANDS = (
@@ -58,6 +58,7 @@ COMMANDS = (
     "bill versions {bill}",
     "bill diff {bill}",
     "bill approve {bill}",
+    "bill send {bill}",
     "bill unapprove {bill}",
     "bill lock {bill} --dry-run",
     "bill delete {bill} --dry-run",
@@ -132,6 +133,16 @@ COMMANDS = (
     "check alerts",
     "check books",
     "check reconciliation",
+    "config scale-prices --by 1.07 --plans storage-pro --from 2030-01-01 --dry-run",
+    "customer-link list nordwind-logistics",
+    "customer-link revoke nordwind-logistics Portal",
+    "runs list",
+    "runs show {run_of_any_kind}",
+    "runs cancel {run_of_any_kind}",
+    "runs retry {run_of_any_kind}",
+    "users list",
+    "users log",
+    "users sign-out ada@example.com",
     "maintain",
     "settings list",
     "settings set snapshot_days 90",
@@ -220,6 +231,7 @@ class Terminal:
             "rejected": lambda: self._first("rejected list", "id"),
             "uid": lambda: self._first('sql "SELECT uid FROM storage ORDER BY uid LIMIT 1"', "uid"),
             "bill": lambda: self._first("bill list", "id"),
+            "run_of_any_kind": lambda: self._first("runs list", "id"),
             "job": lambda: self._first("export jobs list", "id"),
             "credits": lambda: self._write("credits.yaml", CREDITS),
             "more": lambda: self._write("more.yaml", MORE),
