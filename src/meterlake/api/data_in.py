@@ -7,12 +7,14 @@ from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.model.errors import Invalid
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.home.status import ingest_alerts, look_at_measurements
+from meterlake.pipeline.ingest import listed_inboxes
 from meterlake.pipeline.rejected import receipts
 from meterlake.stores import Organization
 from meterlake.stores.lake.receipts import ReceiptFilters
 
 _MEASUREMENTS: Final = f"{ORGANIZATION}/measurements"
 _PAGE_MAX: Final = 100
+_OBJECTS: Final = 20
 _STATUSES: Final[dict[str, str | None]] = {"done": "done", "failed": "failed"}
 
 
@@ -44,13 +46,32 @@ async def list_sources(call: Call) -> Any:
     return envelope([_without_empty(each) for each in found], token)
 
 
+async def list_inboxes(call: Call) -> Any:
+    """One page of inboxes, each with the newest objects that were taken from it."""
+    this = page(call, _PAGE_MAX)
+    found = await call.run(listed_inboxes.list_inboxes, call.organization, _OBJECTS)
+    urls = [each.inbox.url for each in found]
+    if this.token is not None and this.token not in urls:
+        raise _wrong_token(this.token)
+    first = 0 if this.token is None else urls.index(this.token) + 1
+    shown = [each.to_wire() for each in found[first : first + this.size]]
+    for each in shown:
+        each["objects"] = [_without_empty(taken) for taken in each["objects"]]
+    token = shown[-1]["url"] if first + this.size < len(found) else None
+    return envelope([_without_empty(each) for each in shown], token)
+
+
 def _place(token: str | None) -> tuple[str, int] | None:
     if token is None:
         return None
     identity, _, attempt = token.partition(":")
     if not (attempt.isascii() and attempt.isdigit()):
-        raise Invalid("nextToken", token, "it must be the nextToken of the page before")
+        raise _wrong_token(token)
     return identity, int(attempt)
+
+
+def _wrong_token(token: str) -> Invalid:
+    return Invalid("nextToken", token, "it must be the nextToken of the page before")
 
 
 def _without_empty(found: dict[str, Any]) -> Document:
@@ -65,4 +86,5 @@ def _operation(id_: str, path: str, handler: Handler) -> Operation:
 OPERATIONS: Final = (
     _operation("GetMeasurementsStatus", "status", get_status),
     _operation("ListSources", "sources", list_sources),
+    _operation("ListInboxes", "inboxes", list_inboxes),
 )

@@ -114,12 +114,20 @@ async def show_receipt(visit: Visit) -> Response:
     return visit.page("data_in/receipt.html", found=found)
 
 
+async def list_inboxes(visit: Visit) -> Response:
+    """The inboxes, and what became of the newest objects of each."""
+    inboxes = await visit.api.every("/measurements/inboxes")
+    await visit.people()
+    return visit.page("data_in/inboxes.html", inboxes=inboxes)
+
+
 ROUTES: Final = (
     Route(DATA_IN, page(show_data_in), methods=["GET"], name="ConsoleDataIn"),
     Route(SOURCES, page(list_sources), methods=["GET"], name="ConsoleSources"),
     Route(f"{SOURCES}/{{id}}", page(show_source), methods=["GET"], name="ConsoleSource"),
     Route(f"{DATA_IN}/receipt", page(show_receipt), methods=["GET"], name="ConsoleReceipt"),
     *late_usage.ROUTES,
+    Route(f"{DATA_IN}/inboxes", page(list_inboxes), methods=["GET"], name="ConsoleInboxes"),
     *rejected.ROUTES,
     *sent_files.ROUTES,
 )

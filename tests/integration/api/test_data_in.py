@@ -2,6 +2,8 @@
 
 import pytest
 
+from meterlake.pipeline.ingest.inbox import add_inbox, poll_inboxes
+from meterlake.stores.state.ingest.inboxes import Afterwards
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.served import served
@@ -73,6 +75,37 @@ def test_sources_are_found_by_name_status_job_and_identity(http):
     assert answer_of(http, "sources", source=named["identity"][:12])["data"] == [named]
     assert answer_of(http, "sources", until="2000-01-01")["data"] == []
     assert answer_of(http, "sources", source="0" * 36)["data"] == []
+
+
+@pytest.fixture
+def inboxes(tmp_path):
+    """A server of its own with two inboxes; to one of them came two files, one of which is broken."""
+    with served(tmp_path / "home") as found:
+        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            add_inbox(found.organization, str(tmp_path / name), Afterwards.LEAVE, "USER_1")
+        (tmp_path / "one" / "good.csv").write_text(HEADER + csv_row("inbox"))
+        (tmp_path / "one" / "broken.csv").write_bytes(b"uid,ts\n1,2\n")
+        assert len(list(poll_inboxes(found.organization))) == 2
+        with found.http() as client:
+            yield client
+
+
+@pytest.mark.long
+@pytest.mark.sees("ListInboxes")
+def test_inboxes_are_listed_with_what_became_of_their_objects(inboxes):
+    first = answer_of(inboxes, "inboxes", pageSize=1)
+    [second] = answer_of(inboxes, "inboxes", pageSize=1, nextToken=first["nextToken"])["data"]
+    assert (second["afterwards"], second["author"], second["objects"]) == ("leave", "USER_1", [])
+    objects = {each["key"].rpartition("/")[2]: each for each in first["data"][0]["objects"]}
+    assert {name: each["status"] for name, each in objects.items()} == {
+        "good.csv": "DONE",
+        "broken.csv": "FAILED",
+    }
+    assert objects["good.csv"]["accepted"] == 1
+    assert objects["broken.csv"]["error"].startswith("MissingHeader: ")
+    assert inboxes.get("/measurements/inboxes", params={"nextToken": "x"}).status_code == 400
 
 
 @pytest.mark.parametrize(

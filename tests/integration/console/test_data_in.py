@@ -6,6 +6,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.pipeline.access import login
+from meterlake.pipeline.ingest.inbox import add_inbox
+from meterlake.stores.state.ingest.inboxes import Afterwards
 from tests.console_world import CONSOLE, a_console
 from tests.homes import HEADER, csv_row
 from tests.people import allow
@@ -101,3 +103,12 @@ def test_who_may_not_read_measurements_is_told_so(world):
         catalog.go(f"{DATA_IN}{page}")
         assert catalog.page.status_code == 403
         assert "no permission for measurements:retrieve" in catalog.text
+
+
+def test_inboxes_are_shown_with_who_added_them(world, ada, tmp_path):
+    assert "No inboxes yet" in ada.go(f"{DATA_IN}/inboxes")
+    add_inbox(world.home.organization, str(tmp_path), Afterwards.LEAVE, "USER_1")
+    ada.go(f"{DATA_IN}/inboxes")
+
+    assert f"{tmp_path} Objects stay where they are; added by somebody who left." in ada.text
+    assert "No object arrived yet." in ada.text

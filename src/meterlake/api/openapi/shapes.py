@@ -398,6 +398,7 @@ SHAPES: Final[dict[str, Shape]] = {
             text("source"),
         ),
     ),
+    "ListInboxes": Shape(gives=data_in.InboxResponse, page=100),
     "ListRejectedRows": Shape(
         gives=rejected.RejectedRowResponse,
         page=200,

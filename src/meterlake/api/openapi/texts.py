@@ -527,6 +527,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " source's identity, or the id of a delivery or of a job."
         ),
     ),
+    "ListInboxes": (
+        "List inboxes",
+        "The prefixes of buckets that are watched, each with the 20 newest objects taken from it.",
+    ),
     "ListRejectedRows": (
         "List rejected rows",
         (

@@ -3,6 +3,7 @@
 from meterlake.api.responses.rejected import RejectedRowWithdrawal
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Id, Instant, Integer, Text
+from meterlake.stores.state.ingest.inboxes import Afterwards, ClaimStatus
 
 
 class MeterStatusResponse(Value):
@@ -68,3 +69,24 @@ class SourceResponse(Value):
     mapping: Text | None = None
     size_bytes: Integer | None = None
     retracted: tuple[RejectedRowWithdrawal, ...]
+
+
+class InboxObjectResponse(Value):
+    """An object that was taken from an inbox, and what became of it."""
+
+    key: Text
+    status: ClaimStatus
+    received: Instant
+    attempt: Integer
+    accepted: Integer | None = None
+    rejected: Integer | None = None
+    error: Text | None = None
+
+
+class InboxResponse(Value):
+    """A prefix of a bucket, or a folder, whose objects are ingested as they arrive."""
+
+    url: Text
+    afterwards: Afterwards
+    author: Text | None = None
+    objects: tuple[InboxObjectResponse, ...]

@@ -1,6 +1,6 @@
 """Files that others put down: `meterlake inbox` for prefixes of buckets, `meterlake uploads` for clients."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
@@ -8,10 +8,6 @@ from meterlake.cli.ingest.command import emit_receipts, report
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.cli.shell.signals import TERMINATED, between_two
 from meterlake.model.errors import MeterlakeError, Unavailable
-
-if TYPE_CHECKING:
-    from meterlake.stores.state.ingest.inboxes import Claim
-
 
 Url = Annotated[str, Parameter(name="URL", required=True)]
 _CLAIMS: Final = 20
@@ -78,46 +74,22 @@ def show(*, options: Options = NO_OPTIONS) -> None:
     Example: `meterlake inbox list`
     """
     from meterlake.pipeline.access.named_people import names_of_authors
-    from meterlake.stores.state.ingest.inboxes import Inboxes
+    from meterlake.pipeline.ingest.listed_inboxes import list_inboxes
 
     with options.open() as organization:
-        inboxes = Inboxes(organization.state)
-        found = [(inbox, inboxes.recent(inbox, _CLAIMS)) for inbox in inboxes.all(organization.id)]
-        authors = [inbox.author for inbox, _ in found if inbox.author]
+        found = [each.to_wire() for each in list_inboxes(organization, _CLAIMS)]
+        authors = [each["author"] for each in found if each["author"]]
         names = {} if options.json else names_of_authors(organization, authors)
-    for inbox, claims in found:
-        head = {
-            "url": inbox.url,
-            "afterwards": inbox.afterwards.value,
-            "author": names.get(inbox.author or "", inbox.author),
-        }
-        rows = [_row(claim) for claim in claims]
+    for each in found:
+        author = names.get(each["author"], each["author"])
         if options.json:
-            options.output.line({**head, "objects": rows})
+            options.output.line(each | {"author": author})
         else:
-            added = f", by {head['author']}" if head["author"] else ""
-            options.output.note(f"{inbox.url} ({inbox.afterwards.value}{added})")
-            options.output.rows(rows, _SHOWN)
+            added = f", by {author}" if author else ""
+            options.output.note(f"{each['url']} ({each['afterwards']}{added})")
+            options.output.rows(each["objects"], _SHOWN)
     if not found:
         options.output.note("There is no inbox; `meterlake inbox add URL` makes one.")
-
-
-def _row(claim: "Claim") -> dict[str, Any]:
-    counts = claim.report
-    return {
-        "key": claim.key,
-        "status": claim.status.value,
-        "received": claim.received.isoformat(timespec="seconds"),
-        "attempt": claim.job.attempt,
-        "accepted": counts.get("accepted"),
-        "rejected": counts.get("rejected"),
-        "error": claim.job.error or _why(counts),
-    }
-
-
-def _why(report: dict[str, Any]) -> str | None:
-    """Why an object could not be read at all."""
-    return f"{report['reason']}: {report['detail']}" if report.get("status") == "failed" else None
 
 
 def poll(*, options: Options = NO_OPTIONS) -> int:
