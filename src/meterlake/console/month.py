@@ -219,8 +219,12 @@ async def month_file(visit: Visit) -> Response:
         case "pdf" | "zip" as format_:
             body = {"month": str(month), "format": format_}
             return file_of(await visit.api.fetch_made("/bills/download/documents", body))
+        case "ledger":
+            return file_of(await visit.api.fetch("/ledger/beancount"))
         case other:
-            raise ApiRefusalError(400, f"bills are standard, xero, pdf or zip, not {other!r}")
+            raise ApiRefusalError(
+                400, f"files are standard, xero, pdf, zip or ledger, not {other!r}"
+            )
 
 
 ROUTES: Final = (

@@ -45,6 +45,18 @@ def held(world, balance):
     ]
 
 
+@pytest.mark.sees("GetLedgerFile")
+def test_the_ledger_is_a_file_with_every_posting(world):
+    account = used(world, 60)
+    world.balance(account, 50)
+    world.bill(account, FEBRUARY)
+    with world.server.http() as http:
+        answer = http.get("/ledger/beancount")
+
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.text.count("\n  id: ") == world.check()
+
+
 @pytest.mark.long
 def test_a_calculation_that_changes_nothing_posts_nothing(world):
     account = used(world, 60, 60)

@@ -85,6 +85,8 @@ def test_the_files_of_a_month_are_those_of_its_bills(finance):
     assert finance.page.text.count("\n") > 2
     finance.go(f"{page}/files?as=standard")
     assert finance.page.headers["content-disposition"].startswith("attachment")
+    finance.go(f"{page}/files?as=ledger")
+    assert "ledger.beancount" in finance.page.headers["content-disposition"]
     finance.go(f"{page}/files?as=word")
     assert finance.page.status_code == 400
 

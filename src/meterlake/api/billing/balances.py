@@ -3,12 +3,17 @@
 from dataclasses import replace
 from typing import Any, Final
 
+from starlette.responses import Response
+
 from meterlake.api.entities import page, retrieving, standard_operations
 from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
+from meterlake.api.server.downloads import content_response
 from meterlake.model.customers.balances import Balance, EntityType
+from meterlake.model.errors import Forbidden
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.balances import balances
 from meterlake.pipeline.billing.balances.balances import TRANSACTION_FILTERS
+from meterlake.pipeline.billing.verification.ledger_check import read_beancount
 from meterlake.stores.state.billing.credits.balances import BalanceFilters
 
 _BALANCES: Final = f"{ORGANIZATION}/balances"
@@ -101,7 +106,23 @@ def _standard_operations() -> list[Operation]:
     ]
 
 
+async def _ledger(call: Call) -> Response:
+    """The ledger says something of every balance and commitment."""
+    if call.permissions.singles_out("config:retrieve", "balance"):
+        raise Forbidden("no permission for config:retrieve on every balance; read them one by one")
+    data = await call.run(read_beancount, call.organization)
+    return content_response("ledger.beancount", "text/plain", data)
+
+
 OPERATIONS: Final = (
+    Operation(
+        "GetLedgerFile",
+        "GET",
+        f"{ORGANIZATION}/ledger/beancount",
+        "config:retrieve",
+        "balance",
+        _ledger,
+    ),
     *_standard_operations(),
     Operation(
         "PostBalanceTransaction",

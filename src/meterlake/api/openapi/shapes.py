@@ -278,6 +278,7 @@ SHAPES: Final[dict[str, Shape]] = {
         page=200,
         query=(text("transactionTypeId"), text("entityType", *EntityType), text("entityId")),
     ),
+    "GetLedgerFile": Shape(sends_file=True),
     "PostBalanceTransaction": Shape(
         takes=BalanceTransaction, gives=bills.BalanceTransactionResponse
     ),

@@ -375,6 +375,13 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " and locked; `searchQuery` has the terms of SearchBills."
         ),
     ),
+    "GetLedgerFile": (
+        "Download the ledger",
+        (
+            "The ledger of balances and commitments as a file of beancount: every posting in double entry, as"
+            " `meterlake check books --beancount` writes it."
+        ),
+    ),
     "SendBill": (
         "Send a bill by e-mail",
         (

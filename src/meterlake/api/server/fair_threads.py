@@ -39,6 +39,7 @@ COSTLY: Final = frozenset(
         "GetBillJsonStatement",
         "GetBillLineItemJsonUsage",
         "GetClosing",
+        "GetLedgerFile",
         "ListLateUsage",
         "PreviewBill",
         "ProposePriceScale",

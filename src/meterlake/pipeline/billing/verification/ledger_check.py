@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from meterlake.model.bills.bill import LineItemType
@@ -27,7 +28,7 @@ from meterlake.stages.bill.credits.books import (
 )
 from meterlake.stages.export.beancount import beancount_lines
 from meterlake.stores import Organization
-from meterlake.stores.files.durable import write_durably
+from meterlake.stores.files.durable import disk, write_durably
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.credits.balances import amounts, one_by_one
 from meterlake.stores.state.billing.credits.ledger import (
@@ -124,6 +125,19 @@ def write_beancount(organization: Organization, file: Path) -> int:
             count += line.startswith("  id: ")
             stream.write(f"{line}\n")
     return count
+
+
+def read_beancount(organization: Organization) -> bytes:
+    """The ledger of an organization as a file of beancount.
+
+    Raises:
+        Unavailable: State or the disk failed.
+    """
+    with TemporaryDirectory(prefix="meterlake-ledger-") as folder:
+        file = Path(folder) / "ledger.beancount"
+        write_beancount(organization, file)
+        with disk():
+            return file.read_bytes()
 
 
 def _compare_views(reader: Reader, books: Books) -> Iterator[LedgerDifference]:
