@@ -17,7 +17,7 @@ from meterlake.model.customers.balances import Balance, BalanceTransaction, Enti
 from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values.entity import Entity
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.balances.balances import Cause, book
+from meterlake.pipeline.billing.balances.balances import BookingCause, book
 from meterlake.pipeline.billing.balances.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs.jobs import bill_order
 from meterlake.pipeline.billing.run import Billed
@@ -130,7 +130,7 @@ class StoredWorld:
     def _book(self, balance_id: str, fields: Any) -> None:
         entity = BalanceTransaction.from_wire(fields)
         with self._transaction() as transaction:
-            cause = Cause(EntityType.USER, "test")
+            cause = BookingCause(EntityType.USER, "test")
             book(transaction, transaction.get(Balance, balance_id), entity, cause)
 
     def _ingest(self, world: World) -> None:

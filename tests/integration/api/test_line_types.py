@@ -39,7 +39,7 @@ from meterlake.stages.export.focus import CHARGES
 from meterlake.stages.publish.views import BILL_PARTS
 from meterlake.stores.state.billing.bills.batch import put_all
 from meterlake.stores.state.billing.credits import balances, ledger
-from meterlake.stores.state.billing.credits.balances import Cause
+from meterlake.stores.state.billing.credits.balances import BookingCause
 from meterlake.stores.state.billing.credits.ledger import BillConsumption, Consumption
 from tests.bill_lines import a_bill, a_line, an_id, downloaded, exported
 from tests.homes import ACCOUNTS, configure
@@ -161,7 +161,9 @@ def make_bills(organization):
         account = t.find(Account, "acme")
         product = t.find(Product, "cloud")
         [held], [agreed] = t.all(Balance), t.all(Commitment)
-        balances.append(t, held, BalanceTransaction(amount=HELD), Cause(EntityType.USER, "test"))
+        balances.append(
+            t, held, BalanceTransaction(amount=HELD), BookingCause(EntityType.USER, "test")
+        )
         sources = {"balanceId": held.id, "commitmentId": agreed.id}
         name = ProductName(product.id, product.entity.name, product.entity.code)
         lines = [

@@ -96,7 +96,7 @@ class Sums:
 
 
 @dataclass(slots=True)
-class Piece:
+class FilePiece:
     """One file of the rows.
 
     Attributes:
@@ -132,12 +132,12 @@ class RowOutput:
     most: int
     threads: int
 
-    def piece(self, number: int) -> Piece:
+    def piece(self, number: int) -> FilePiece:
         """An empty file."""
-        return Piece(self.path(number), Sums(self.numbers))
+        return FilePiece(self.path(number), Sums(self.numbers))
 
 
-def write_text(blocks: Iterable[RowBlock], header: bytes, output: RowOutput) -> list[Piece]:
+def write_text(blocks: Iterable[RowBlock], header: bytes, output: RowOutput) -> list[FilePiece]:
     """Write lines as files compressed with gzip, at least one; syncing them is left to the caller.
 
     Args:
@@ -145,7 +145,7 @@ def write_text(blocks: Iterable[RowBlock], header: bytes, output: RowOutput) -> 
         header: What every file begins with.
         output: Where to.
     """
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     rows = _Rows(blocks)
     while not (pieces and rows.over):
         piece = output.piece(len(pieces) + 1)
@@ -169,7 +169,7 @@ class _Rows:
         """Whether there are no more."""
         return self._next is None
 
-    def filling(self, piece: Piece, size: int) -> Iterator[memoryview]:
+    def filling(self, piece: FilePiece, size: int) -> Iterator[memoryview]:
         while (block := self._next) is not None:
             fits = block.fitting(size)
             if not fits and not piece.rows:
@@ -185,7 +185,9 @@ class _Rows:
             self._next = next(self._blocks, None)
 
 
-def write_parquet(blocks: Iterable[RowBlock], schema: pa.Schema, output: RowOutput) -> list[Piece]:
+def write_parquet(
+    blocks: Iterable[RowBlock], schema: pa.Schema, output: RowOutput
+) -> list[FilePiece]:
     """Write rows as files of Parquet, at least one; syncing them is left to the caller.
 
     Args:
@@ -193,7 +195,7 @@ def write_parquet(blocks: Iterable[RowBlock], schema: pa.Schema, output: RowOutp
         schema: Their columns.
         output: Where to.
     """
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     repeated = [name for name in schema.names if name != _UNIQUE]
     groups = _groups(blocks, schema)
     group = next(groups, None)

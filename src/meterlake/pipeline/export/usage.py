@@ -19,7 +19,7 @@ from meterlake.model.work.export_request import Format
 from meterlake.pipeline.explorer.usage_questions import questions_of
 from meterlake.pipeline.export.aggregated import MeterAggregate
 from meterlake.pipeline.export.files import schema_of
-from meterlake.pipeline.export.rows import Piece, RowBlock, RowOutput, write_parquet, write_text
+from meterlake.pipeline.export.rows import FilePiece, RowBlock, RowOutput, write_parquet, write_text
 from meterlake.pipeline.export.staging import ExportStaging, StagedDocuments, staged_file
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.export.column_kinds import ExportColumn
@@ -190,7 +190,7 @@ def rows_of(
             yield RowBlock(batch.drop_columns([LINE]), batch.column(LINE))
 
 
-def write_sheet(sheet: Sheet, format: Format, output: RowOutput) -> list[Piece]:
+def write_sheet(sheet: Sheet, format: Format, output: RowOutput) -> list[FilePiece]:
     """Write rows as one file or several."""
     if format is Format.PARQUET:
         return write_parquet(sheet.blocks, schema_of(sheet.columns), output)

@@ -94,7 +94,7 @@ class SendableRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRuns:
     """What is to be written in one transaction.
 
     Attributes:
@@ -127,7 +127,7 @@ class Bookkeeping:
         self._connectors = connectors
         self._overlap = overlap
 
-    def turn(self, written: Written, sizes: Sizes) -> list[SendableRun]:
+    def turn(self, written: WrittenRuns, sizes: Sizes) -> list[SendableRun]:
         """Write, and claim the next runs; nothing is locked if there is nothing of both.
 
         Raises:
@@ -146,7 +146,7 @@ class Bookkeeping:
             self._write_alone(each)
         return self._turn(replace(written, finished=()), sizes)
 
-    def _turn(self, written: Written, sizes: Sizes) -> list[SendableRun]:
+    def _turn(self, written: WrittenRuns, sizes: Sizes) -> list[SendableRun]:
         state = self._stores.state
         if not written:
             with state.reading_home() as connection:

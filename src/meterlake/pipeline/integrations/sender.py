@@ -24,7 +24,12 @@ from meterlake.model.values.failpoint import mark_step
 from meterlake.model.values.secrets import with_secrets
 from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.pipeline.events.reader import read_log
-from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Finished, SendableRun, Written
+from meterlake.pipeline.integrations.bookkeeping import (
+    Bookkeeping,
+    Finished,
+    SendableRun,
+    WrittenRuns,
+)
 from meterlake.pipeline.integrations.connectors.connector import (
     FAILURES,
     Connector,
@@ -200,7 +205,7 @@ class Sender:
             self._renewed = now
             waiting = [each.run for line in self._lines.values() for each in line.waiting]
             to_renew = [*(run for runs in self._sending.values() for run in runs), *waiting]
-        written = Written(finished, [*returned, *self._give_back()], to_renew)
+        written = WrittenRuns(finished, [*returned, *self._give_back()], to_renew)
         try:
             prepared = await asyncio.to_thread(self._books.turn, written, self._sizes)
         except BaseException:
@@ -374,7 +379,7 @@ class Sender:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        written = Written(self._finished, [*self._returned, *self._give_back()])
+        written = WrittenRuns(self._finished, [*self._returned, *self._give_back()])
         self._finished, self._returned = [], []
         try:
             await asyncio.to_thread(self._books.turn, written, lambda *_: {})

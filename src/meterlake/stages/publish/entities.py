@@ -23,7 +23,7 @@ from meterlake.stages.publish.tables import (
     INTEGER,
     NUMBER,
     TEXT,
-    Column,
+    PublishedColumn,
     Table,
     sql_type,
 )
@@ -31,24 +31,24 @@ from meterlake.stages.publish.tables import (
 # People put passwords into the one, and addresses that are as good as one into the other.
 _HIDDEN: Final = {(IntegrationConfig, "config_data"), (WebhookDestination, "url")}
 # What is calculated, or stands deeper in the document; only what is now has it.
-_MORE: Final[dict[type[Entity], tuple[Column, ...]]] = {
-    Account: (Column("country", TEXT, "The country of its address.", "address.country"),),
-    Meter: (Column("table_name", TEXT, "Where its measurements are read.", "tableName"),),
+_MORE: Final[dict[type[Entity], tuple[PublishedColumn, ...]]] = {
+    Account: (PublishedColumn("country", TEXT, "The country of its address.", "address.country"),),
+    Meter: (PublishedColumn("table_name", TEXT, "Where its measurements are read.", "tableName"),),
     Plan: (
-        Column("product_id", TEXT, "product.id of its template.", "productId"),
-        Column("plan_template_name", TEXT, "The name of its template.", "template.name"),
-        Column("currency", TEXT, "The currency of its prices.", "template.currency"),
-        Column("bill_frequency", TEXT, "How often you bill it.", "template.billFrequency"),
-        Column(
+        PublishedColumn("product_id", TEXT, "product.id of its template.", "productId"),
+        PublishedColumn("plan_template_name", TEXT, "The name of its template.", "template.name"),
+        PublishedColumn("currency", TEXT, "The currency of its prices.", "template.currency"),
+        PublishedColumn("bill_frequency", TEXT, "How often you bill it.", "template.billFrequency"),
+        PublishedColumn(
             "effective_standing_charge",
             NUMBER,
             "The price of a full period before any usage, in `currency`; its own or its template's.",
             "effectiveStandingCharge",
         ),
     ),
-    AccountPlan: (Column("product_id", TEXT, "product.id of the plan.", "productId"),),
+    AccountPlan: (PublishedColumn("product_id", TEXT, "product.id of the plan.", "productId"),),
     Balance: (
-        Column(
+        PublishedColumn(
             "amount",
             NUMBER,
             "The amount that it holds now, in `currency`; see `posting`.",
@@ -56,14 +56,14 @@ _MORE: Final[dict[type[Entity], tuple[Column, ...]]] = {
         ),
     ),
     Commitment: (
-        Column(
+        PublishedColumn(
             "amount_spent",
             NUMBER,
             "The amount that bills drew from it, in `currency`.",
             "amountSpent",
         ),
     ),
-    Pricing: (Column("aggregation_type", TEXT, "SIMPLE or COMPOUND.", "aggregationType"),),
+    Pricing: (PublishedColumn("aggregation_type", TEXT, "SIMPLE or COMPOUND.", "aggregationType"),),
 }
 _ENVELOPE: Final = (
     ("created", INSTANT, "dtCreated"),
@@ -146,7 +146,7 @@ def _entity_table(resource: Resource) -> EntityTable:
     )
 
 
-def _columns(resource: Resource, table: str) -> Iterator[Column]:
+def _columns(resource: Resource, table: str) -> Iterator[PublishedColumn]:
     for attribute, field in resource.entity.model_fields.items():
         if (resource.entity, attribute) in _HIDDEN or (
             any(isinstance(each, SecretMark) for each in field.metadata)
@@ -158,13 +158,13 @@ def _columns(resource: Resource, table: str) -> Iterator[Column]:
         target = resource.refs.get(attribute)
         referred = None if target is None else f"{entity_table_name(target)}.id."
         doc = meaning(table, name) or referred or f"The API's `{path}`."
-        yield Column(name, sql_type(field.annotation), doc, path)
+        yield PublishedColumn(name, sql_type(field.annotation), doc, path)
 
 
-def _document_column(table: str, name: str, type: str, path: str) -> Column:
+def _document_column(table: str, name: str, type: str, path: str) -> PublishedColumn:
     doc = meaning(table, name)
     assert doc is not None, name
-    return Column(name, type, doc, path)
+    return PublishedColumn(name, type, doc, path)
 
 
 ENTITY_TABLES: Final = tuple(_entity_table(resource) for resource in RESOURCES)

@@ -37,7 +37,7 @@ _TYPES: Final = {
 }
 
 
-class Column(NamedTuple):
+class PublishedColumn(NamedTuple):
     """One column: its name, its SQL type, what it means, and where its value stands in a document."""
 
     name: str
@@ -51,7 +51,7 @@ class Table(NamedTuple):
 
     name: str
     doc: str
-    columns: tuple[Column, ...]
+    columns: tuple[PublishedColumn, ...]
 
 
 def sql_type(annotation: Any) -> str:
@@ -77,15 +77,15 @@ def _listed(kind: type[StrEnum]) -> str:
     return ", ".join(kind)
 
 
-_ID: Final = Column("id", TEXT, "Its id, for ever.", "id")
+_ID: Final = PublishedColumn("id", TEXT, "Its id, for ever.", "id")
 # What columns about one thing differ in.
 _OF_ONE_THING: Final = re.compile(r"_(id|at|by)$")
 
 
-def _bill_columns(members: Iterable[BillMember], *starts: str) -> tuple[Column, ...]:
+def _bill_columns(members: Iterable[BillMember], *starts: str) -> tuple[PublishedColumn, ...]:
     """The columns of bills or lines; what is about one thing, by name: locked, locked_at, locked_by."""
     columns = [
-        Column(each.published_column, sql_type(each.type), each.meaning, each.name)
+        PublishedColumn(each.published_column, sql_type(each.type), each.meaning, each.name)
         for each in members_in(members, ShownIn.PUBLISHED, *starts)
     ]
     things = groupby(columns, lambda each: _OF_ONE_THING.sub("", each.name))
@@ -110,31 +110,39 @@ POSTING: Final = Table(
     "The ledger of balances and commitments: money goes from one account to another. One row each;"
     " over all accounts, the amounts that come and go add up to 0.",
     (
-        Column("sequence", INTEGER, "The order of the postings.", "sequence"),
+        PublishedColumn("sequence", INTEGER, "The order of the postings.", "sequence"),
         _ID,
-        Column("kind", TEXT, f"The reason: {_listed(PostingKind)}.", "kind"),
-        Column(
+        PublishedColumn("kind", TEXT, f"The reason: {_listed(PostingKind)}.", "kind"),
+        PublishedColumn(
             "from_account",
             TEXT,
             f"The account that pays: {_listed(LedgerAccountType)}, and an id after `:`.",
             "fromAccount",
         ),
-        Column("to_account", TEXT, "The account that gets it, in the same form.", "toAccount"),
-        Column("amount", NUMBER, "The amount, never below 0, in `currency`.", "amount"),
-        Column("currency", TEXT, "The currency of the source.", "currency"),
-        Column(
+        PublishedColumn(
+            "to_account", TEXT, "The account that gets it, in the same form.", "toAccount"
+        ),
+        PublishedColumn("amount", NUMBER, "The amount, never below 0, in `currency`.", "amount"),
+        PublishedColumn("currency", TEXT, "The currency of the source.", "currency"),
+        PublishedColumn(
             "change",
             NUMBER,
             "The amount that it adds to the source; below 0 it takes away.",
             "change",
         ),
-        Column("source_id", TEXT, "balance.id or commitment.id of the source.", "sourceId"),
-        Column("bill_id", TEXT, "bill.id of the bill that drew it.", "billId"),
-        Column("bill_version", INTEGER, "The version of that bill.", "billVersion"),
-        Column("reverses", TEXT, "posting.id of the posting that it takes back.", "reverses"),
-        Column("applied", INSTANT, "It counts from then on, UTC; NULL for always.", "applied"),
-        Column("created", INSTANT, "The time of the posting, UTC.", "created"),
-        Column("created_by", TEXT, "Its author.", "createdBy"),
+        PublishedColumn(
+            "source_id", TEXT, "balance.id or commitment.id of the source.", "sourceId"
+        ),
+        PublishedColumn("bill_id", TEXT, "bill.id of the bill that drew it.", "billId"),
+        PublishedColumn("bill_version", INTEGER, "The version of that bill.", "billVersion"),
+        PublishedColumn(
+            "reverses", TEXT, "posting.id of the posting that it takes back.", "reverses"
+        ),
+        PublishedColumn(
+            "applied", INSTANT, "It counts from then on, UTC; NULL for always.", "applied"
+        ),
+        PublishedColumn("created", INSTANT, "The time of the posting, UTC.", "created"),
+        PublishedColumn("created_by", TEXT, "Its author.", "createdBy"),
     ),
 )
 UNBILLED_USAGE: Final = Table(
@@ -142,32 +150,38 @@ UNBILLED_USAGE: Final = Table(
     "Usage that no bill charges for: as the last bill run found it, and of deleted bills as it is now."
     " One row for each account, meter, aggregation and time.",
     (
-        Column("month", TEXT, "The billed month, such as 2026-10.", "month"),
-        Column("account", TEXT, "The account's code at the time of the run.", "accountCode"),
-        Column("account_id", TEXT, "account.id; the account may be gone.", "accountId"),
-        Column("meter", TEXT, "The meter's code; NULL of a compound aggregation.", "meterCode"),
-        Column("meter_id", TEXT, "meter.id; NULL of a compound aggregation.", "meterId"),
-        Column(
+        PublishedColumn("month", TEXT, "The billed month, such as 2026-10.", "month"),
+        PublishedColumn(
+            "account", TEXT, "The account's code at the time of the run.", "accountCode"
+        ),
+        PublishedColumn("account_id", TEXT, "account.id; the account may be gone.", "accountId"),
+        PublishedColumn(
+            "meter", TEXT, "The meter's code; NULL of a compound aggregation.", "meterCode"
+        ),
+        PublishedColumn("meter_id", TEXT, "meter.id; NULL of a compound aggregation.", "meterId"),
+        PublishedColumn(
             "aggregation",
             TEXT,
             "aggregation.code, or compound_aggregation.code of a deleted bill; NULL if no"
             " aggregation of the meter has a price.",
             "aggregationCode",
         ),
-        Column(
+        PublishedColumn(
             "aggregation_id", TEXT, "aggregation.id or compound_aggregation.id.", "aggregationId"
         ),
-        Column("reason", TEXT, f"The reason: {_listed(Uncovered)}.", "reason"),
-        Column("detail", TEXT, "More about the reason.", "detail"),
-        Column("start", INSTANT, "The usage begins, UTC.", "startDateTimeUTC"),
-        Column("end", INSTANT, "The usage ends, UTC.", "endDateTimeUTC"),
-        Column("measurements", INTEGER, "The number of measurements.", "measurements"),
-        Column("quantity", NUMBER, "The quantity of the usage.", "quantity"),
-        Column("quantity_unit", TEXT, "The unit of the quantity.", "quantityUnit"),
-        Column("units", NUMBER, "The units that a price would charge for.", "units"),
-        Column("unit", TEXT, "The name of one unit.", "unit"),
-        Column("snapshot", INTEGER, "The snapshot of the lake that the run read.", "snapshot"),
-        Column("found", INSTANT, "The time of the run, or of the query, UTC.", "found"),
+        PublishedColumn("reason", TEXT, f"The reason: {_listed(Uncovered)}.", "reason"),
+        PublishedColumn("detail", TEXT, "More about the reason.", "detail"),
+        PublishedColumn("start", INSTANT, "The usage begins, UTC.", "startDateTimeUTC"),
+        PublishedColumn("end", INSTANT, "The usage ends, UTC.", "endDateTimeUTC"),
+        PublishedColumn("measurements", INTEGER, "The number of measurements.", "measurements"),
+        PublishedColumn("quantity", NUMBER, "The quantity of the usage.", "quantity"),
+        PublishedColumn("quantity_unit", TEXT, "The unit of the quantity.", "quantityUnit"),
+        PublishedColumn("units", NUMBER, "The units that a price would charge for.", "units"),
+        PublishedColumn("unit", TEXT, "The name of one unit.", "unit"),
+        PublishedColumn(
+            "snapshot", INTEGER, "The snapshot of the lake that the run read.", "snapshot"
+        ),
+        PublishedColumn("found", INSTANT, "The time of the run, or of the query, UTC.", "found"),
     ),
 )
 LATE_USAGE: Final = Table(
@@ -176,42 +190,50 @@ LATE_USAGE: Final = Table(
     " One row for each finding about a bill.",
     (
         _ID,
-        Column("account", TEXT, "account.code.", "accountCode"),
-        Column("account_id", TEXT, "account.id.", "accountId"),
-        Column("month", TEXT, "The billed month, such as 2026-10.", "period"),
-        Column("bill_id", TEXT, "bill.id of the bill that lacks it.", "billId"),
-        Column("bill_date", DAY, "The date of that bill.", "billDate"),
-        Column("bill_version", INTEGER, "The version of the bill that lacks it.", "billVersion"),
-        Column("status", TEXT, f"The action: {_listed(LateUsageStatus)}.", "status"),
-        Column("reason", TEXT, "The reason for no action, or for this one.", "reason"),
-        Column("difference", NUMBER, "The amount that the bill would have more.", "difference"),
-        Column("currency", TEXT, "The currency of the bill.", "currency"),
-        Column(
+        PublishedColumn("account", TEXT, "account.code.", "accountCode"),
+        PublishedColumn("account_id", TEXT, "account.id.", "accountId"),
+        PublishedColumn("month", TEXT, "The billed month, such as 2026-10.", "period"),
+        PublishedColumn("bill_id", TEXT, "bill.id of the bill that lacks it.", "billId"),
+        PublishedColumn("bill_date", DAY, "The date of that bill.", "billDate"),
+        PublishedColumn(
+            "bill_version", INTEGER, "The version of the bill that lacks it.", "billVersion"
+        ),
+        PublishedColumn("status", TEXT, f"The action: {_listed(LateUsageStatus)}.", "status"),
+        PublishedColumn("reason", TEXT, "The reason for no action, or for this one.", "reason"),
+        PublishedColumn(
+            "difference", NUMBER, "The amount that the bill would have more.", "difference"
+        ),
+        PublishedColumn("currency", TEXT, "The currency of the bill.", "currency"),
+        PublishedColumn(
             "measurements", INTEGER, "The number of measurements; NULL if unknown.", "measurements"
         ),
-        Column("sources", JSON, "Its origin: files, backfills, bills.", "sources"),
-        Column("new_bill_version", INTEGER, "The version that has it.", "newBillVersion"),
-        Column(
+        PublishedColumn("sources", JSON, "Its origin: files, backfills, bills.", "sources"),
+        PublishedColumn("new_bill_version", INTEGER, "The version that has it.", "newBillVersion"),
+        PublishedColumn(
             "found",
             INSTANT,
             "When a run found it, or when it came if no run has looked, UTC.",
             "dtFound",
         ),
-        Column("decided", INSTANT, "The time of the decision, UTC.", "dtDecided"),
+        PublishedColumn("decided", INSTANT, "The time of the decision, UTC.", "dtDecided"),
     ),
 )
 LATE_USAGE_LINE: Final = Table(
     "late_usage_line",
     "The change that late usage makes to lines of a bill, and its memos. One row each.",
     (
-        Column("late_usage_id", TEXT, "late_usage.id.", "lateUsageId"),
-        Column("line_id", TEXT, "bill_line.id; NULL if the bill has no such line.", "lineItemId"),
-        Column("description", TEXT, "The text of the line.", "description"),
-        Column("amount", NUMBER, "The difference, in the currency of the bill.", "amount"),
-        Column("memo_bill_id", TEXT, "bill.id of the bill with the memo.", "memoBillId"),
-        Column("memo_line_id", TEXT, "bill_line.id of the memo.", "memoLineItemId"),
-        Column("memo_amount", NUMBER, "The amount of the memo, in `memo_currency`.", "memoAmount"),
-        Column("memo_currency", TEXT, "The currency of the memo.", "memoCurrency"),
+        PublishedColumn("late_usage_id", TEXT, "late_usage.id.", "lateUsageId"),
+        PublishedColumn(
+            "line_id", TEXT, "bill_line.id; NULL if the bill has no such line.", "lineItemId"
+        ),
+        PublishedColumn("description", TEXT, "The text of the line.", "description"),
+        PublishedColumn("amount", NUMBER, "The difference, in the currency of the bill.", "amount"),
+        PublishedColumn("memo_bill_id", TEXT, "bill.id of the bill with the memo.", "memoBillId"),
+        PublishedColumn("memo_line_id", TEXT, "bill_line.id of the memo.", "memoLineItemId"),
+        PublishedColumn(
+            "memo_amount", NUMBER, "The amount of the memo, in `memo_currency`.", "memoAmount"
+        ),
+        PublishedColumn("memo_currency", TEXT, "The currency of the memo.", "memoCurrency"),
     ),
 )
 # Filled from State, beside those of the entities.
@@ -411,28 +433,30 @@ MEASUREMENT_DOCS: Final = {
 }
 
 ABOUT: Final = (
-    Column("organization", TEXT, "The organization's name.", "organization"),
-    Column("organization_code", TEXT, "The organization's code.", "organizationCode"),
-    Column("timezone", TEXT, "The organization's time zone, which decides its days.", "timezone"),
-    Column(
+    PublishedColumn("organization", TEXT, "The organization's name.", "organization"),
+    PublishedColumn("organization_code", TEXT, "The organization's code.", "organizationCode"),
+    PublishedColumn(
+        "timezone", TEXT, "The organization's time zone, which decides its days.", "timezone"
+    ),
+    PublishedColumn(
         "published_at",
         INSTANT,
         "The time of publication, UTC; live, the time of the query.",
         "publishedAt",
     ),
-    Column("snapshot", INTEGER, "The snapshot of the lake behind it.", "snapshot"),
-    Column("meterlake", TEXT, "The version of meterlake that made it.", "meterlake"),
-    Column("publication", TEXT, "The name of this publication; NULL live.", "publication"),
+    PublishedColumn("snapshot", INTEGER, "The snapshot of the lake behind it.", "snapshot"),
+    PublishedColumn("meterlake", TEXT, "The version of meterlake that made it.", "meterlake"),
+    PublishedColumn("publication", TEXT, "The name of this publication; NULL live.", "publication"),
 )
 ABOUT_TABLE: Final = Table("about", "The publication: whose it is, and its time. One row.", ABOUT)
 DICTIONARY: Final = Table(
     "dictionary",
     "Every table and view with its columns: start here.",
     (
-        Column("name", TEXT, "The table or view.", "name"),
-        Column("column_name", TEXT, "The column; NULL for the table itself.", "column"),
-        Column("type", TEXT, "table, view or macro, or the column's type.", "type"),
-        Column("meaning", TEXT, "Its meaning.", "meaning"),
+        PublishedColumn("name", TEXT, "The table or view.", "name"),
+        PublishedColumn("column_name", TEXT, "The column; NULL for the table itself.", "column"),
+        PublishedColumn("type", TEXT, "table, view or macro, or the column's type.", "type"),
+        PublishedColumn("meaning", TEXT, "Its meaning.", "meaning"),
     ),
 )
 

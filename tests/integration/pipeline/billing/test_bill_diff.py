@@ -16,7 +16,7 @@ from meterlake.model.customers.accounts import Account, AccountPlan
 from meterlake.model.customers.balances import Balance, BalanceTransaction, EntityType
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.balances.balances import Cause, book
+from meterlake.pipeline.billing.balances.balances import BookingCause, book
 from meterlake.pipeline.billing.differences.changes import SOURCES_MAX
 from meterlake.pipeline.billing.differences.compared_contents import DiffChoice, list_bill_versions
 from meterlake.pipeline.billing.jobs.jobs import bill_order
@@ -218,7 +218,12 @@ def pay_in(home, balance_id, amount):
     with home.organization.transaction("carl") as transaction:
         paid = {"amount": amount, "description": "paid", "appliedDate": "2026-01-01T00:00:00Z"}
         balance = transaction.get(Balance, balance_id)
-        book(transaction, balance, BalanceTransaction.from_wire(paid), Cause(EntityType.USER, "x"))
+        book(
+            transaction,
+            balance,
+            BalanceTransaction.from_wire(paid),
+            BookingCause(EntityType.USER, "x"),
+        )
 
 
 @pytest.mark.slow

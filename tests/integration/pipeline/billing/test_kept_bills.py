@@ -19,7 +19,7 @@ from meterlake.model.customers.balances import Balance, BalanceTransaction, Enti
 from meterlake.model.errors import Invalid
 from meterlake.model.values import failpoint
 from meterlake.model.values.period import Month
-from meterlake.pipeline.billing.balances.balances import Cause, book
+from meterlake.pipeline.billing.balances.balances import BookingCause, book
 from meterlake.pipeline.billing.bills import delete_bill
 from meterlake.pipeline.billing.calculation import account_bills as kept_bills
 from meterlake.pipeline.billing.jobs.jobs import bill, bill_order
@@ -83,7 +83,7 @@ def pay_in(world, _, rng):
         if balances:
             fields = {"amount": 10, "appliedDate": "2022-01-05T00:00:00Z", "description": "more"}
             entity = BalanceTransaction.from_wire(fields)
-            book(transaction, rng.choice(balances), entity, Cause(EntityType.USER, "test"))
+            book(transaction, rng.choice(balances), entity, BookingCause(EntityType.USER, "test"))
 
 
 def choose_open_bill(transaction, rng):

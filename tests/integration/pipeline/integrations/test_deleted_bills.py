@@ -14,7 +14,7 @@ from meterlake.model.errors import Invalid
 from meterlake.pipeline.billing.bills import delete_bill, set_status
 from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.integrations.bills_elsewhere import bills_left_behind, take_back
-from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Written
+from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, WrittenRuns
 from meterlake.pipeline.integrations.connectors.connector import Sent
 from meterlake.pipeline.integrations.life_cycle import (
     delete_integration,
@@ -149,7 +149,7 @@ def test_a_deletion_waits_for_the_run_that_is_sending_the_bill(home, stripe):
     to_stripe(home)
     id_ = put(home)
     books = Bookkeeping(home.stores, connectors(), timedelta())
-    [claimed] = books.turn(Written(), lambda due, *_: dict.fromkeys(due, 9))
+    [claimed] = books.turn(WrittenRuns(), lambda due, *_: dict.fromkeys(due, 9))
     facts = {"customer": "cus_1", "currency": "usd", "auto_advance": "false"}
     stripe.answer("POST", "/v1/invoices", {**facts, "metadata[meterlake_bill]": id_}, "unheard")
     delete(home, id_)
@@ -432,7 +432,7 @@ def test_the_next_bill_waits_for_a_deletion_whose_sender_died(home, receiver):
     send_bills(home)
     delete(home, first)
     books = Bookkeeping(home.stores, connectors(), timedelta())
-    assert books.turn(Written(), lambda due, *_: dict.fromkeys(due, 9))
+    assert books.turn(WrittenRuns(), lambda due, *_: dict.fromkeys(due, 9))
     second = put_again(home)
     home.clock.time += timedelta(seconds=5)
     send_bills(home)

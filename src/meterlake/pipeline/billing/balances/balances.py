@@ -36,7 +36,7 @@ from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.credits.balances import (
     BalanceFilters,
     Booked,
-    Cause,
+    BookingCause,
     amounts,
     append,
     latest,
@@ -62,13 +62,13 @@ _ENVELOPE: Final = frozenset(
 )
 
 
-def cause_of(author: str) -> Cause:
+def cause_of(author: str) -> BookingCause:
     """Whoever asks as the cause of a transaction; who is no user of the organization has the author's name."""
     try:
         principal = Principal.of_author(author, "", "")
     except ValueError:
-        return Cause(EntityType.USER, author)
-    return Cause(_CAUSES.get(principal.type, EntityType.USER), principal.id)
+        return BookingCause(EntityType.USER, author)
+    return BookingCause(_CAUSES.get(principal.type, EntityType.USER), principal.id)
 
 
 def create_transaction(
@@ -102,7 +102,7 @@ def book(
     transaction: Transaction,
     balance: Record[Balance],
     entity: BalanceTransaction,
-    cause: Cause,
+    cause: BookingCause,
     due: datetime | None = None,
 ) -> Booked:
     """Book a transaction of a balance, and note the event of what it holds.

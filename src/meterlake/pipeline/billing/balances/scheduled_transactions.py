@@ -38,7 +38,7 @@ from meterlake.pipeline.billing.balances.balances import book
 from meterlake.pipeline.config.entities import create_in
 from meterlake.stores import Organization, Stores
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing.credits.balances import Cause, note_charge
+from meterlake.stores.state.billing.credits.balances import BookingCause, note_charge
 from meterlake.stores.state.billing.credits.ledger import lock_sources
 from meterlake.stores.state.core.charges import charged_until
 from meterlake.stores.state.core.postings import newest_due
@@ -71,7 +71,7 @@ def book_due_transactions(organization: Organization) -> int:
             # Nobody else books the same meanwhile.
             lock_sources(transaction, [schedule.entity.balance_id])
             balance = transaction.get(Balance, schedule.entity.balance_id)
-            cause = Cause(EntityType.SCHEDULER, id_)
+            cause = BookingCause(EntityType.SCHEDULER, id_)
             due = list(islice(_due(transaction, schedule, transaction.now), _AT_ONCE))
             runs_before = _runs(transaction, schedule)
             for each in due:

@@ -12,7 +12,7 @@ from meterlake.model.errors import Unavailable
 from meterlake.model.values import wire
 from meterlake.pipeline.billing.calculation.failures import describe_error
 from meterlake.pipeline.billing.calculation.recalculation import read_measured
-from meterlake.pipeline.billing.differences.changes import BillChange
+from meterlake.pipeline.billing.differences.changes import InputChange
 from meterlake.pipeline.billing.differences.compared_contents import ComparedEnd
 from meterlake.pipeline.billing.differences.entities import AccountEntities, rates_of
 from meterlake.pipeline.billing.run import content_of
@@ -99,7 +99,7 @@ class CombinedCalculation:
     key: BillKey
     ends: tuple[ComparedEnd, ComparedEnd]
     entities: tuple[AccountEntities, AccountEntities]
-    changes: Sequence[BillChange]
+    changes: Sequence[InputChange]
     measurements: MeasurementChanges
     currency: str
     snapshot: int
@@ -123,7 +123,7 @@ class CombinedCalculation:
         }
         return figures_of(content, self.currency, memos)
 
-    def _inputs(self, chosen: Sequence[BillChange]) -> CalculationInputs:
+    def _inputs(self, chosen: Sequence[InputChange]) -> CalculationInputs:
         before, after = self.ends
         read = {(each.what, each.id): each for change in chosen for each in change.read}
         # A line of a person is seen for itself, whichever content of its bill is seen.
@@ -155,7 +155,7 @@ class CombinedCalculation:
         accounts = [each.account_ids for each in self.entities]
         return PastScope(OWN_KINDS, {id_ for _, id_ in keys}, accounts[0] | accounts[1])
 
-    def _organization(self, chosen: Sequence[BillChange]) -> PastMoment | None:
+    def _organization(self, chosen: Sequence[InputChange]) -> PastMoment | None:
         """The settings of the organization with some of the rates that changed."""
         pairs = {each.pair for each in chosen if each.pair is not None}
         if not any(each.pair is not None for each in self.changes):

@@ -38,7 +38,7 @@ SOURCES_MAX: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class BillChange:
+class InputChange:
     """One change, and what has to be read otherwise for it.
 
     Attributes:
@@ -86,7 +86,7 @@ class ChangeFinder:
         entities: tuple[AccountEntities, AccountEntities],
         used: Iterable[str],
         measurements: MeasurementChanges,
-    ) -> list[BillChange]:
+    ) -> list[InputChange]:
         """All changes.
 
         Args:
@@ -108,7 +108,7 @@ class ChangeFinder:
 
     def _entity_changes(
         self, former: AccountEntities, later: AccountEntities, used: frozenset[str]
-    ) -> Iterator[BillChange]:
+    ) -> Iterator[InputChange]:
         """One for each entity: what others refer to first, deletions last and the other way."""
         keys = {*former.records, *later.records}
         changed = []
@@ -128,7 +128,7 @@ class ChangeFinder:
         gone = sorted((each for each in changed if each not in later.records), key=former.rank)
         for key in (*kept, *reversed(gone)):
             before, after = former.records.get(key), later.records.get(key)
-            yield BillChange(
+            yield InputChange(
                 self._entity_cause(key, before, after),
                 is_certain=key[1] in used,
                 read=(PastMoment(*key, self.after.at),),
@@ -156,11 +156,11 @@ class ChangeFinder:
             at=at,
         )
 
-    def _bill_changes(self, account_ids: frozenset[str]) -> Iterator[BillChange]:
+    def _bill_changes(self, account_ids: frozenset[str]) -> Iterator[InputChange]:
         """Other bills that were made, changed, locked or deleted; and this one."""
         first, last = min(self.before.at, self.after.at), self.after.ledger_at
         for each in changed_bills_between(self.reader, account_ids, first, last):
-            yield BillChange(
+            yield InputChange(
                 describe_bill(each, self.bill_id),
                 is_certain=False,
                 read=(PastMoment(OF_BILL, each.id, self.after.at),),
@@ -169,7 +169,7 @@ class ChangeFinder:
 
     def _credit_changes(
         self, former: AccountEntities, later: AccountEntities
-    ) -> Iterator[BillChange]:
+    ) -> Iterator[InputChange]:
         """What came into and went out of balances and commitments, but for this bill's draws."""
         bounds = sorted((self.before.ledger_at, self.after.ledger_at))
         ids = former.source_ids | later.source_ids
@@ -178,12 +178,12 @@ class ChangeFinder:
         for source_id, postings in found.items():
             others = [each for each in postings if each.bill_id != self.bill_id]
             if others:
-                yield BillChange(
+                yield InputChange(
                     describe_credits(names[source_id], others),
                     drawn=(PastMoment(OF_SOURCE, source_id, self.after.ledger_at),),
                 )
 
-    def _memo_changes(self) -> Iterator[BillChange]:
+    def _memo_changes(self) -> Iterator[InputChange]:
         """Lines that people put on the bill, changed or took away.
 
         A line counts for what sources pay only from the next calculation on.
@@ -195,13 +195,13 @@ class ChangeFinder:
             if [_numberless(each) for each in lines[0]] != [_numberless(each) for each in lines[1]]:
                 cause = describe_memo(key, *(shown or known for shown, known in lines))
                 author, at = authors.get(key, (None, None))
-                yield BillChange(
+                yield InputChange(
                     replace(cause, author=author, at=at),
                     memo=key,
                     drawn=(PastMoment(OF_MEMO, key, self.after.ledger_at),),
                 )
 
-    def _selection_changes(self) -> Iterator[BillChange]:
+    def _selection_changes(self) -> Iterator[InputChange]:
         before, after = self.before.selection, self.after.selection
         if before == after:
             return
@@ -214,10 +214,10 @@ class ChangeFinder:
             name="settings of the job" if changed else "bills of the job",
             detail=detail or "the job made other bills of the account together",
         )
-        yield BillChange(cause, is_selection=True)
+        yield InputChange(cause, is_selection=True)
 
 
-def _usage_changes(found: MeasurementChanges) -> Iterator[BillChange]:
+def _usage_changes(found: MeasurementChanges) -> Iterator[InputChange]:
     """What sources brought, in the order in which they were received."""
     ordered = sorted(
         found.sources.items(),
@@ -238,7 +238,7 @@ def _usage_changes(found: MeasurementChanges) -> Iterator[BillChange]:
                 detail=describe_measurements(*found.counts[label]),
                 at=source.received_at,
             )
-            yield BillChange(cause, labels=frozenset({label}))
+            yield InputChange(cause, labels=frozenset({label}))
     others = [label for label, _ in ordered if label not in single]
     if others:
         came, went = (sum(found.counts[each][side] for each in others) for side in (0, 1))
@@ -247,10 +247,10 @@ def _usage_changes(found: MeasurementChanges) -> Iterator[BillChange]:
             name=counted(len(others), "more source"),
             detail=describe_measurements(came, went),
         )
-        yield BillChange(cause, labels=frozenset(others))
+        yield InputChange(cause, labels=frozenset(others))
 
 
-def _corrections(found: MeasurementChanges) -> Iterator[BillChange]:
+def _corrections(found: MeasurementChanges) -> Iterator[InputChange]:
     """What backfills changed, in the order in which they were done."""
     labels = [each for each in found.counts if each not in found.sources]
     known = found.backfills
@@ -270,7 +270,7 @@ def _corrections(found: MeasurementChanges) -> Iterator[BillChange]:
             author=done and done.author,
             at=done and done.at,
         )
-        yield BillChange(cause, labels=frozenset({label}))
+        yield InputChange(cause, labels=frozenset({label}))
 
 
 _DONE: Final = {"apply": "applied", "revert": "reverted"}
@@ -278,7 +278,7 @@ _DONE: Final = {"apply": "applied", "revert": "reverted"}
 
 def _rate_changes(
     before: Record[OrganizationConfig], after: Record[OrganizationConfig]
-) -> Iterator[BillChange]:
+) -> Iterator[InputChange]:
     former, later = rates_of(before.entity), rates_of(after.entity)
     for pair in sorted({*former, *later}):
         rates = former.get(pair), later.get(pair)
@@ -293,7 +293,7 @@ def _rate_changes(
             author=after.modified_by,
             at=after.modified,
         )
-        yield BillChange(cause, pair=pair)
+        yield InputChange(cause, pair=pair)
 
 
 def _without_rates(record: Record[Any]) -> Any:

@@ -25,7 +25,7 @@ from meterlake.pipeline.billing.differences.calculations import (
     CombinedCalculation,
     figures_of,
 )
-from meterlake.pipeline.billing.differences.changes import BillChange, ChangeFinder
+from meterlake.pipeline.billing.differences.changes import ChangeFinder, InputChange
 from meterlake.pipeline.billing.differences.compared_contents import (
     ComparedEnd,
     DiffChoice,
@@ -204,7 +204,7 @@ class _Diff:
 
     def _parts_of_step(
         self,
-        changes: Sequence[BillChange],
+        changes: Sequence[InputChange],
         step: AttributedStep,
         last: BillFigures,
         names: Sequence[str],

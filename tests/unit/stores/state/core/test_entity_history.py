@@ -28,7 +28,7 @@ from meterlake.stores.state.core.entity_history import (
 from tests.homes import EGRESS
 
 MANY = 25
-CAUSE = balances.Cause(EntityType.USER, "somebody")
+CAUSE = balances.BookingCause(EntityType.USER, "somebody")
 
 
 @pytest.fixture(autouse=True)

@@ -47,7 +47,7 @@ from meterlake.stores.state.core.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class BookingCause:
     """Who or what made a transaction."""
 
     type: EntityType
@@ -60,7 +60,7 @@ class Booked:
 
     posting: Posting
     record: Record[BalanceTransaction]
-    cause: Cause
+    cause: BookingCause
 
     @property
     def sequence(self) -> int:
@@ -146,7 +146,7 @@ def append(
     transaction: Transaction,
     balance: Record[Balance],
     entity: BalanceTransaction,
-    cause: Cause,
+    cause: BookingCause,
     due: datetime | None = None,
 ) -> Booked:
     """Book a transaction of a balance; one without an applied date applies now.
@@ -365,7 +365,7 @@ def _booked_of_row(row: Row[Any]) -> Booked:
         transaction_date=row.transacted,
     )
     record = Record(row.id, 1, entity, row.created, row.created_by, row.created, row.created_by)
-    return Booked(posting, record, Cause(EntityType(row.entity_type), row.entity_id))
+    return Booked(posting, record, BookingCause(EntityType(row.entity_type), row.entity_id))
 
 
 def note_charge(

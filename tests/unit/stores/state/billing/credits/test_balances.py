@@ -10,7 +10,7 @@ from meterlake.model.errors import StillReferenced
 from meterlake.stores.state import State
 from meterlake.stores.state.billing.credits.balances import (
     BalanceFilters,
-    Cause,
+    BookingCause,
     amounts,
     append,
     latest,
@@ -21,7 +21,7 @@ from meterlake.stores.state.billing.credits.balances import (
 from meterlake.stores.state.core.pages import Page
 from tests.migrations import changing, insert, upgrade
 
-CAUSE = Cause(EntityType.BILL, "a bill")
+CAUSE = BookingCause(EntityType.BILL, "a bill")
 
 
 @pytest.fixture

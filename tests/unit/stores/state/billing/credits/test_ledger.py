@@ -23,7 +23,7 @@ from meterlake.model.errors import StillReferenced
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.bills.batch import put_all
 from meterlake.stores.state.billing.credits import balances, ledger
-from meterlake.stores.state.billing.credits.balances import Cause
+from meterlake.stores.state.billing.credits.balances import BookingCause
 from meterlake.stores.state.billing.credits.ledger import Consumption
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from meterlake.stores.state.core.entity_history import PastConfiguration, changes_at
@@ -31,7 +31,7 @@ from meterlake.stores.state.core.postings import amounts_spent
 from tests.laws import examples
 
 D = Decimal
-USER = Cause(EntityType.USER, "somebody")
+USER = BookingCause(EntityType.USER, "somebody")
 
 
 class Books:
