@@ -120,7 +120,7 @@ def empty_console(folder: Path) -> Iterator[ConsoleWorld]:
 
 
 @contextmanager
-def a_console(folder: Path, **changes: str) -> Iterator[ConsoleWorld]:
+def a_console(folder: Path, **changes: Any) -> Iterator[ConsoleWorld]:
     """Acme used 42.5 and bolt 200 in September; the bills are made."""
     with home_with_bills(folder) as home:
         bill(home.organization, Month.parse(MONTH))

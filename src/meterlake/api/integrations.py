@@ -178,6 +178,12 @@ async def runs_of_entity(call: Call) -> Any:
     return await _runs(call, of_entity)
 
 
+async def runs_of_config(call: Call) -> Any:
+    """The runs of an integration."""
+    id_ = member(call, IntegrationConfig.__name__)
+    return await _runs(call, replace(_run_filters(call), config_id=id_))
+
+
 async def runs_of_destination(call: Call) -> Any:
     """The runs to a destination."""
     destination = call.query.text("destination")
@@ -353,6 +359,7 @@ OPERATIONS: Final = (
         _CONFIG,
         disable_config,
     ),
+    _get("ListIntegrationConfigRuns", f"{_CONFIGS}/{{id}}/runs", _RUN, runs_of_config),
     _get(
         "ListIntegrationRunsByDestinationId",
         f"{_RUNS}/destinations/{{destinationId}}",

@@ -14,7 +14,11 @@ from meterlake.console.shell.page import Visit, page, words
 
 RUNS: Final = "/console/runs"
 # Where the thing that a run is about has its own page; the members of the run fill it.
-_PAGES: Final = {"STATEMENT": "/console/bills/{aboutId}"}
+_PAGES: Final = {
+    "EXPORT": "/console/data-out/jobs/{id}",
+    "INTEGRATION_RUN": "/console/integrations/runs/{id}",
+    "STATEMENT": "/console/bills/{aboutId}",
+}
 _KINDS: Final = (
     ("UPLOAD", "Files"),
     ("INBOX_OBJECT", "Objects of inboxes"),

@@ -163,3 +163,13 @@ def test_the_log_has_every_try_without_secrets(client, ids):
     assert tried["response"] == "no such customer"
     assert tried["request"].endswith("Key: ********")
     assert log["status"] == "ERROR"
+
+
+@pytest.mark.sees("ListIntegrationConfigRuns")
+def test_the_runs_of_an_integration_are_listed(server, client):
+    config = "3c1b8c2e-0f43-4f6e-9d61-5f2c8f7f0a11"
+    own = add_run(server.organization, START, "of a configuration", config_id=config)
+    found = client.get(f"/integrationconfigs/{config}/runs").json()["data"]
+
+    assert [(each["id"], each["integrationConfigId"]) for each in found] == [(own, config)]
+    assert client.get(f"/integrationconfigs/{config}/runs?status=ERROR").json()["data"] == []

@@ -670,6 +670,9 @@ SHAPES: Final[dict[str, Shape]] = {
         page=200,
         query=(text("destination"), *_RUNS_QUERY),
     ),
+    "ListIntegrationConfigRuns": Shape(
+        gives=integrations.IntegrationRunResponse, page=200, query=_RUNS_QUERY
+    ),
     "ListIntegrationRuns": Shape(
         gives=integrations.IntegrationRunResponse, page=200, query=_RUNS_QUERY
     ),

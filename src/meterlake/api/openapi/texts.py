@@ -883,6 +883,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Retrieve the latest run of an entity",
         "The newest one, whatever became of it; 404 if there is none.",
     ),
+    "ListIntegrationConfigRuns": (
+        "List the runs of an integration",
+        "What one integration has handed over, newest first, also after it was deleted.",
+    ),
     "ListIntegrationRuns": ("List the runs of an entity", _RUNS),
     "GetIntegrationRun": ("Retrieve a run", "Where it stands, and what it became there."),
     "GetExternalMappingConfiguration": ("List what can be mapped", _CHOICES),

@@ -5,6 +5,10 @@ from typing import Final
 # By the names of `RESOURCES`; every room that has pages of a kind has a line here.
 ADDRESSES: Final = {
     "accounts": "/console/customers",
+    "exportDestinations": "/console/data-out/destinations",
+    "exportSchedules": "/console/data-out/schedules",
+    "webhooks": "/console/data-out/webhooks",
+    "integrationConfigs": "/console/integrations",
     "permissionPolicies": "/console/access/policies",
     "serviceUsers": "/console/access/programs",
     **{

@@ -32,6 +32,8 @@ ROOMS: Final = (
     Room("Customers", "/console/customers", "ListAccounts", ("/console/search",)),
     Room("Catalogue", "/console/catalogue", "ListProducts"),
     Room("Usage", "/console/usage", "PostUsageDataQuery"),
+    Room("Data out", "/console/data-out", "ListDestinations"),
+    Room("Integrations", "/console/integrations", "GetIntegrationConfigs"),
     Room("Revenue", "/console/revenue", "GetRevenue"),
     Room("Runs", "/console/runs", "ListRuns"),
     Room("Access", "/console/access/people", "ListOrgUsers", ("/console/access",)),

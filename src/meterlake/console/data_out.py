@@ -1,0 +1,407 @@
+"""Pages of data out: destinations, schedules and jobs of exports; webhooks and notifications."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.entity_forms import (
+    EntityPages,
+    fields_of_body,
+    is_for_rows,
+    read_document,
+    shown_fields,
+)
+from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
+from meterlake.console.shell.page import Visit, page, words
+
+DATA_OUT: Final = "/console/data-out"
+DESTINATIONS: Final = f"{DATA_OUT}/destinations"
+SCHEDULES: Final = f"{DATA_OUT}/schedules"
+JOBS: Final = f"{DATA_OUT}/jobs"
+WEBHOOKS: Final = f"{DATA_OUT}/webhooks"
+NOTIFICATIONS: Final = f"{DATA_OUT}/notifications"
+_PLACES: Final = (
+    ("ListDestinations", "Destinations", DESTINATIONS),
+    ("listSchedules", "Schedules", SCHEDULES),
+    ("listJobStatuses", "Jobs", JOBS),
+    ("ListWebhookIntegrations", "Webhooks", WEBHOOKS),
+    ("ListNotifications", "Notifications", NOTIFICATIONS),
+)
+_DELIVERIES: Final = 20
+_ONCE: Final = "AdHocExport"
+# What a run of an integration can end as, for the choice of what is sent once more.
+_ENDED: Final = ("ERROR", "TIMEOUT_LIMIT_EXCEEDED", "DISABLED", "COMPLETE")
+
+DESTINATION_PAGES: Final = EntityPages(
+    "exportDestinations",
+    DESTINATIONS,
+    "destination",
+    intro="A bucket of S3 or Google Cloud Storage, or a folder in the server's folder of exports.",
+)
+SCHEDULE_PAGES: Final = EntityPages(
+    "exportSchedules", SCHEDULES, "schedule", intro="What is exported where, again and again."
+)
+WEBHOOK_PAGES: Final = EntityPages(
+    "webhooks", WEBHOOKS, "webhook", intro="An address that gets signed notifications."
+)
+NOTIFICATION_PAGES: Final = EntityPages(
+    "notificationConfigurations",
+    NOTIFICATIONS,
+    "notification",
+    intro="Which events lead to a notification; an integration sends it to a webhook.",
+)
+
+
+def _links(visit: Visit) -> tuple[tuple[str, str], ...]:
+    return tuple((label, address) for each, label, address in _PLACES if visit.may(each))
+
+
+async def _list(visit: Visit, listing: Listing) -> Response:
+    await visit.people()
+    return await show_list(visit, replace(listing, links=_links(visit)))
+
+
+# --- Exports -------------------------------------------------------------------------------------
+
+_CHANGED: Final = (
+    Column("By", "lastModifiedBy", "author"),
+    Column("Changed", "dtLastModified", "instant"),
+)
+_DESTINATIONS: Final = Listing(
+    "Destinations",
+    "/dataexports/destinations",
+    (
+        Column("Name", "name", link=f"{DESTINATIONS}/{{id}}"),
+        Column("Code", "code", "code"),
+        Column("Kind", "destinationType"),
+        Column("Bucket or folder", "bucketName", "code"),
+        *_CHANGED,
+    ),
+    empty=("No destinations yet", "Exports go to buckets or folders. Make the first one here."),
+    intro="Where exports are written to.",
+    create=("New destination", f"{DESTINATIONS}/new", DESTINATION_PAGES.creates),
+)
+_SCHEDULES: Final = Listing(
+    "Schedules",
+    "/dataexports/schedules",
+    (
+        Column("Name", "name", link=f"{SCHEDULES}/{{id}}"),
+        Column("Code", "code", "code"),
+        Column("What", "sourceType", "words"),
+        Column("When", "when"),
+        Column("Enabled", "enabled"),
+        *_CHANGED,
+    ),
+    empty=("No schedules yet", "A schedule exports again and again. Make the first one here."),
+    intro="What is exported again and again, by the clock in UTC.",
+    create=("New schedule", f"{SCHEDULES}/new", SCHEDULE_PAGES.creates),
+)
+
+
+def when_of(schedule: dict[str, Any]) -> str:
+    """When a schedule exports, in words."""
+    if schedule.get("cronExpression"):
+        return f"cron {schedule['cronExpression']}"
+    unit, count = schedule.get("scheduleType"), schedule.get("period")
+    if not unit:
+        return ""
+    noun = {"HOURLY": "hour", "DAILY": "day"}.get(unit, str(unit).lower())
+    return f"every {noun}" if count in {None, 1} else f"every {count} {noun}s"
+
+
+async def _with_times(_: Visit, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        row["when"] = when_of(row)
+
+
+async def list_destinations(visit: Visit) -> Response:
+    """Destinations of exports."""
+    return await _list(visit, _DESTINATIONS)
+
+
+async def show_destination(visit: Visit, check: dict[str, Any] | None = None) -> Response:
+    """One destination, and what a check of it found."""
+    found = await visit.api.get(f"/dataexports/destinations/{visit.request.path_params['id']}")
+    return visit.page(
+        "data_out/thing.html",
+        thing=found,
+        address=DESTINATIONS,
+        pages=DESTINATION_PAGES,
+        facts=_facts(found),
+        check=check,
+        links=_links(visit),
+    )
+
+
+async def change_destination(visit: Visit) -> Response:
+    """Try to write to a destination: a small object, which is removed again."""
+    if visit.field("action") != "check":
+        raise _unknown(visit, "a destination")
+    path = f"/dataexports/destinations/{visit.request.path_params['id']}/check"
+    return await show_destination(visit, await visit.api.send("POST", path))
+
+
+def _unknown(visit: Visit, noun: str) -> ApiRefusalError:
+    return ApiRefusalError(400, f"{visit.field('action')!r} is nothing that one does to {noun}")
+
+
+def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The plain fields of an entity, as words and values."""
+    left_out = {"id", "version", "name", "credentials", "createdBy", "lastModifiedBy"}
+    return [
+        (words(name), value)
+        for name, value in found.items()
+        if name not in left_out and not name.startswith("dt") and value not in (None, "", [], {})
+    ]
+
+
+async def list_schedules(visit: Visit) -> Response:
+    """Schedules of exports."""
+    return await _list(visit, replace(_SCHEDULES, complete=_with_times))
+
+
+async def show_schedule(visit: Visit) -> Response:
+    """One schedule with its newest jobs."""
+    id_ = visit.request.path_params["id"]
+    found = await visit.api.get(f"/dataexports/schedules/{id_}")
+    jobs = await visit.api.find("/dataexports/jobs", scheduleId=id_, pageSize=10)
+    return visit.page(
+        "data_out/thing.html",
+        thing=found,
+        address=SCHEDULES,
+        pages=SCHEDULE_PAGES,
+        facts=[("When", when_of(found)), *_facts(found)],
+        jobs=[] if jobs is None else jobs["data"],
+        links=_links(visit),
+    )
+
+
+_JOBS: Final = Listing(
+    "Export jobs",
+    "/dataexports/jobs",
+    (
+        Column("Made", "dateCreated", "instant", link=f"{JOBS}/{{id}}"),
+        Column("What", "sourceType", "words"),
+        Column("Status", "status", "status"),
+        Column("Rows", "result.rows", "number"),
+        Column("Files", "result.files", "number"),
+        Column("Ended", "finishedAt", "instant"),
+        Column("Error", "error"),
+    ),
+    empty=("No exports yet", "Export once, or make a schedule."),
+    filters=(
+        ListFilter(
+            "status",
+            "Status",
+            tuple((each, words(each)) for each in ("PENDING", "RUNNING", "SUCCEEDED", "FAILED")),
+        ),
+        ListFilter("dateCreatedStart", "From", type="date"),
+        ListFilter("dateCreatedEnd", "Before", type="date"),
+    ),
+    create=("Export once", f"{JOBS}/new", "TriggerDataExport"),
+)
+
+
+async def list_jobs(visit: Visit) -> Response:
+    """Jobs of exports."""
+    return await _list(visit, _JOBS)
+
+
+async def ask_for_export(visit: Visit) -> Response:
+    """The form of an export that is made once."""
+    return visit.page(
+        "shell/entity_form.html",
+        title="Export once",
+        intro="Operational data are configuration and bills; usage are measurements or sums of them."
+        " Without a destination the server keeps the files for a day.",
+        button="Export",
+        fields=await shown_fields(visit, fields_of_body(_ONCE)),
+        entity=None,
+        back=JOBS,
+    )
+
+
+async def export_once(visit: Visit) -> Response:
+    """Make the job of an export."""
+    if is_for_rows(visit):
+        return await ask_for_export(visit)
+    body = await read_document(visit, fields_of_body(_ONCE))
+    made = await visit.api.send("POST", "/dataexports/adhoc", body)
+    return visit.go(f"{JOBS}/{made['jobId']}", "The worker exports. You can cancel it below.")
+
+
+async def show_job(visit: Visit) -> Response:
+    """One job: how far it is, where its files and its manifest are."""
+    job = await visit.api.get(f"/dataexports/jobs/{visit.request.path_params['id']}")
+    return visit.page(
+        "data_out/job.html",
+        job=job,
+        is_open=job["status"] in {"PENDING", "RUNNING"},
+        places=(job.get("result") or {}).get("places") or [],
+        has_download=bool((job.get("result") or {}).get("download")),
+        links=_links(visit),
+    )
+
+
+async def change_job(visit: Visit) -> Response:
+    """Cancel a job, run it again, or get its file."""
+    id_ = visit.request.path_params["id"]
+    match visit.field("action"):
+        case "cancel":
+            await visit.api.send("POST", f"/dataexports/jobs/{id_}/cancel")
+            said = "The export stops soon, and leaves nothing behind."
+        case "retry":
+            await visit.api.send("POST", f"/dataexports/jobs/{id_}/retry")
+            said = "The worker exports once more."
+        case _:
+            raise _unknown(visit, "an export")
+    return visit.go(f"{JOBS}/{id_}", said)
+
+
+async def download(visit: Visit) -> Response:
+    """Lead on to the file of a job, by a link that works for a while."""
+    id_ = visit.request.path_params["id"]
+    found = await visit.api.get(f"/dataexports/jobs/{id_}/getdownloadurl")
+    return RedirectResponse(found["url"], 303, {"Cache-Control": "no-store"})
+
+
+# --- Webhooks and notifications ------------------------------------------------------------------
+
+_WEBHOOKS: Final = Listing(
+    "Webhooks",
+    "/integrationdestinations/webhooks",
+    (
+        Column("Name", "name", link=f"{WEBHOOKS}/{{id}}"),
+        Column("Code", "code", "code"),
+        Column("Address", "url", "code"),
+        Column("Active", "active"),
+        *_CHANGED,
+    ),
+    empty=("No webhooks yet", "A webhook is an address that gets signed notifications."),
+    create=("New webhook", f"{WEBHOOKS}/new", WEBHOOK_PAGES.creates),
+)
+_NOTIFICATIONS: Final = Listing(
+    "Notifications",
+    "/notifications/configurations",
+    (
+        Column("Name", "name", link=f"{NOTIFICATIONS}/{{id}}/edit"),
+        Column("Code", "code", "code"),
+        Column("Event", "eventName", "code"),
+        Column("Active", "active"),
+        *_CHANGED,
+    ),
+    empty=("No notifications yet", "A notification says which events you want to be told of."),
+    create=("New notification", f"{NOTIFICATIONS}/new", NOTIFICATION_PAGES.creates),
+)
+
+
+async def list_webhooks(visit: Visit) -> Response:
+    """Webhooks."""
+    return await _list(visit, _WEBHOOKS)
+
+
+async def list_notifications(visit: Visit) -> Response:
+    """Notifications."""
+    return await _list(visit, _NOTIFICATIONS)
+
+
+async def show_webhook(visit: Visit) -> Response:
+    """One webhook with its newest deliveries."""
+    id_ = visit.request.path_params["id"]
+    found = await visit.api.get(f"/integrationdestinations/webhooks/{id_}")
+    runs = await visit.api.find(
+        f"/integrationruns/destinations/{id_}", pageSize=_DELIVERIES, status=visit.query("status")
+    )
+    return visit.page(
+        "data_out/webhook.html",
+        thing=found,
+        pages=WEBHOOK_PAGES,
+        facts=_facts(found),
+        runs=None if runs is None else runs["data"],
+        ended=_ENDED,
+        links=_links(visit),
+    )
+
+
+async def change_webhook(visit: Visit) -> Response:
+    """Send a test, switch a webhook on or off, or send runs once more."""
+    id_ = visit.request.path_params["id"]
+    path = f"/integrationdestinations/webhooks/{id_}"
+    match visit.field("action"):
+        case "ping":
+            run = await visit.api.send("POST", f"{path}/ping")
+            said = "The worker sends a test. Load this page again to see the answer."
+            return visit.go(f"/console/integrations/runs/{run['id']}", said)
+        case "on" | "off":
+            active = visit.field("action") == "on"
+            await visit.api.send("PUT", f"{path}/active", None, active=active)
+            said = "The webhook gets notifications." if active else "The webhook gets nothing more."
+        case "replay":
+            if not visit.field("since"):
+                raise ApiRefusalError(400, "No day was chosen. Say since when.")
+            found = await visit.api.send(
+                "POST",
+                f"{path}/replay",
+                None,
+                since=visit.field("since"),
+                status=visit.field("status") or None,
+            )
+            said = f"The worker sends {found['runs']} runs once more, each with a new id."
+        case _:
+            raise _unknown(visit, "a webhook")
+    return visit.go(f"{WEBHOOKS}/{id_}", said)
+
+
+async def begin(visit: Visit) -> Response:
+    """Lead on to the first page that the person may see."""
+    links = _links(visit)
+    return visit.go(links[0][1] if links else DESTINATIONS, visit.session.said)
+
+
+ROUTES: Final = (
+    *DESTINATION_PAGES.routes(),
+    *SCHEDULE_PAGES.routes(),
+    *WEBHOOK_PAGES.routes(),
+    *NOTIFICATION_PAGES.routes(),
+    Route(DATA_OUT, page(begin), methods=["GET"], name="ConsoleDataOut"),
+    Route(DESTINATIONS, page(list_destinations), methods=["GET"], name="ConsoleDestinations"),
+    Route(
+        f"{DESTINATIONS}/{{id}}", page(show_destination), methods=["GET"], name="ConsoleDestination"
+    ),
+    Route(
+        f"{DESTINATIONS}/{{id}}",
+        page(change_destination, show_destination),
+        methods=["POST"],
+        name="ConsoleDestinationCheck",
+    ),
+    Route(SCHEDULES, page(list_schedules), methods=["GET"], name="ConsoleSchedules"),
+    Route(f"{SCHEDULES}/{{id}}", page(show_schedule), methods=["GET"], name="ConsoleSchedule"),
+    Route(JOBS, page(list_jobs), methods=["GET"], name="ConsoleExportJobs"),
+    Route(f"{JOBS}/new", page(ask_for_export), methods=["GET"], name="ConsoleNewExport"),
+    Route(
+        f"{JOBS}/new",
+        page(export_once, ask_for_export),
+        methods=["POST"],
+        name="ConsoleExport",
+    ),
+    Route(f"{JOBS}/{{id}}", page(show_job), methods=["GET"], name="ConsoleExportJob"),
+    Route(
+        f"{JOBS}/{{id}}",
+        page(change_job, show_job),
+        methods=["POST"],
+        name="ConsoleExportJobChange",
+    ),
+    Route(f"{JOBS}/{{id}}/file", page(download), methods=["GET"], name="ConsoleExportFile"),
+    Route(WEBHOOKS, page(list_webhooks), methods=["GET"], name="ConsoleWebhooks"),
+    Route(f"{WEBHOOKS}/{{id}}", page(show_webhook), methods=["GET"], name="ConsoleWebhook"),
+    Route(
+        f"{WEBHOOKS}/{{id}}",
+        page(change_webhook, show_webhook),
+        methods=["POST"],
+        name="ConsoleWebhookChange",
+    ),
+    Route(NOTIFICATIONS, page(list_notifications), methods=["GET"], name="ConsoleNotifications"),
+)

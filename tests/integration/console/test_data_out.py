@@ -1,0 +1,134 @@
+"""The pages of data out and of integrations: made, checked, sent once more, and not offered."""
+
+import re
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.console.data_out import when_of
+from meterlake.pipeline.access import login
+from tests.console_world import CONSOLE, a_console
+from tests.deliveries import add_runs, content_for, new_webhook, send_due
+from tests.doubles.receivers import running_receiver
+from tests.homes import configure
+from tests.people import allow
+
+OUT = f"{CONSOLE}/data-out"
+ATTACK = '"><script>alert(1)</script>'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("console")
+    (folder / "exports").mkdir()
+    changes = {"webhook_allow": ("127.0.0.1",), "export_folder": folder / "exports"}
+    with a_console(folder / "home", **changes) as found:
+        configure(found.home.organization, features={"preview": True})
+        found.join("ada@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"))
+        yield found
+
+
+@pytest.fixture
+def ada(world):
+    return world.browser("ada@example.com")
+
+
+def follow(browser, path, text):
+    browser.go(path)
+    found = re.search(rf'<a href="([^"]*)">\s*{re.escape(text)}\s*</a>', browser.page.text)
+    assert found is not None, browser.text
+    browser.go(found[1])
+
+
+def test_a_destination_is_made_and_checked(ada):
+    ada.go(f"{OUT}/destinations/new")
+    made = {"name": "Archive", "code": "archive", "bucketName": "archive"}
+    ada.send({**made, "destinationType": "LOCAL"})
+    follow(ada, f"{OUT}/destinations", "Archive")
+    told = ada.press("check")
+
+    assert "Exports can be written to" in told
+    assert "Write: done" in told
+
+
+def test_an_export_is_made_cancelled_and_run_again(ada):
+    ada.go(f"{OUT}/jobs/new")
+    ada.send({"sourceType": "OPERATIONAL", "operationalDataTypes": "ACCOUNTS"})
+    assert ada.path.startswith(f"{OUT}/jobs/")
+    assert "Export of operational" in ada.text
+
+    assert "The export stops soon" in ada.press("cancel")
+    assert "The worker exports once more." in ada.press("retry")
+    assert "Pending" in ada.go(f"{OUT}/jobs?status=PENDING")
+
+
+def test_a_delivery_is_shown_try_by_try_and_sent_once_more(world, ada):
+    organization = world.home.organization
+    with running_receiver() as receiver:
+        webhook = new_webhook(organization, receiver.url(), name="Chat")
+        [id_] = add_runs(organization, [content_for(webhook)])
+        send_due(world.home.stores)
+        ada.go(f"{OUT}/webhooks/{webhook['id']}")
+        assert f'href="{CONSOLE}/integrations/runs/{id_}"' in ada.page.text
+        ada.go(f"{CONSOLE}/integrations/runs/{id_}")
+        assert re.search(r"Tries Try When Answer Error 1 .* 20\d", ada.text)
+
+        assert "The worker sends it once more" in ada.press("replay")
+        assert not ada.path.endswith(id_)
+        ada.go(f"{OUT}/webhooks/{webhook['id']}")
+        assert "The worker sends a test." in ada.press("ping")
+        ada.go(f"{OUT}/webhooks/{webhook['id']}")
+        assert "The worker sends 1 runs once more" in ada.press("replay", since="2020-01-01")
+        assert "The webhook gets nothing more." in ada.press("off")
+        assert "The webhook gets notifications." in ada.press("on")
+
+
+def test_an_integration_is_listed_disabled_and_enabled(world, ada):
+    webhook = new_webhook(world.home.organization, "http://127.0.0.1:9/", name=ATTACK)
+    ada.go(f"{CONSOLE}/integrations/new")
+    ada.send(
+        {
+            "entityType": "Notification",
+            "destination": "WEBHOOK",
+            "destinationId": webhook["id"],
+            "name": "To chat",
+        }
+    )
+    follow(ada, f"{CONSOLE}/integrations", "To chat")
+    assert "Nothing was sent yet." in ada.text
+    assert "<script>alert" not in ada.page.text
+
+    assert "It sends nothing more." in ada.press("disable")
+    assert "The integration sends again." in ada.press("enable")
+
+
+def test_who_may_only_read_sees_no_button(world):
+    reader = world.browser("reader@example.com")
+    webhook = new_webhook(world.home.organization, "http://127.0.0.1:9/", name="Read")
+    for path in ("destinations", "schedules", "jobs", "webhooks", "notifications"):
+        reader.go(f"{OUT}/{path}")
+        assert reader.page.status_code == 200
+        assert f"{OUT}/{path}/new" not in reader.page.text
+    reader.go(f"{OUT}/webhooks/{webhook['id']}")
+    assert not any(map(reader.offers, ("ping", "off", "replay")))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ({"cronExpression": "0 6 * * *"}, "cron 0 6 * * *"),
+        ({"scheduleType": "DAILY", "period": 1}, "every day"),
+        ({"scheduleType": "HOURLY", "period": 6}, "every 6 hours"),
+        ({}, ""),
+    ],
+)
+def test_a_schedule_says_when_in_words(schedule, said):
+    assert when_of(schedule) == said
