@@ -40,8 +40,7 @@ class Server:
     """One server in a folder of its own, reached by a socket there."""
 
     def __init__(self) -> None:
-        shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=shared))
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
         self._identity: dict[str, Any] = {}
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
