@@ -12,16 +12,24 @@ import httpx
 
 from meterlake.model.values.period import Month
 from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.home.sample import MONTH as SAMPLE_MONTH
+from meterlake.pipeline.home.sample import create_sample
 from meterlake.pipeline.home.setup import initialize
+from meterlake.pipeline.ingest.drop import ingest_inbox
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import Home, open_home
 from tests.homes import settings as home_settings
+from tests.organizations import Clock
 from tests.people import PASSWORD, join, policy
 from tests.sent_bills import home_with_bills
 from tests.served import running
 
 MONTH = "2026-09"
 CONSOLE = "/console"
+# Files, which cost more than all pages together.
+_DOWNLOAD = re.compile(r"[?&;](format|as)=|/document\b|/files\b|/statement\b|/download\b")
 
 
 class ConsoleWorld(NamedTuple):
@@ -53,6 +61,12 @@ class ConsoleWorld(NamedTuple):
         """A browser that nobody has used."""
         client = httpx.Client(base_url=self.url, follow_redirects=True)
         return Browser(self.opened.enter_context(client))
+
+
+def shape_of(address: str) -> str:
+    """An address without what tells two pages of one kind apart."""
+    path = address.partition("?")[0]
+    return re.sub(r"/[0-9a-f-]{36,}|/\d{4}-\d{2}(-\d{2})?(?=/|$)", "/{}", path)
 
 
 class Browser:
@@ -100,6 +114,26 @@ class Browser:
         self.page = self.client.post(path or str(self.page.url), data=data, headers=headers)
         return self.text
 
+    def links(self) -> list[str]:
+        """The addresses of pages that the page leads to; without its downloads."""
+        found = re.findall(r'<a\b[^>]*\bhref="(/console[^"#]*)', self.page.text)
+        return [unescape(each) for each in found if not _DOWNLOAD.search(each)]
+
+    def crawl(self, *starts: str) -> Iterator[str]:
+        """Follow all links from some pages on, one address of each shape; every address, opened."""
+        waiting, seen, shapes = list(starts or (CONSOLE,)), set(starts), set[str]()
+        while waiting:
+            address = waiting.pop(0)
+            if shape_of(address) in shapes:
+                continue
+            shapes.add(shape_of(address))
+            self.go(address)
+            yield address
+            if self.page.headers.get("content-type", "").startswith("text/html"):
+                new = [link for link in self.links() if link not in seen]
+                seen.update(new)
+                waiting += new
+
     def press(self, action: str, **fields: str) -> str:
         """Press the button of an action on this page."""
         return self.send({"action": action, **fields})
@@ -116,6 +150,21 @@ def empty_console(folder: Path) -> Iterator[ConsoleWorld]:
     with open_home(folder / "home", made.org_id) as home:
         home.clock.time = datetime.now(UTC)
         with running(home.stores.settings, free_port()) as url, ExitStack() as opened:
+            yield ConsoleWorld(home, url, opened, {})
+
+
+@contextmanager
+def sample_console(folder: Path) -> Iterator[ConsoleWorld]:
+    """The sample organization with its usage and the bills of its month."""
+    options = home_settings(folder / "home")
+    code = create_sample(options)
+    with open_stores(options) as stores:
+        organization = stores.find_organization(code)
+        for _ in ingest_inbox(organization, drop_folder(stores, code), 0):
+            pass
+        bill(organization, Month.parse(SAMPLE_MONTH))
+        home = Home(stores, organization.id, Clock())
+        with running(options, free_port()) as url, ExitStack() as opened:
             yield ConsoleWorld(home, url, opened, {})
 
 

@@ -46,7 +46,13 @@ async def _sign_out(visit: Visit) -> Response:
 
 
 async def _home(visit: Visit) -> Response:
-    """The month that is billed now, or the way to a first bill where nothing is measured yet."""
+    """The month that is billed now, or the way to a first bill where nothing is measured yet.
+
+    Whoever may not see months begins in the first room that is open.
+    """
+    rooms = visit.rooms()
+    if rooms and not visit.may("GetClosing"):
+        return visit.go(rooms[0].path, visit.session.said)
     meters = await visit.api.find("/meters", pageSize=1)
     if meters is not None and not meters["data"]:
         return visit.go(start.START, visit.session.said)

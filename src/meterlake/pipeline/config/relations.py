@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from meterlake.model.configuration.access import Invitation
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_NAME, RESOURCES, Resource, code_of, resource_of, values_at
 from meterlake.model.values import wire
@@ -81,6 +82,10 @@ def _label(entity: Entity, id_: str, configuration: Configuration) -> str:
     if own:
         return str(own)
     row = resource_of(entity)
+    if row.singleton:  # There is one: its kind says which.
+        return "of the organization"
+    if isinstance(entity, Invitation):
+        return entity.email
     parts = []
     for name in row.key:
         target, found = row.refs.get(name), getattr(entity, name)
