@@ -8,7 +8,6 @@ call; what a later version does is declared, too, and answers 501.
 from typing import Final
 
 from meterlake.api import (
-    access,
     accounts,
     backfills,
     customer_links,
@@ -27,6 +26,7 @@ from meterlake.api import (
     trials,
     uploads,
 )
+from meterlake.api.access import access
 from meterlake.api.billing import (
     balances,
     bill_lines,

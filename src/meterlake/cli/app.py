@@ -10,14 +10,11 @@ from cyclopts import App, CycloptsError, Group
 from meterlake.cli import (
     aggregation,
     backfill,
-    balances,
     close_month,
     configuration,
-    customer_link,
     demo,
     events,
     integrations,
-    late,
     lookups,
     resources,
     runs,
@@ -29,7 +26,7 @@ from meterlake.cli import (
     webhooks,
     worker,
 )
-from meterlake.cli.billing import bill, revenue
+from meterlake.cli.billing import balances, bill, customer_link, late, revenue
 from meterlake.cli.export import command as export
 from meterlake.cli.ingest import command as ingest
 from meterlake.cli.ingest import inbox, receipts, rejected

@@ -10,28 +10,18 @@ from starlette.staticfiles import StaticFiles
 
 from meterlake.api.app import Application, create_app
 from meterlake.api.server.oauth import CALLBACK, SIGNED_OUT
-from meterlake.console import (
-    access,
-    backfills,
-    bill,
-    bill_lines,
-    bills,
-    catalogue,
-    customers,
-    data_in,
-    data_out,
-    first_file,
-    integrations,
-    month,
-    revenue,
-    runs,
-    start,
-    usage,
-)
+from meterlake.console import month, revenue, runs, usage
+from meterlake.console.access import access
+from meterlake.console.bills import bill, bill_lines, bills
+from meterlake.console.catalogue import catalogue
+from meterlake.console.customers import customers
+from meterlake.console.data_in import backfills, data_in
+from meterlake.console.data_out import data_out, integrations
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.lists import Column, ListFilter, Listing
 from meterlake.console.shell.page import Visit, locale_of, page, plain_page
 from meterlake.console.shell.session import end_session, end_sign_in
+from meterlake.console.start import first_file, start
 from meterlake.model.values.log_lines import redact_logs
 from meterlake.settings import Settings
 from meterlake.stores.processes import end_with_supervisor

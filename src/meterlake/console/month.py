@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills import check_approval, file_of
+from meterlake.console.bills.bills import check_approval, file_of
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount

@@ -3,7 +3,7 @@ import m3ter
 import pytest
 from argon2 import PasswordHasher
 
-from meterlake.api.access import OPERATIONS
+from meterlake.api.access.access import OPERATIONS
 from meterlake.pipeline.access import login
 from tests.people import allow, join, policy
 from tests.served import served

@@ -20,6 +20,7 @@ def http(server):
         yield client
 
 
+@pytest.mark.sees("LoadSample")
 def test_the_sample_brings_its_catalog_and_drops_its_files_once(server, http):
     first = http.post("/sample").json()
     inbox = server.settings.home / "drop" / server.stores.find_organization(server.org_id).code

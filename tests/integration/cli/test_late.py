@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.cli.app import run
-from meterlake.cli.late import show_late_usage
+from meterlake.cli.billing.late import show_late_usage
 from meterlake.cli.shell.amounts import AmountText
 from meterlake.cli.shell.output import Output
 from meterlake.model.bills.late_usage import (

@@ -5,7 +5,7 @@ import re
 import pytest
 from argon2 import PasswordHasher
 
-from meterlake.console.policy_words import read_policy
+from meterlake.console.access.policy_words import read_policy
 from meterlake.model.configuration.access import statement_documents
 from meterlake.model.configuration.permissions import ADMINISTRATOR, READ_ONLY
 from meterlake.pipeline.access import login

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from argon2 import PasswordHasher
 
-from meterlake.console.catalogue import KINDS
+from meterlake.console.catalogue.catalogue import KINDS
 from meterlake.pipeline.access import login
 from tests.console_world import CONSOLE, a_console
 from tests.people import allow

@@ -7,8 +7,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.api.routes import BY_ID
-from meterlake.console.customer_pages import _BOOKING
-from meterlake.console.customer_things import ACCOUNT_FIELDS, THINGS
+from meterlake.console.customers.customer_pages import _BOOKING
+from meterlake.console.customers.customer_things import ACCOUNT_FIELDS, THINGS
 from meterlake.model.customers.accounts import Account
 from meterlake.pipeline.access import login
 from tests.console_world import CONSOLE, MONTH, a_console

@@ -5,7 +5,7 @@ import re
 import pytest
 from argon2 import PasswordHasher
 
-from meterlake.console.data_out import when_of
+from meterlake.console.data_out.data_out import when_of
 from meterlake.pipeline.access import login
 from tests.console_world import CONSOLE, a_console
 from tests.deliveries import add_runs, content_for, new_webhook, send_due

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from babel import Locale
 
-from meterlake.console.price_picture import price_kind, price_picture, price_pieces
+from meterlake.console.catalogue.price_picture import price_kind, price_picture, price_pieces
 
 ENGLISH = Locale("en")
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
+from meterlake.cli.billing.late import show_late
 from meterlake.cli.ingest.command import incomplete
-from meterlake.cli.late import show_late
 from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.values.counted import counted
 

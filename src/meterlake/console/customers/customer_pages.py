@@ -7,14 +7,14 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.customer_forms import (
+from meterlake.console.customers.customer_forms import (
     CUSTOM,
-    FormField,
+    CustomerField,
     body_of,
     load_choices,
     name_of,
 )
-from meterlake.console.customer_things import (
+from meterlake.console.customers.customer_things import (
     ACCOUNT_FIELDS,
     BALANCES,
     COMPLETE,
@@ -29,48 +29,52 @@ from meterlake.console.shell.page import PageFunction, Visit, page
 
 _BEFORE: Final = "To take it back, type what stands under “What happened” of the customer."
 # What a plan in force can become, and what is booked on a balance.
-_ENDING: Final = (FormField("endDate", "Last day", "last", required=True),)
+_ENDING: Final = (CustomerField("endDate", "Last day", "last", required=True),)
 _REPLACING: Final = (
-    FormField("planId", "New plan", "choice", choices="/plans", none="A group of plans"),
-    FormField(
+    CustomerField("planId", "New plan", "choice", choices="/plans", none="A group of plans"),
+    CustomerField(
         "planGroupId", "Or a group of plans", "choice", choices="/plangroups", none="One plan"
     ),
-    FormField("startDate", "Its first day", "start", required=True),
+    CustomerField("startDate", "Its first day", "start", required=True),
 )
 _BOOKING: Final = (
-    FormField("amount", "Amount", "amount", "Below zero it takes away.", required=True),
-    FormField("description", "Description", hint="A reference of the payment, for instance."),
-    FormField("transactionTypeId", "Type", "choice", choices="/picklists/transactiontypes"),
-    FormField("paid", "Paid for it", "amount"),
-    FormField("currencyPaid", "Currency of the payment", "choice", choices="/picklists/currency"),
-    FormField("appliedDate", "Counts from", "start", "Empty: now."),
+    CustomerField("amount", "Amount", "amount", "Below zero it takes away.", required=True),
+    CustomerField("description", "Description", hint="A reference of the payment, for instance."),
+    CustomerField("transactionTypeId", "Type", "choice", choices="/picklists/transactiontypes"),
+    CustomerField("paid", "Paid for it", "amount"),
+    CustomerField(
+        "currencyPaid", "Currency of the payment", "choice", choices="/picklists/currency"
+    ),
+    CustomerField("appliedDate", "Counts from", "start", "Empty: now."),
 )
 # What ends together when a customer leaves.
 _LEAVING: Final = (
-    FormField("endDate", "Last day", "last", required=True),
-    FormField("ACCOUNTPLAN", "Plans", "tick"),
-    FormField("CONTRACT", "Contracts", "tick"),
-    FormField("PREPAYMENT", "Commitments", "tick"),
-    FormField("PRICINGS", "Prices made for this customer", "tick"),
-    FormField("COUNTER_PRICINGS", "Prices of counters made for this customer", "tick"),
-    FormField("applyToChildren", "Of child customers, too", "tick"),
+    CustomerField("endDate", "Last day", "last", required=True),
+    CustomerField("ACCOUNTPLAN", "Plans", "tick"),
+    CustomerField("CONTRACT", "Contracts", "tick"),
+    CustomerField("PREPAYMENT", "Commitments", "tick"),
+    CustomerField("PRICINGS", "Prices made for this customer", "tick"),
+    CustomerField("COUNTER_PRICINGS", "Prices of counters made for this customer", "tick"),
+    CustomerField("applyToChildren", "Of child customers, too", "tick"),
 )
 _CHILD: Final = (
-    FormField("child", "Customer", "account", "The code of the customer.", required=True),
+    CustomerField("child", "Customer", "account", "The code of the customer.", required=True),
 )
 
 
 # --- The customer itself ------------------------------------------------------------------------
 
 
-async def _account_fields(visit: Visit) -> tuple[FormField, ...]:
+async def _account_fields(visit: Visit) -> tuple[CustomerField, ...]:
     """The fields of a customer, with the custom fields that the organization has."""
     found = await visit.api.find("/customfields")
     of_accounts: Mapping[str, Any] = (found or {}).get("account") or {}
     return (
         *ACCOUNT_FIELDS,
         *(
-            FormField(f"{CUSTOM}.{name}", name, "text" if isinstance(default, str) else "amount")
+            CustomerField(
+                f"{CUSTOM}.{name}", name, "text" if isinstance(default, str) else "amount"
+            )
             for name, default in sorted(of_accounts.items())
         ),
     )

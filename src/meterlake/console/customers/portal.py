@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from meterlake.api.customer_links import PATH
-from meterlake.console.day_charts import day_chart
+from meterlake.console.customers.day_charts import day_chart
 from meterlake.console.shell.api import ApiClient, ApiRefusalError
 from meterlake.console.shell.page import locale_of, page_text
 from meterlake.console.shell.session import api_of_link

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meterlake.console.customer_forms import FormField, name_of
+from meterlake.console.customers.customer_forms import CustomerField, name_of
 from meterlake.console.shell.lists import Column
 from meterlake.console.shell.page import Visit
 
@@ -47,7 +47,7 @@ class Thing:
     path: str
     operations: tuple[str, str, str, str]
     columns: tuple[Column, ...]
-    fields: tuple[FormField, ...]
+    fields: tuple[CustomerField, ...]
     makes: str
     undo: str
     about: str
@@ -92,10 +92,10 @@ COMPLETE: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 _CODE: Final = Column("Code", "code", "code")
-_CONTRACT: Final = FormField(
+_CONTRACT: Final = CustomerField(
     "contractId", "Contract", "choice", choices="/contracts", none="Under no contract"
 )
-_CURRENCY: Final = FormField(
+_CURRENCY: Final = CustomerField(
     "currency",
     "Currency",
     "choice",
@@ -119,18 +119,18 @@ PLANS: Final = Thing(
         Column("Who pays for children", "childBillingMode", "words"),
     ),
     fields=(
-        FormField("planId", "Plan", "choice", choices="/plans", none="A group of plans"),
-        FormField(
+        CustomerField("planId", "Plan", "choice", choices="/plans", none="A group of plans"),
+        CustomerField(
             "planGroupId", "Or a group of plans", "choice", choices="/plangroups", none="One plan"
         ),
-        FormField("startDate", "First day", "start", required=True),
-        FormField("endDate", "Last day", "last", "Empty: until somebody ends it."),
-        FormField(
+        CustomerField("startDate", "First day", "start", required=True),
+        CustomerField("endDate", "Last day", "last", "Empty: until somebody ends it."),
+        CustomerField(
             "childBillingMode", "Usage of child customers", "choice", choices=_CHILDREN, none=""
         ),
         _CONTRACT,
-        FormField("billEpoch", "First bill date", "day", "Empty: that of the organization."),
-        FormField("code", "Code", hint="What files call it; empty is fine."),
+        CustomerField("billEpoch", "First bill date", "day", "Empty: that of the organization."),
+        CustomerField("code", "Code", hint="What files call it; empty is fine."),
     ),
     makes="From its first day on, the plan's prices are on this customer's bills. "
     "Bills that are approved or locked stay as they are.",
@@ -152,17 +152,21 @@ BALANCES: Final = Thing(
         Column("Left", "amount", "money"),
     ),
     fields=(
-        FormField("name", "Name", required=True),
-        FormField("code", "Code", required=True),
+        CustomerField("name", "Name", required=True),
+        CustomerField("code", "Code", required=True),
         _CURRENCY,
-        FormField("startDate", "First day", "start", required=True),
-        FormField("endDate", "Last day", "last", required=True),
-        FormField("description", "Description"),
-        FormField("balanceDrawDownDescription", "Text on bills", hint="Where it pays for usage."),
-        FormField("rolloverAmount", "Carried over at most", "amount"),
-        FormField("rolloverEndDate", "Carried over until", "last"),
-        FormField("overageSurchargePercent", "Surcharge when it is used up, in percent", "amount"),
-        FormField("allowOverdraft", "It may fall below zero", "tick"),
+        CustomerField("startDate", "First day", "start", required=True),
+        CustomerField("endDate", "Last day", "last", required=True),
+        CustomerField("description", "Description"),
+        CustomerField(
+            "balanceDrawDownDescription", "Text on bills", hint="Where it pays for usage."
+        ),
+        CustomerField("rolloverAmount", "Carried over at most", "amount"),
+        CustomerField("rolloverEndDate", "Carried over until", "last"),
+        CustomerField(
+            "overageSurchargePercent", "Surcharge when it is used up, in percent", "amount"
+        ),
+        CustomerField("allowOverdraft", "It may fall below zero", "tick"),
         _CONTRACT,
     ),
     makes="It begins with nothing: top it up on its page. Bills draw from it while it lasts.",
@@ -183,22 +187,22 @@ COMMITMENTS: Final = Thing(
         Column("Left", "left", "money"),
     ),
     fields=(
-        FormField("amount", "Amount", "amount", required=True),
+        CustomerField("amount", "Amount", "amount", required=True),
         _CURRENCY,
-        FormField("startDate", "First day", "day", required=True),
-        FormField("endDate", "Last day", "last_day", required=True),
-        FormField("amountPrePaid", "Paid already", "amount"),
-        FormField("amountFirstBill", "On the first bill", "amount"),
-        FormField(
+        CustomerField("startDate", "First day", "day", required=True),
+        CustomerField("endDate", "Last day", "last_day", required=True),
+        CustomerField("amountPrePaid", "Paid already", "amount"),
+        CustomerField("amountFirstBill", "On the first bill", "amount"),
+        CustomerField(
             "billingPlanId", "Plan with whose bills it is charged", "choice", choices="/plans"
         ),
-        FormField("billingInterval", "Charged every so many bills", "whole"),
-        FormField("billingOffset", "Counted from bill", "whole"),
-        FormField("overageSurchargePercent", "Surcharge above it, in percent", "amount"),
-        FormField("separateOverageUsage", "Usage above it has lines of its own", "tick"),
-        FormField("commitmentFeeDescription", "Text of the fee"),
-        FormField("commitmentUsageDescription", "Text where it pays for usage"),
-        FormField("overageDescription", "Text above it"),
+        CustomerField("billingInterval", "Charged every so many bills", "whole"),
+        CustomerField("billingOffset", "Counted from bill", "whole"),
+        CustomerField("overageSurchargePercent", "Surcharge above it, in percent", "amount"),
+        CustomerField("separateOverageUsage", "Usage above it has lines of its own", "tick"),
+        CustomerField("commitmentFeeDescription", "Text of the fee"),
+        CustomerField("commitmentUsageDescription", "Text where it pays for usage"),
+        CustomerField("overageDescription", "Text above it"),
         _CONTRACT,
     ),
     makes="Bills charge the amount, and draw usage from it before they charge for usage.",
@@ -220,13 +224,15 @@ CONTRACTS: Final = Thing(
         Column("Purchase order", "purchaseOrderNumber"),
     ),
     fields=(
-        FormField("name", "Name", required=True),
-        FormField("code", "Code"),
-        FormField("startDate", "First day", "day", required=True),
-        FormField("endDate", "Last day", "last_day", required=True),
-        FormField("purchaseOrderNumber", "Purchase order", hint="On the bills of the contract."),
-        FormField("description", "Description", "area"),
-        FormField("applyContractPeriodLimits", "Only usage within the contract counts", "tick"),
+        CustomerField("name", "Name", required=True),
+        CustomerField("code", "Code"),
+        CustomerField("startDate", "First day", "day", required=True),
+        CustomerField("endDate", "Last day", "last_day", required=True),
+        CustomerField(
+            "purchaseOrderNumber", "Purchase order", hint="On the bills of the contract."
+        ),
+        CustomerField("description", "Description", "area"),
+        CustomerField("applyContractPeriodLimits", "Only usage within the contract counts", "tick"),
     ),
     makes="Plans, commitments and balances can stand under it.",
     undo="Delete it while nothing stands under it.",
@@ -247,17 +253,19 @@ CHARGES: Final = Thing(
         Column("Unit price", "unitPrice", "money"),
     ),
     fields=(
-        FormField("name", "Name", required=True),
-        FormField("code", "Code", required=True),
-        FormField("description", "Text on the bill"),
+        CustomerField("name", "Name", required=True),
+        CustomerField("code", "Code", required=True),
+        CustomerField("description", "Text on the bill"),
         _CURRENCY,
-        FormField("amount", "Amount", "amount", "Below zero it is a credit. Or units and a price:"),
-        FormField("units", "Units", "amount"),
-        FormField("unitPrice", "Price of a unit", "amount"),
-        FormField("servicePeriodStartDate", "For usage from", "start", required=True),
-        FormField("servicePeriodEndDate", "To the last day", "last", required=True),
-        FormField("billDate", "Bill date", "day", "Empty: the next bill."),
-        FormField("notes", "Notes for yourselves", "area", "Never on a bill."),
+        CustomerField(
+            "amount", "Amount", "amount", "Below zero it is a credit. Or units and a price:"
+        ),
+        CustomerField("units", "Units", "amount"),
+        CustomerField("unitPrice", "Price of a unit", "amount"),
+        CustomerField("servicePeriodStartDate", "For usage from", "start", required=True),
+        CustomerField("servicePeriodEndDate", "To the last day", "last", required=True),
+        CustomerField("billDate", "Bill date", "day", "Empty: the next bill."),
+        CustomerField("notes", "Notes for yourselves", "area", "Never on a bill."),
         _CONTRACT,
     ),
     makes="The bill of its date gets one line more when it is calculated next.",
@@ -270,28 +278,28 @@ CHARGES: Final = Thing(
 THINGS: Final = {each.key: each for each in (PLANS, BALANCES, COMMITMENTS, CONTRACTS, CHARGES)}
 
 ACCOUNT_FIELDS: Final = (
-    FormField("name", "Name", required=True, hint="On bills."),
-    FormField("code", "Code", required=True, hint="What your files call the customer."),
-    FormField("emailAddress", "E-mail address", "email", required=True, hint="Bills go there."),
-    FormField(
+    CustomerField("name", "Name", required=True, hint="On bills."),
+    CustomerField("code", "Code", required=True, hint="What your files call the customer."),
+    CustomerField("emailAddress", "E-mail address", "email", required=True, hint="Bills go there."),
+    CustomerField(
         "parentAccountId", "Parent", "account", "The code of the customer that this one is part of."
     ),
-    FormField(
+    CustomerField(
         "currency",
         "Currency",
         "choice",
         choices="/picklists/currency",
         none="That of the organization",
     ),
-    FormField("purchaseOrderNumber", "Purchase order", hint="On every bill."),
-    FormField("daysBeforeBillDue", "Days until a bill is due", "whole"),
-    FormField("billEpoch", "First bill date", "day", "Empty: that of the organization."),
-    FormField("address.addressLine1", "Address, line 1"),
-    FormField("address.addressLine2", "Line 2"),
-    FormField("address.addressLine3", "Line 3"),
-    FormField("address.addressLine4", "Line 4"),
-    FormField("address.postCode", "Postal code"),
-    FormField("address.locality", "City"),
-    FormField("address.region", "Region"),
-    FormField("address.country", "Country"),
+    CustomerField("purchaseOrderNumber", "Purchase order", hint="On every bill."),
+    CustomerField("daysBeforeBillDue", "Days until a bill is due", "whole"),
+    CustomerField("billEpoch", "First bill date", "day", "Empty: that of the organization."),
+    CustomerField("address.addressLine1", "Address, line 1"),
+    CustomerField("address.addressLine2", "Line 2"),
+    CustomerField("address.addressLine3", "Line 3"),
+    CustomerField("address.addressLine4", "Line 4"),
+    CustomerField("address.postCode", "Postal code"),
+    CustomerField("address.locality", "City"),
+    CustomerField("address.region", "Region"),
+    CustomerField("address.country", "Country"),
 )

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.customer_things import CUSTOMERS
+from meterlake.console.customers.customer_things import CUSTOMERS
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.period import Month, format_instant, midnight

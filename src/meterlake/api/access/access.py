@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from meterlake.api import audit, users
+from meterlake.api.access import audit, users
 from meterlake.api.entities import page
 from meterlake.api.server.answers import select_page
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation, member

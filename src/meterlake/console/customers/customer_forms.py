@@ -38,7 +38,7 @@ _DATE: Final = len("2026-10-01")
 
 
 @dataclass(frozen=True, slots=True)
-class FormField:
+class CustomerField:
     """One field of a form.
 
     Attributes:
@@ -133,7 +133,7 @@ def _number(text: str) -> Decimal | str:
 
 
 async def load_choices(
-    visit: Visit, fields: Sequence[FormField], customer: str = ""
+    visit: Visit, fields: Sequence[CustomerField], customer: str = ""
 ) -> dict[str, Choices]:
     """What the fields of a form offer, by their names.
 
@@ -169,7 +169,7 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 async def body_of(
     visit: Visit,
-    fields: Sequence[FormField],
+    fields: Sequence[CustomerField],
     before: Mapping[str, Any] | None = None,
     computed: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -194,7 +194,7 @@ async def body_of(
     return body
 
 
-async def _typed(visit: Visit, field: FormField) -> Any:
+async def _typed(visit: Visit, field: CustomerField) -> Any:
     if field.kind == "tick":
         return field.name in visit.form
     text = visit.field(field.name)
@@ -205,7 +205,7 @@ async def _typed(visit: Visit, field: FormField) -> Any:
     return field.value(text, visit.session.zone)
 
 
-async def _account_named(visit: Visit, field: FormField, code: str) -> str:
+async def _account_named(visit: Visit, field: CustomerField, code: str) -> str:
     found = (await visit.api.get("/accounts", codes=code))["data"] if "," not in code else []
     if not found:
         reason = f"{field.label}: there is no customer with the code {code!r}; look it up first"

@@ -6,8 +6,8 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.customer_forms import FormField
-from meterlake.console.customer_things import CUSTOMERS
+from meterlake.console.customers.customer_forms import CustomerField
+from meterlake.console.customers.customer_things import CUSTOMERS
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.period import format_instant
@@ -15,9 +15,9 @@ from meterlake.model.values.period import format_instant
 _PAGE: Final = 50
 _DAYS: Final = (("7", "A week"), ("30", "30 days"), ("90", "90 days"), ("365", "A year"))
 _FIELDS: Final = (
-    FormField("name", "Who it is for", required=True, hint="So that you know which to revoke."),
-    FormField("days", "How long it works", "choice", choices=_DAYS, none=""),
-    FormField(
+    CustomerField("name", "Who it is for", required=True, hint="So that you know which to revoke."),
+    CustomerField("days", "How long it works", "choice", choices=_DAYS, none=""),
+    CustomerField(
         "origins",
         "Pages that may show it in a frame",
         "area",

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console import customer_links, customer_pages, customer_prices, portal
-from meterlake.console.bills import BILLS
-from meterlake.console.customer_things import COMPLETE, CUSTOMERS, THINGS
-from meterlake.console.day_charts import day_chart
+from meterlake.console.bills.bills import BILLS
+from meterlake.console.customers import customer_links, customer_pages, customer_prices, portal
+from meterlake.console.customers.customer_things import COMPLETE, CUSTOMERS, THINGS
+from meterlake.console.customers.day_charts import day_chart
 from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.page import Visit, locale_of, page
 from meterlake.model.values.period import Month

@@ -8,8 +8,8 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console import prices
-from meterlake.console.plans import priced_values
+from meterlake.console.catalogue import prices
+from meterlake.console.catalogue.plans import priced_values
 from meterlake.console.shell.addresses import ADDRESSES, address_of
 from meterlake.console.shell.entity_forms import (
     EntityPages,

@@ -8,8 +8,8 @@ from babel.dates import format_timedelta
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console import late_usage, rejected, sent_files
-from meterlake.console.late_usage import UNBILLED
+from meterlake.console.data_in import late_usage, rejected, sent_files
+from meterlake.console.data_in.late_usage import UNBILLED
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, locale_of, page, words

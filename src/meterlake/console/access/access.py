@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.policy_words import read_policy
+from meterlake.console.access.policy_words import read_policy
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list

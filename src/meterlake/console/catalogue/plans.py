@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from babel import Locale
 from markupsafe import Markup
 
-from meterlake.console.price_picture import price_kind, price_picture
+from meterlake.console.catalogue.price_picture import price_kind, price_picture
 from meterlake.console.shell.addresses import address_of
 from meterlake.console.shell.entity_forms import label_of
 from meterlake.console.shell.page import Visit, locale_of

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills import BILLS
+from meterlake.console.bills.bills import BILLS
 from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.page import Visit, locale_of, page

@@ -1,0 +1,1 @@
+"""People, programs, policies, and the log of who did what, over HTTP."""

@@ -1,0 +1,1 @@
+"""Pages of who may do what, and who did what."""

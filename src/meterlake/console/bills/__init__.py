@@ -1,0 +1,1 @@
+"""Pages of bills: the list, one bill, its lines."""

@@ -1,0 +1,1 @@
+"""Pages of what is measured and what it costs."""

@@ -1,0 +1,1 @@
+"""Pages of customers, and the page that a customer sees."""

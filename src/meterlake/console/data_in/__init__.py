@@ -1,0 +1,1 @@
+"""Pages of what comes in: files, rejected rows, late usage, backfills."""

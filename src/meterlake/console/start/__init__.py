@@ -1,0 +1,1 @@
+"""Pages that lead from nothing to a first bill."""
