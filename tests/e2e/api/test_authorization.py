@@ -126,6 +126,7 @@ def test_every_operation_says_what_it_needs():
     assert [each.id for each in OPERATIONS if not each.resource] == []
     open_to_all = [each.id for each in OPERATIONS if not each.action]
     assert sorted(open_to_all) == [
+        "EndMySessions",
         "GetMe",
         "ListAllowedOperations",
         "ListEntityChanges",

@@ -52,7 +52,8 @@ def client(server, ids):
 def listed(client, ids, path, **query):
     found = client.get(f"/integrationruns/{path}", params=query or None)
     assert found.status_code == httpx.codes.OK, found.text
-    return [ids.index(each["id"]) for each in found.json()["data"]]
+    # Other tests of the server have runs of their own.
+    return [ids.index(each["id"]) for each in found.json()["data"] if each["id"] in ids]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_pages_have_every_run_once_in_order(client, ids, order):
     query, found = {"order": order, "pageSize": 1}, []
     while True:
         page = client.get(f"/integrationruns/Bill/b1?{urlencode(query)}").json()
-        found += [ids.index(each["id"]) for each in page["data"]]
+        found += [ids.index(each["id"]) for each in page["data"] if each["id"] in ids]
         if "nextToken" not in page:
             break
         query["nextToken"] = page["nextToken"]

@@ -79,7 +79,7 @@ def test_a_statement_is_printed_in_both_formats_and_written_into_a_file(home, at
         ([NOBODY, "--format", "json"], 1, f"no bill '{NOBODY}'"),
         ([NOBODY, "--format", "csv"], 2, "format"),
         ([NOBODY, "--usage", "hour"], 2, "usage"),
-        ([], 2, "BILL"),
+        ([], 1, "BILL"),
     ],
 )
 def test_a_document_of_no_bill_or_no_format_is_refused(at, capsys, arguments, code, error):

@@ -137,6 +137,7 @@ COMMANDS = (
     "customer-link list nordwind-logistics",
     "customer-link revoke nordwind-logistics Portal",
     "runs list",
+    "revenue --by customer --month 2026-09",
     "runs show {run_of_any_kind}",
     "runs cancel {run_of_any_kind}",
     "runs retry {run_of_any_kind}",

@@ -68,7 +68,7 @@ SUBJECTS: Final = (
     Subject(
         "Bills",
         "Bills, their lines, the jobs that make them, and the closing of months.",
-        ("bills", "billjobs", "lineitems", "lateusage", "closings", "revenue"),
+        ("bills", "billjobs", "lineitems", "lateusage", "closings", "revenue", "ledger"),
     ),
     Subject(
         "Statements",

@@ -235,8 +235,9 @@ def _described(
     resource: Resource, document: Document, configuration: StoredConfiguration, local: tzinfo
 ) -> Document:
     entity = read(resource.entity, wire.loads(wire.dumps(document)))
-    now = datetime.now(local)
-    record = Record(document["id"], document["version"], entity, now, "", now, "")
+    # Nothing that is shown comes from when it was written.
+    unknown = datetime.fromtimestamp(0, local)
+    record = Record(document["id"], document["version"], entity, unknown, "", unknown, "")
     found = describe(record, configuration)
     return {name: _in_days(value, local) for name, value in found.items() if name != "id"}
 
