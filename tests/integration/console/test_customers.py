@@ -154,6 +154,25 @@ def test_a_customer_shows_prices_usage_spend_bills_and_who_did_what(eve, ids):
     assert "it must be a year and a month" in eve.go(f"{CUSTOMERS}/{ids['acme']}?month=soon")
 
 
+def test_a_price_of_the_plan_stands_instead_of_its_templates(world, eve, ids):
+    configure(
+        world.home.organization,
+        pricings=[
+            {
+                "code": "for-everybody",
+                "planTemplateId": "cloud",
+                "aggregationId": "sent",
+                "startDate": "2026-01-01T00:00:00Z",
+                "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 9}],
+            }
+        ],
+    )
+    eve.go(f"{CUSTOMERS}/{ids['acme']}")
+
+    assert "from 100" in eve.text
+    assert "9.00" not in eve.text
+
+
 def test_a_thing_of_another_customer_is_not_found_with_this_one(eve, ids):
     eve.go(f"{CUSTOMERS}/{ids['acme']}/plans")
     [own] = re.findall(rf'href="({CUSTOMERS}/{ids["acme"]}/plans/[0-9a-f-]{{36}})"', eve.page.text)

@@ -223,7 +223,15 @@ async def _prices_of_plan(
     terms = {
         name: plan.get(name, template.get(name)) for name in ("standingCharge", "minimumSpend")
     }
-    return {"plan": plan, "template": template, "prices": [*own, *common], **terms}
+    replaced = {_priced(each) for each in own}
+    in_force = [*own, *(each for each in common if _priced(each) not in replaced)]
+    return {"plan": plan, "template": template, "prices": in_force, **terms}
+
+
+def _priced(price: dict[str, Any]) -> tuple[Any, ...]:
+    """What a price of a plan replaces of its template's prices, as bills see it."""
+    thing = price.get("aggregationId") or price.get("compoundAggregationId")
+    return thing, price.get("type"), tuple(sorted((price.get("segment") or {}).items()))
 
 
 async def _name_aggregations(visit: Visit, prices: list[dict[str, Any]]) -> None:
