@@ -27,6 +27,7 @@ DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 GENERATED = {"api-coverage.md", "cli.md", "configuration.md", "dictionary.md"}
 WRITTEN = [path for path in DOCUMENTS if path.name not in GENERATED]
 LINE_LENGTH = 160
+PICTURE_MAX = 130_000
 # The table of dependencies and the index are no lists of decisions.
 DECISIONS = [
     path
@@ -315,6 +316,17 @@ def test_every_trouble_of_others_has_tests_that_are_there():
         assert named, row
         for path, name in named:
             assert f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+
+
+def test_documents_show_every_picture_and_only_those_that_are_there():
+    shown = {
+        (document.parent / address).resolve()
+        for document in DOCUMENTS
+        for address in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", document.read_text())
+    }
+    assert shown == set((DOCS / "pictures").iterdir()) != set()
+    assert {path.suffix for path in shown} == {".png"}
+    assert [path.name for path in shown if path.stat().st_size > PICTURE_MAX] == []
 
 
 def test_what_is_installed_is_named_without_a_host():
