@@ -1,6 +1,7 @@
 """The page on which prices of many plans are raised: chosen, looked at with their effect, applied."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -62,7 +63,7 @@ def _asked(visit: Visit) -> dict[str, Any]:
         "from": texts["from"],
         "by": _number("by", texts["by"]) if texts["by"] else None,
         "factors": list(_factors(texts["factors"] or "")),
-        "decimals": int(decimals) if decimals.isdigit() else None,
+        "decimals": int(decimals) if re.fullmatch("[0-9]{1,2}", decimals) else None,
         "effectMonth": texts["effect"] or None,
     }
 

@@ -1,18 +1,22 @@
 """The public API as the pages of the console call it: within the process, by the rules of HTTP."""
 
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from httpx import ASGITransport, AsyncClient, Response
+from httpx import ASGITransport, AsyncClient, InvalidURL, Response
 from starlette.types import ASGIApp
 
 from meterlake.model.values import wire
 
 _FAILED: Final = 400
+_NOT_FOUND: Final = 404
+# What ends a path, and what no address has.
+_NOT_OF_PATHS: Final = re.compile(r"[?#\x00-\x20\x7f]")
 # How long a store of objects elsewhere may say nothing.
 _SECONDS: Final = 60
 # What a page lists at most where the API has no end: more is behind a link.
@@ -77,7 +81,7 @@ class ApiClient:
         Raises:
             ApiRefusalError: The API refuses it.
         """
-        return _content(await self._client.get(path, params=_parameters(query)))
+        return _content(await self._call("GET", path, params=_parameters(query)))
 
     async def find(self, path: str, /, **query: Any) -> Any:
         """As `get`; None if the API refuses to show it or has it not."""
@@ -111,7 +115,7 @@ class ApiClient:
         content = None if body is None else wire.dumps(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         return _content(
-            await self._client.request(
+            await self._call(
                 method, path, params=_parameters(query), content=content, headers=headers
             )
         )
@@ -122,7 +126,7 @@ class ApiClient:
         Raises:
             ApiRefusalError: The API refuses it.
         """
-        answer = await self._client.get(path, params=_parameters(query))
+        answer = await self._call("GET", path, params=_parameters(query))
         if answer.status_code >= _FAILED:
             _content(answer)
         return answer
@@ -134,10 +138,26 @@ class ApiClient:
             ApiRefusalError: The API refuses it.
         """
         headers = {"Content-Type": "application/json"}
-        answer = await self._client.post(path, content=wire.dumps(body), headers=headers)
+        answer = await self._call("POST", path, content=wire.dumps(body), headers=headers)
         if answer.status_code >= _FAILED:
             _content(answer)
         return answer
+
+    async def _call(self, method: str, path: str, **content: Any) -> Response:
+        """Call an operation. Parts of its path may come from an address or a form.
+
+        Raises:
+            ApiRefusalError: A part would begin a query or a fragment, or nothing has such an address.
+        """
+        nothing = ApiRefusalError(
+            _NOT_FOUND, "There is nothing at this address. Go there by a link."
+        )
+        if _NOT_OF_PATHS.search(path):
+            raise nothing
+        try:
+            return await self._client.request(method, path, **content)
+        except InvalidURL:
+            raise nothing from None
 
     async def put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
         """Send a file to a signed URL: here, or at the store of objects that the URL names.

@@ -33,6 +33,7 @@ a line; nested entities are rows. Fields that a form leaves out stay as they are
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -50,7 +51,7 @@ from meterlake.console.shell.form_fields import (
     fields_of_body,
     fields_of_resource,
 )
-from meterlake.console.shell.form_texts import Texts, document_of, texts_of
+from meterlake.console.shell.form_texts import Texts, document_of, row_numbers, texts_of
 from meterlake.console.shell.page import Visit, page, words
 from meterlake.model.resources import BY_NAME, Resource
 from meterlake.model.values.ids import is_id
@@ -255,16 +256,9 @@ def _with_rows(visit: Visit, texts: Texts) -> Texts:
             name: values for name, values in changed.items() if not name.startswith(f"{gone}.")
         }
     if grown := visit.field(_MORE):
-        number = max(_row_numbers(grown, changed), default=-1) + 1
+        number = max(row_numbers(grown, changed), default=-1) + 1
         changed[f"{grown}.{number}.new"] = [""]
     return changed
-
-
-def _row_numbers(path: str, texts: Texts) -> list[int]:
-    """The numbers of the rows that a form has at a path."""
-    begin = f"{path}."
-    numbers = {name[len(begin) :].partition(".")[0] for name in texts if name.startswith(begin)}
-    return sorted(int(each) for each in numbers if each.isdigit())
 
 
 def _shown(field: FormField, path: str, texts: Texts, options: _Options, wrong: str) -> ShownField:
@@ -275,7 +269,7 @@ def _shown(field: FormField, path: str, texts: Texts, options: _Options, wrong: 
         )
         return replace(shown, rows=(members,))
     if field.is_rows:
-        numbers = _row_numbers(path, texts) or [0]
+        numbers = row_numbers(path, texts) or [0]
         rows = tuple(
             tuple(
                 _shown(each, f"{path}.{number}.{each.name}", texts, options, wrong)
@@ -455,7 +449,7 @@ class EntityPages:
         before = await self._entity(visit)
         body = await read_document(visit, self.fields, before)
         version = visit.field("version")
-        body["version"] = int(version) if version.isdigit() else version
+        body["version"] = int(version) if re.fullmatch("[0-9]{1,9}", version) else version
         made = await visit.api.send("PUT", f"{self._path(visit)}/{before['id']}", body)
         return visit.go(self._after(visit, made), f"You changed {label_of(made)}.")
 

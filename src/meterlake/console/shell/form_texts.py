@@ -21,6 +21,7 @@ from meterlake.model.values.period import format_instant
 Texts = Mapping[str, list[str]]
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,60}(\.[0-9]{1,60})?")
+_ROW: Final = re.compile(r"[0-9]{1,6}")
 _SEVERAL: Final = frozenset({FieldKind.CHOICES, FieldKind.REFERENCES})
 _YES_NO: Final = {"true": True, "false": False}
 
@@ -180,14 +181,19 @@ def _instant(text: str, zone: str) -> str:
 
 def _read_rows(field: FormField, texts: Texts, path: str, zone: str) -> list[dict[str, Any]]:
     """The rows of a form in which something stands, in their order."""
-    begin = f"{path}."
-    numbers = {name[len(begin) :].partition(".")[0] for name in texts if name.startswith(begin)}
     found = []
-    for number in sorted(int(each) for each in numbers if each.isdigit()):
-        row = f"{begin}{number}."
+    for number in row_numbers(path, texts):
+        row = f"{path}.{number}."
         if any(text.strip() for text in _typed(field, texts, row)):
             found.append(_members(field.members, texts, row, zone, {}))
     return found
+
+
+def row_numbers(path: str, texts: Texts) -> list[int]:
+    """The numbers of the rows that a form has at a path."""
+    begin = f"{path}."
+    numbers = {name[len(begin) :].partition(".")[0] for name in texts if name.startswith(begin)}
+    return sorted(int(each) for each in numbers if _ROW.fullmatch(each))
 
 
 def _typed(field: FormField, texts: Texts, row: str) -> Iterator[str]:

@@ -181,7 +181,7 @@ def page(
             visit = Visit(request, session, api)
             try:
                 return await _answered(function, visit)
-            except (MeterlakeError, ApiRefusalError) as error:
+            except (MeterlakeError, ApiRefusalError, OverflowError) as error:
                 return await _refused(visit, _refusal(error), back)
 
     return answer
@@ -195,7 +195,7 @@ async def _refused(visit: Visit, refusal: ApiRefusalError, back: PageFunction | 
         visit.refusal = refusal
         try:
             shown = await back(visit)
-        except (MeterlakeError, ApiRefusalError):
+        except (MeterlakeError, ApiRefusalError, OverflowError):
             visit.refusal = None
         else:
             shown.status_code = refusal.status
@@ -203,9 +203,11 @@ async def _refused(visit: Visit, refusal: ApiRefusalError, back: PageFunction | 
     return visit.page("refused.html", refusal.status, refusal=refusal)
 
 
-def _refusal(error: MeterlakeError | ApiRefusalError) -> ApiRefusalError:
+def _refusal(error: MeterlakeError | ApiRefusalError | OverflowError) -> ApiRefusalError:
     if isinstance(error, ApiRefusalError):
         return error
+    if isinstance(error, OverflowError):  # What sums of days and instants end with.
+        return ApiRefusalError(400, "A day is outside of the calendar; years go from 2 to 9998.")
     return ApiRefusalError(error.status, str(error))
 
 
