@@ -66,7 +66,7 @@ class ConsoleWorld(NamedTuple):
 def shape_of(address: str) -> str:
     """An address without what tells two pages of one kind apart."""
     path = address.partition("?")[0]
-    return re.sub(r"/[0-9a-f-]{36,}|/\d{4}-\d{2}(-\d{2})?(?=/|$)", "/{}", path)
+    return re.sub(r"/[0-9a-f-]{36,}|/[0-9a-f]{12}:\d+|/\d{4}-\d{2}(-\d{2})?(?=/|$)", "/{}", path)
 
 
 class Browser:

@@ -126,7 +126,7 @@ def price_picture(
         *_lines(place, pieces, minimum),
     ]
     return Markup(
-        '<figure class="chart price"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg></figure>'
+        '<figure class="chart price" tabindex="0"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg></figure>'
     ).format(_WIDTH, _HEIGHT, title, Markup("").join(parts))
 
 
