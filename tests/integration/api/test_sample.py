@@ -46,6 +46,15 @@ def test_an_organization_with_a_meter_of_its_own_keeps_to_itself(server, http):
     assert list(server.sdk().accounts.list()) == []
 
 
+def test_a_product_of_the_same_code_is_not_overwritten(server, http):
+    server.sdk().products.create(code="llm", name="Ours", custom_fields={})
+    refused = http.post("/sample")
+
+    assert refused.status_code == 409
+    assert "such as llm" in refused.json()["message"]
+    assert [each.name for each in server.sdk().products.list()] == ["Ours"]
+
+
 @pytest.mark.parametrize("missing", ["account", "pricing"])
 def test_who_may_not_create_one_part_gets_nothing_of_it(server, http, missing):
     statements = [allow("config:create"), allow("config:update"), deny("all", f"config:{missing}")]

@@ -6,8 +6,11 @@ import shutil
 from typing import Any, Final
 
 import sample_data
-from meterlake.model.catalog.catalog import Meter
+from meterlake.model.catalog.catalog import Meter, Product
+from meterlake.model.catalog.pricing import PlanTemplate
+from meterlake.model.customers.accounts import Account
 from meterlake.model.errors import Conflict
+from meterlake.model.resources import code_of
 from meterlake.pipeline.access.users import first_person_links, join_first, sign_in_link
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.home.setup import initialize
@@ -59,7 +62,7 @@ def create_sample(settings: Settings) -> str:
 
 
 def load_sample(organization: Organization, author: str) -> dict[str, Any]:
-    """Give an organization without meters the sample's configuration, and its files to ingest.
+    """Give an organization that has nothing the sample's configuration, and its files to ingest.
 
     Once more brings what is missing: no measurement counts twice.
 
@@ -67,16 +70,19 @@ def load_sample(organization: Organization, author: str) -> dict[str, Any]:
         The month that the sample has usage of, and how many entities and files it brings.
 
     Raises:
-        Conflict: The organization has meters: the sample would mix with what is its own.
+        Conflict: The organization has meters, products, plans or customers of its own.
     """
     documents = configure.read_documents([sample_data.CONFIGURATION])
     meters = {each["code"] for one in documents for each in one.content.get("meters", ())}
     with organization.reading() as reader:
-        own = sorted({each.entity.code for each in reader.all(Meter)} - meters)
-    if own:
+        own = {each.entity.code for each in reader.all(Meter)}
+        # What would be overwritten: without meters nobody has loaded the sample before.
+        kinds = () if own else (Product, PlanTemplate, Account)
+        named = [str(code_of(each.entity)) for kind in kinds for each in reader.all(kind)]
+    if others := sorted(own - meters) or sorted(named):
         raise Conflict(
-            f"the organization has meters of its own, such as {own[0]}; load the sample into one"
-            " without"
+            f"the organization has things of its own, such as {others[0]}; load the sample into one"
+            " that has none"
         )
     changes = configure.apply(organization.state, organization.id, documents, author)
     files = drop_sample(organization)
