@@ -292,7 +292,7 @@ def purpose_of(state: State, token: str) -> Purpose:
         found = _alive(connection, token, state.now())
     if found.purpose is Purpose.FIRST_PERSON:
         with state.reading(found.org) as reader:
-            if people.users(reader, Page(1))[0]:
+            if people.has_users(reader):
                 raise Unauthorized(_DEAD)
     return found.purpose
 
@@ -406,11 +406,13 @@ def first_person_links(state: State) -> dict[str, str]:
 
     It works once, within a day, and as long as nobody has joined; a new one replaces the last one.
     """
+    with state.reading_home() as connection:
+        with_users = people.organizations_with_users(connection)
     links = {}
     for organization in state.organizations():
+        if organization.id in with_users:
+            continue
         with state.transaction(organization.id, SYSTEM) as transaction:
-            if people.users(transaction, Page(1))[0]:
-                continue
             until = transaction.now + NEW_PASSWORD
             id_ = _administrator(transaction)
             links[organization.code] = _link(transaction, Purpose.FIRST_PERSON, id_, until)
@@ -431,7 +433,7 @@ def join_first(state: State, token: str, password: str, names: Mapping[str, str]
     secret = hash_password(password)
     with state.transaction(found.org, SYSTEM) as transaction:
         _alive(transaction.connection, token, transaction.now, lock=True)
-        if people.users(transaction, Page(1))[0]:
+        if people.has_users(transaction):
             raise Unauthorized(_DEAD)
         if people.person_by_email(transaction.connection, invitation.email) is not None:
             raise Conflict(

@@ -99,6 +99,17 @@ def users(reader: Reader, page: Page, ids: Sequence[str] = ()) -> tuple[list[Use
     return [_user(row) for row in rows], token
 
 
+def organizations_with_users(connection: Connection) -> frozenset[str]:
+    """The ids of the organizations of a home that have users."""
+    return frozenset(connection.execute(select(MEMBERSHIP.c.org).distinct()).scalars())
+
+
+def has_users(reader: Reader) -> bool:
+    """Whether the organization has a user."""
+    query = select(MEMBERSHIP.c.org).where(MEMBERSHIP.c.org == reader.org_id).limit(1)
+    return reader.connection.execute(query).first() is not None
+
+
 def users_named(reader: Reader, name: str) -> list[User]:
     """The users of an id, of an address, or of a first and a last name."""
     table = PERSON.c
