@@ -30,6 +30,8 @@ ROOMS: Final = (
     Room("Month", "/console/months", "GetClosing"),
     Room("Bills", "/console/bills", "ListBills"),
     Room("Customers", "/console/customers", "ListAccounts", ("/console/search",)),
+    Room("Data in", "/console/data-in", "GetMeasurementsStatus", ("/console/rejected",)),
+    Room("Backfills", "/console/backfills", "ListBackfills"),
     Room("Catalogue", "/console/catalogue", "ListProducts"),
     Room("Usage", "/console/usage", "PostUsageDataQuery"),
     Room("Data out", "/console/data-out", "ListDestinations"),
@@ -37,6 +39,4 @@ ROOMS: Final = (
     Room("Revenue", "/console/revenue", "GetRevenue"),
     Room("Runs", "/console/runs", "ListRuns"),
     Room("Access", "/console/access/people", "ListOrgUsers", ("/console/access",)),
-    Room("Data in", "/console/data-in", "GetMeasurementsStatus", ("/console/rejected",)),
-    Room("Backfills", "/console/backfills", "ListBackfills"),
 )
