@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.bills import check_approval, file_of
-from meterlake.console.shell.api import ApiRefusalError
-from meterlake.console.shell.page import Visit, page
-from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
+from meterlake.console.shell.api import ApiRefusalError, rows_of
+from meterlake.console.shell.page import Visit, page, percent
+from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month
 
 MONTHS: Final = "/console/months"
@@ -25,8 +25,8 @@ def growth(total: Decimal, before: Decimal) -> Decimal | None:
     if not before:
         return None
     with exact():
-        added = (total - before) * 100
-    return round_amount(divide(added, before), 1, RoundingMode.HALF_EVEN)
+        added = total - before
+    return percent(added, before)
 
 
 async def current_month(visit: Visit) -> Response:
@@ -147,7 +147,7 @@ async def show_month(visit: Visit) -> Response:
         visit.api.find("/lateusage", period=month, pageSize=100),
         visit.people(),
     )
-    newest = [] if jobs is None else jobs["data"]
+    newest = rows_of(jobs)
     # Only who is asked to approve has to know.
     asked = closing["bills"] if closing.get("review") else []
     check = await check_approval(visit, asked)
@@ -161,7 +161,7 @@ async def show_month(visit: Visit) -> Response:
         jobs=newest,
         own=check.own,
         running=any(each["status"] in _RUNNING for each in newest),
-        late=[] if late is None else late["data"],
+        late=rows_of(late),
         earlier=month.moved(-1),
         later=month.moved(1),
     )
@@ -200,7 +200,7 @@ async def change_month(visit: Visit) -> Response:
             await visit.api.send("POST", "/billjobs/recalculate", {"billIds": ids})
             said = "The worker calculates these bills again. Load this page again to see it."
         case _:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a month")
+            raise visit.unknown_action("a month")
     return visit.go(f"{MONTHS}/{month}", said)
 
 

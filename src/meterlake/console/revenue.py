@@ -13,8 +13,8 @@ from starlette.routing import Route
 from meterlake.console.month import growth
 from meterlake.console.shell.charts import bar_chart
 from meterlake.console.shell.lists import csv_text
-from meterlake.console.shell.page import Visit, locale_of, month_name, page
-from meterlake.model.values.money import ZERO, RoundingMode, divide, exact, round_amount
+from meterlake.console.shell.page import Visit, locale_of, month_name, page, percent
+from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import Month, format_instant
 
 REVENUE: Final = "/console/revenue"
@@ -63,9 +63,7 @@ def share(part: Decimal, total: Decimal) -> Decimal | None:
     """How many percent of a total something is, rounded to a tenth; None of nothing."""
     if total <= 0:
         return None
-    with exact():
-        hundredfold = part * 100
-    return round_amount(divide(hundredfold, total), 1, RoundingMode.HALF_EVEN)
+    return percent(part, total)
 
 
 def changes(

@@ -8,7 +8,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.api.server.pages import is_on_this_machine
-from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page, words
 
@@ -128,8 +127,8 @@ async def change_run(visit: Visit) -> Response:
         case "retry":
             run = await visit.api.send("POST", f"/runs/{id_}/retry")
             said = "The worker does it once more."
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a run")
+        case _:
+            raise visit.unknown_action("a run")
     return visit.go(f"{RUNS}/{run['id']}", said)
 
 

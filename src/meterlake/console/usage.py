@@ -401,8 +401,8 @@ async def change_usage(visit: Visit) -> Response:
             gone = await visit.api.send("DELETE", f"/usage/savedqueries/{visit.field('id')}")
             said = f"You deleted the question {gone.get('name', '')}. No number changed."
             return visit.go(visit.link(), said)
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a question")
+        case _:
+            raise visit.unknown_action("a question")
 
 
 async def explain_quantity(visit: Visit) -> Response:

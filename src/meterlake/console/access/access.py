@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.access.policy_words import read_policy
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page, words
+from meterlake.console.shell.people import full_name
 from meterlake.console.shell.session import end_session, origin
 
 ACCESS: Final = "/console/access"
@@ -52,10 +54,6 @@ POLICY_PAGES: Final = EntityPages(
 GROUP_PAGES: Final = EntityPages("resourceGroups", f"{GROUPS}/{{type}}", "group")
 
 
-def _links(visit: Visit) -> tuple[tuple[str, str], ...]:
-    return tuple((label, address) for each, label, address in _PLACES if visit.may(each))
-
-
 # --- Who has which policy ------------------------------------------------------------------------
 
 
@@ -92,11 +90,12 @@ async def _change_grant(visit: Visit, holder: str, id_: str) -> str:
 # --- People --------------------------------------------------------------------------------------
 
 
-async def _with_policies(visit: Visit, rows: list[dict[str, Any]]) -> None:
-    held = await _holders(visit, await _policies(visit))
+async def _with_policies(
+    policies: list[dict[str, Any]], visit: Visit, rows: list[dict[str, Any]]
+) -> None:
+    held = await _holders(visit, policies)
     for row in rows:
-        names = (row.get("firstName"), row.get("lastName"))
-        row["name"] = " ".join(filter(None, names)) or row.get("email", "")
+        row["name"] = full_name(row)
         row["policies"] = ", ".join(each["name"] for each in held.get(row["id"], ()))
 
 
@@ -112,24 +111,27 @@ _PEOPLE: Final = Listing(
     ),
     empty=("No people yet", "Invite the first one below."),
     intro="Who signs in to the console, and what each may do.",
-    complete=_with_policies,
 )
 
 
 async def list_people(visit: Visit, link: str = "") -> Response:
     """People, open invitations, and the form that invites."""
-    invitations = await visit.api.every("/invitations")
+    invitations, policies = await asyncio.gather(visit.api.every("/invitations"), _policies(visit))
     now = visit.now.isoformat()
     return await show_list(
         visit,
-        replace(_PEOPLE, links=_links(visit)),
+        replace(
+            _PEOPLE,
+            links=visit.open_places(_PLACES),
+            complete=partial(_with_policies, policies),
+        ),
         "access/people.html",
         invitations=[
             each
             for each in invitations
             if not each.get("accepted") and each.get("dtExpiry", now) >= now
         ],
-        policies=await _policies(visit),
+        policies=policies,
         link=link,
     )
 
@@ -175,9 +177,9 @@ async def show_person(visit: Visit) -> Response:
         ),
         own=read_policy(own).sentences,
         others=[each for each in policies if each["id"] not in {one["id"] for one, _ in ways}],
-        sessions=[] if sessions is None else sessions["data"],
+        sessions=rows_of(sessions),
         log=None if log is None else log["data"],
-        links=_links(visit),
+        links=visit.open_places(_PLACES),
     )
 
 
@@ -203,8 +205,8 @@ async def change_person(visit: Visit) -> Response:
         case "password":
             await visit.api.send("PUT", f"/users/{id_}/password/resend")
             said = "A letter with a link to a new password lies in the outbox."
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a person")
+        case _:
+            raise visit.unknown_action("a person")
     return visit.go(f"{PEOPLE}/{id_}", said)
 
 
@@ -214,7 +216,7 @@ async def change_person(visit: Visit) -> Response:
 async def list_programs(visit: Visit) -> Response:
     """Service users: programs that sign in with keys."""
     await visit.people()
-    return await show_list(visit, replace(_PROGRAMS, links=_links(visit)))
+    return await show_list(visit, replace(_PROGRAMS, links=visit.open_places(_PLACES)))
 
 
 _PROGRAMS: Final = Listing(
@@ -248,7 +250,7 @@ async def show_program(visit: Visit, secret: Mapping[str, Any] | None = None) ->
         held=held,
         others=[each for each in policies if each not in held],
         reading=read_policy([one for each in held for one in each["permissionPolicy"]]),
-        links=_links(visit),
+        links=visit.open_places(_PLACES),
     )
 
 
@@ -269,8 +271,8 @@ async def change_program(visit: Visit) -> Response:
         case "key-delete":
             await visit.api.send("DELETE", f"{keys}/{key}")
             said = "You deleted the key. What it signed in stops working."
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a service user")
+        case _:
+            raise visit.unknown_action("a service user")
     return visit.go(f"{PROGRAMS}/{id_}", said)
 
 
@@ -280,7 +282,7 @@ async def change_program(visit: Visit) -> Response:
 async def list_groups(visit: Visit) -> Response:
     """Groups of people, or of other things of one type."""
     await visit.people()
-    return await show_list(visit, replace(_GROUPS, links=_links(visit)))
+    return await show_list(visit, replace(_GROUPS, links=visit.open_places(_PLACES)))
 
 
 _GROUPS: Final = Listing(
@@ -319,7 +321,7 @@ async def show_group(visit: Visit) -> Response:
         held=held,
         others=[each for each in policies if each not in held],
         reading=read_policy([one for each in held for one in each["permissionPolicy"]]),
-        links=_links(visit),
+        links=visit.open_places(_PLACES),
     )
 
 
@@ -337,8 +339,8 @@ async def change_group(visit: Visit) -> Response:
         case "take-out":
             await visit.api.send("POST", f"{path}/removeresource", target)
             said = "You took the member out."
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a group")
+        case _:
+            raise visit.unknown_action("a group")
     return visit.go(f"{GROUPS}/{type_}/{id_}", said)
 
 
@@ -367,7 +369,7 @@ _POLICIES: Final = Listing(
 
 async def list_policies(visit: Visit) -> Response:
     """Policies with what they say."""
-    return await show_list(visit, replace(_POLICIES, links=_links(visit)))
+    return await show_list(visit, replace(_POLICIES, links=visit.open_places(_PLACES)))
 
 
 async def show_policy(visit: Visit) -> Response:
@@ -388,7 +390,7 @@ async def show_policy(visit: Visit) -> Response:
         policy=policy,
         reading=read_policy(policy["permissionPolicy"]),
         holders=[(each, *known.get(each.get("principalId"), ("", ""))) for each in grants],
-        links=_links(visit),
+        links=visit.open_places(_PLACES),
     )
 
 
@@ -427,7 +429,7 @@ async def show_log(visit: Visit) -> Response:
         ListFilter("dateStart", "From", type="date"),
         ListFilter("dateEnd", "Before", type="date"),
     )
-    return await show_list(visit, replace(_LOG, filters=filters, links=_links(visit)))
+    return await show_list(visit, replace(_LOG, filters=filters, links=visit.open_places(_PLACES)))
 
 
 async def show_changes(visit: Visit) -> Response:
@@ -437,7 +439,9 @@ async def show_changes(visit: Visit) -> Response:
         return visit.go(_ELSEWHERE[kind].format(id=id_))
     found = await visit.api.get(f"/configuration/{kind}/{id_}/changes")
     await visit.people()
-    return visit.page("access/changes.html", kind=kind, changes=found["data"], links=_links(visit))
+    return visit.page(
+        "access/changes.html", kind=kind, changes=found["data"], links=visit.open_places(_PLACES)
+    )
 
 
 async def show_me(visit: Visit) -> Response:
@@ -446,15 +450,13 @@ async def show_me(visit: Visit) -> Response:
     own = await visit.api.find(f"/users/{me['user']['id']}")
     held = await visit.api.find(f"/users/{me['user']['id']}/permissions")
     statements = [*(own or {}).get("permissionPolicy", [])]
-    statements += [
-        one for each in (held or {"data": []})["data"] for one in each["permissionPolicy"]
-    ]
+    statements += [one for each in rows_of(held) for one in each["permissionPolicy"]]
     return visit.page(
         "access/me.html",
         me=me["user"],
         reading=None if held is None else read_policy(statements),
         count=len(visit.allowed),
-        links=_links(visit),
+        links=visit.open_places(_PLACES),
     )
 
 

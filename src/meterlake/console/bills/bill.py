@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.bills.bills import BILLS, check_approval, file_of
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.money import ZERO, exact
 
@@ -59,11 +59,6 @@ async def show_bill(visit: Visit) -> Response:
         before=around[0],
         after=around[1],
     )
-
-
-def rows_of(answer: Mapping[str, Any] | None) -> list[Any]:
-    """The rows of a list that the API may refuse."""
-    return [] if answer is None else answer["data"]
 
 
 def lines_by_product(lines: list[dict[str, Any]]) -> list[ProductLines]:
@@ -127,8 +122,8 @@ async def change_bill(visit: Visit) -> Response:
         case "statement":
             await visit.api.send("POST", f"{place}/statement/csv")
             said = "The statement is made: download it as CSV or JSON."
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a bill")
+        case _:
+            raise visit.unknown_action("a bill")
     return visit.go(target, said)
 
 

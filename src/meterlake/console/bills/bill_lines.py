@@ -143,8 +143,8 @@ async def save_memo(visit: Visit) -> Response:
             return visit.go(
                 target, f"{said} You can change it and take it away until it is locked."
             )
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a {kind}")
+        case _:
+            raise visit.unknown_action(f"a {kind}")
 
 
 _ENVELOPE: Final = frozenset(

@@ -9,7 +9,7 @@ from httpx import Response as Answer
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.api import ApiRefusalError, file_headers, rows_of
 from meterlake.console.shell.lists import PAGE, Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.ids import is_id
@@ -21,13 +21,12 @@ SELECTION: Final = f"{BILLS}/selection"
 _CHOSEN_MAX: Final = 1_000
 _PAGE_MAX: Final = 100
 # What means something in the query of a search, or ends a term of it.
-_SIGNS: Final = re.compile(r"[~:<>$&|]")
+SIGNS: Final = re.compile(r"[~:<>$&|]")
 _STATUSES: Final = {
     "PENDING": "status:PENDING$locked:false",
     "APPROVED": "status:APPROVED$locked:false",
     "LOCKED": "locked:true",
 }
-_KEPT_HEADERS: Final = ("content-type", "content-disposition", "content-security-policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def search_of(visit: Visit) -> str:
         terms.append(_STATUSES[status])
     if (customer := visit.query("customer")) is not None:
         field = "accountId:" if is_id(customer) else "accountCode~"
-        terms.append(f"{field}{_SIGNS.sub(' ', customer)}")
+        terms.append(f"{field}{SIGNS.sub(' ', customer)}")
     return "$".join(terms)
 
 
@@ -103,7 +102,7 @@ async def list_bills(visit: Visit) -> Response:
         listing=_LISTING,
         rows=rows,
         later=later,
-        totals=[] if totals is None else totals["data"],
+        totals=rows_of(totals),
     )
 
 
@@ -139,7 +138,7 @@ async def show_selection(visit: Visit) -> Response:
 
 
 def _plain_id(text: str) -> str:
-    return _SIGNS.sub("", text).replace(",", "")
+    return SIGNS.sub("", text).replace(",", "")
 
 
 class ApprovalCheck(NamedTuple):
@@ -216,7 +215,7 @@ async def _change(visit: Visit, action: str, ids: Sequence[str]) -> str:
             return "The worker calculates the bills again. Load this page again to see them."
         case "send":
             return await _send(visit, ids)
-    raise ApiRefusalError(400, f"{action!r} is nothing that one does to bills")
+    raise visit.unknown_action("bills")
 
 
 def _back(visit: Visit) -> str:
@@ -250,8 +249,8 @@ async def _each(visit: Visit, ids: Sequence[str], verb: str, body: Any) -> None:
 
 def file_of(answer: Answer) -> Response:
     """A file of the API as the answer of a page."""
-    headers = {name: answer.headers[name] for name in _KEPT_HEADERS if name in answer.headers}
-    return Response(answer.content, headers={**headers, "Cache-Control": "no-store"})
+    headers = {**file_headers(answer), "Cache-Control": "no-store"}
+    return Response(answer.content, headers=headers)
 
 
 ROUTES: Final = (

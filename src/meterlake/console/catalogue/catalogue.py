@@ -114,9 +114,9 @@ class _Kind:
         for member in self.names:
             target = self.row.refs[_attribute(member)]
             resource = next(each for each in BY_NAME.values() if each.entity is target)
-            ids = sorted({each[member] for each in rows if each.get(member)})
-            found = await visit.api.every(f"/{resource.path}", ids=",".join(ids)) if ids else []
-            names = {each["id"]: label_of(each) for each in found}
+            ids = (each.get(member) for each in rows)
+            found = await visit.api.by_id(f"/{resource.path}", ids)
+            names = {id_: label_of(each) for id_, each in found.items()}
             for each in rows:
                 each.setdefault("names", {})[member] = names.get(each.get(member, ""), "")
         for each in rows:

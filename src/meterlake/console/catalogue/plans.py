@@ -184,10 +184,7 @@ async def _named(
 ) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for _, member, path in _PRICED:
-        ids = sorted({each[member] for _, each, _ in rows if each.get(member)})
-        if ids:
-            answer = await visit.api.every(f"/{path}", ids=",".join(ids))
-            found |= {each["id"]: each for each in answer}
+        found |= await visit.api.by_id(f"/{path}", (each.get(member) for _, each, _ in rows))
     return found
 
 

@@ -95,7 +95,7 @@ class CustomerField:
         """What a text becomes for the API; what is none stays a text, which the API refuses."""
         match self.kind:
             case "amount" | "whole":
-                return _number(text)
+                return number_or_text(text)
             case "start" | "last":
                 day = _day(text)
                 if day is None:
@@ -124,7 +124,8 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _number(text: str) -> Decimal | str:
+def number_or_text(text: str) -> Decimal | str:
+    """A number; what is none stays a text, which the API refuses."""
     try:
         found = Decimal(text)
     except InvalidOperation:
@@ -190,7 +191,7 @@ async def body_of(
         value = await _typed(visit, each)
         _put(body, list(each.path), value)
     if before is not None:
-        body["version"] = _number(visit.field("version"))
+        body["version"] = number_or_text(visit.field("version"))
     return body
 
 

@@ -75,8 +75,8 @@ async def change_links(visit: Visit) -> Response:
         case "forget":
             await visit.api.send("DELETE", f"{place}/{visit.field('link')}")
             return visit.go(f"{CUSTOMERS}/{id_}/links", "You took the link off the list.")
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a link")
+        case _:
+            raise visit.unknown_action("a link")
 
 
 def _body(visit: Visit) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from meterlake.console.customers.customer_things import (
     THINGS,
     Thing,
 )
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.page import PageFunction, Visit, page
 
@@ -314,7 +314,7 @@ async def _booked(visit: Visit, balance: Mapping[str, Any]) -> dict[str, Any]:
     )
     return {
         "booking": _BOOKING if visit.may("PostBalanceTransaction") else (),
-        "booked": [] if answer is None else answer["data"],
+        "booked": rows_of(answer),
         "later": answer and answer.get("nextToken"),
     }
 
@@ -354,7 +354,7 @@ async def change_thing(visit: Visit) -> Response:
             await visit.api.send("POST", f"{place}/transactions", body)
             return visit.go(target, "You booked it. Book the opposite amount to take it back.")
         case _:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a {thing.one}")
+            raise visit.unknown_action(f"a {thing.one}")
 
 
 async def _replace(visit: Visit, found: Mapping[str, Any]) -> Response:

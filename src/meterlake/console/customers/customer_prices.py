@@ -3,15 +3,14 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import date
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console.customers.customer_forms import number_or_text
 from meterlake.console.customers.customer_things import CUSTOMERS
-from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.period import Month, format_instant, midnight
 
@@ -109,7 +108,7 @@ async def change_price(visit: Visit) -> Response:
             return await show_price(visit, effect)
         case "save":
             change = {
-                "version": _number(visit.field("version")),
+                "version": number_or_text(visit.field("version")),
                 "startDate": _start(visit),
                 "pricingBands": _bands(visit),
             }
@@ -119,21 +118,14 @@ async def change_price(visit: Visit) -> Response:
                 "You saved the price. To take it back, delete the new one in the catalogue, and empty"
                 " the end of the one before.",
             )
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a price")
+        case _:
+            raise visit.unknown_action("a price")
 
 
 def _bands(visit: Visit) -> list[dict[str, Any]]:
-    return [{name: _number(row[name].strip() or "0") for name in _BAND} for row in _typed(visit)]
-
-
-def _number(text: str) -> Decimal | str:
-    """A number; what is none stays a text, which the API refuses."""
-    try:
-        found = Decimal(text)
-    except InvalidOperation:
-        return text
-    return found if found.is_finite() else text
+    return [
+        {name: number_or_text(row[name].strip() or "0") for name in _BAND} for row in _typed(visit)
+    ]
 
 
 def _start(visit: Visit) -> str:

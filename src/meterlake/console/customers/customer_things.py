@@ -70,10 +70,8 @@ class Thing:
 async def _name_plans(visit: Visit, rows: list[dict[str, Any]]) -> None:
     names: dict[str, str] = {}
     for kind, member in (("plans", "planId"), ("plangroups", "planGroupId")):
-        ids = sorted({each[member] for each in rows if each.get(member)})
-        if ids:
-            found = await visit.api.every(f"/{kind}", ids=",".join(ids))
-            names |= {each["id"]: name_of(each) for each in found}
+        found = await visit.api.by_id(f"/{kind}", (each.get(member) for each in rows))
+        names |= {id_: name_of(each) for id_, each in found.items()}
     for each in rows:
         id_ = str(each.get("planId") or each.get("planGroupId") or "")
         each["name"] = names.get(id_, each.get("code") or "A plan")

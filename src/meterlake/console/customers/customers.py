@@ -1,7 +1,6 @@
 """Pages of customers: the list, one customer, what happened to it, and the search."""
 
 import asyncio
-import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -11,12 +10,14 @@ from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills.bills import BILLS
+from meterlake.console.bills.bills import BILLS, SIGNS
 from meterlake.console.customers import customer_links, customer_pages, customer_prices, portal
 from meterlake.console.customers.customer_things import COMPLETE, CUSTOMERS, THINGS
 from meterlake.console.customers.day_charts import day_chart
+from meterlake.console.shell.api import rows_of
 from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.page import Visit, locale_of, page
+from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month
 
 SEARCH: Final = "/console/search"
@@ -24,9 +25,6 @@ _FOUND: Final = 20
 _SHOWN: Final = 8
 _CHARTS: Final = 12
 _ONE_DAY: Final = timedelta(days=1)
-_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-# What means something in the query of a search, or ends a term of it.
-_SIGNS: Final = re.compile(r"[~:<>$&|]")
 # What belongs to a customer, and has a history of its own.
 _INCLUDED: Final = "accountPlans,contracts,commitments,balances,charges"
 _OF_BILLS: Final = ("billing.bill.", "billing.credit", "billing.debit")
@@ -69,11 +67,11 @@ async def search(visit: Visit) -> Response:
     asked = (visit.query("q") or "").strip()
     if not asked:
         return visit.go(CUSTOMERS)
-    if _ID.fullmatch(asked):
+    if is_id(asked):
         for kind, target in (("accounts", CUSTOMERS), ("bills", BILLS)):
             if await visit.api.find(f"/{kind}/{asked}") is not None:
                 return visit.go(f"{target}/{asked}")
-    text = _SIGNS.sub(" ", asked)
+    text = SIGNS.sub(" ", asked)
     customers, bills = await asyncio.gather(
         _found(visit, "accounts", _terms(text, "name", "code", "purchaseOrderNumber")),
         _found(visit, "bills", [*_terms(text, *_BILL_NAMES), *_amount(visit, asked)]),
@@ -115,7 +113,7 @@ async def _found(visit: Visit, kind: str, terms: list[str]) -> list[dict[str, An
     answer = await visit.api.find(
         f"/{kind}/search", searchQuery="$".join(terms), operator="OR", pageSize=_FOUND
     )
-    return [] if answer is None else list(answer["data"])
+    return rows_of(answer)
 
 
 # --- One customer -------------------------------------------------------------------------------
@@ -145,7 +143,7 @@ async def show_customer(visit: Visit) -> Response:
         things=things,
         usage=usage,
         spend=spend,
-        bills=[] if bills is None else bills["data"],
+        bills=rows_of(bills),
         prices=prices,
         **family,
         happened=happened,
@@ -164,7 +162,7 @@ async def _things(visit: Visit, id_: str) -> list[tuple[Any, list[dict[str, Any]
     for kind in kinds:
         query = {kind.owner_filter: id_, **dict(kind.filters)}
         answer = await visit.api.find(kind.path, pageSize=_SHOWN, **query)
-        rows = [] if answer is None else answer["data"]
+        rows = rows_of(answer)
         if rows and kind.key in COMPLETE:
             await COMPLETE[kind.key](visit, rows)
         found.append((kind, rows, bool(answer and answer.get("nextToken"))))
@@ -176,7 +174,7 @@ async def _family(visit: Visit, customer: dict[str, Any]) -> dict[str, Any]:
     children = await visit.api.find(f"/accounts/{id_}/children", pageSize=_SHOWN)
     return {
         "parent": await visit.api.find(f"/accounts/{parent}") if parent else None,
-        "children": [] if children is None else children["data"],
+        "children": rows_of(children),
         "more_children": bool(children and children.get("nextToken")),
     }
 
@@ -199,15 +197,15 @@ async def prices_of(visit: Visit, id_: str) -> list[dict[str, Any]]:
     for group in sorted(groups):
         links = await visit.api.every("/plangrouplinks", planGroup=group)
         plan_ids += [str(each["planId"]) for each in links]
-    if not plan_ids:
-        return []
-    plans = await visit.api.every("/plans", ids=",".join(sorted(set(plan_ids))))
-    templates = await visit.api.every(
-        "/plantemplates", ids=",".join(sorted({each["planTemplateId"] for each in plans}))
+    plans = await visit.api.by_id("/plans", plan_ids)
+    templates = await visit.api.by_id(
+        "/plantemplates", (each["planTemplateId"] for each in plans.values())
     )
-    by_id = {each["id"]: each for each in templates}
     found = await asyncio.gather(
-        *(_prices_of_plan(visit, each, by_id.get(each["planTemplateId"], {})) for each in plans)
+        *(
+            _prices_of_plan(visit, each, templates.get(each["planTemplateId"], {}))
+            for each in plans.values()
+        )
     )
     await _name_aggregations(visit, [price for each in found for price in each["prices"]])
     return sorted(found, key=lambda each: str(each["plan"]["name"]))
@@ -240,10 +238,7 @@ async def _name_aggregations(visit: Visit, prices: list[dict[str, Any]]) -> None
         ("aggregations", "aggregationId"),
         ("compoundaggregations", "compoundAggregationId"),
     ):
-        ids = sorted({each[member] for each in prices if each.get(member)})
-        if ids:
-            found = await visit.api.every(f"/{kind}", ids=",".join(ids))
-            names |= {each["id"]: each for each in found}
+        names |= await visit.api.by_id(f"/{kind}", (each.get(member) for each in prices))
     for each in prices:
         id_ = str(each.get("aggregationId") or each.get("compoundAggregationId"))
         each["aggregation"] = names.get(id_, {"name": each.get("code") or "A price", "unit": ""})
@@ -258,12 +253,8 @@ async def history(visit: Visit, id_: str, most: int) -> list[dict[str, Any]]:
         visit.api.find(f"/configuration/accounts/{id_}/changes", including=_INCLUDED, limit=most),
         visit.api.find("/events", accountId=id_, includeActioned=True, pageSize=min(100, most)),
     )
-    found = [_change(each) for each in (changes or {"data": []})["data"]]
-    found += [
-        _event(each)
-        for each in (events or {"data": []})["data"]
-        if each["eventName"].startswith(_OF_BILLS)
-    ]
+    found = [_change(each) for each in rows_of(changes)]
+    found += [_event(each) for each in rows_of(events) if each["eventName"].startswith(_OF_BILLS)]
     return sorted(found, key=lambda each: str(each["at"]), reverse=True)[:most]
 
 

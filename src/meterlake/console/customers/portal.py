@@ -17,15 +17,15 @@ from starlette.routing import Route
 
 from meterlake.api.customer_links import PATH
 from meterlake.console.customers.day_charts import day_chart
-from meterlake.console.shell.api import ApiClient, ApiRefusalError
+from meterlake.console.shell.api import ApiClient, ApiRefusalError, file_headers
 from meterlake.console.shell.page import locale_of, page_text
 from meterlake.console.shell.session import api_of_link
 from meterlake.model.customers.customer_links import PAGE_PATH
 from meterlake.model.errors import MeterlakeError
+from meterlake.model.values.ids import is_id
 from meterlake.model.values.period import Month
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _BILLS: Final = 12
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
@@ -125,14 +125,12 @@ async def _bill(request: Request, api: ApiClient, customer: dict[str, Any]) -> R
 
 async def _document(request: Request, api: ApiClient, _: dict[str, Any]) -> Response:
     file = await api.fetch(f"{_bill_path(request)}/document")
-    kept = ("content-type", "content-disposition", "content-security-policy")
-    headers = {name: file.headers[name] for name in kept if name in file.headers}
-    return Response(file.content, headers={**_HEADERS, **headers})
+    return Response(file.content, headers={**_HEADERS, **file_headers(file)})
 
 
 def _bill_path(request: Request) -> str:
     token, id_ = request.path_params["token"], request.path_params["id"]
-    if not _ID.fullmatch(id_):
+    if not is_id(id_):
         raise ApiRefusalError(_NOT_FOUND, "there is no such bill")
     return f"/{token}/bills/{id_}"
 

@@ -75,17 +75,15 @@ async def start_backfill(visit: Visit) -> Response:
     for name in ("meters", "accounts", "uids"):
         if found := re.split(r"[\s,]+", visit.field(name)):
             order |= {name: [each for each in found if each]} if any(found) else {}
-    files = [each for each in visit.all_files if each.name]
-    mapping = visit.files.get("mapping")
-    if sum(len(each.content) for each in files) > _FILES_MAX:
+    files, mappings = visit.files.get("files", []), visit.files.get("mapping", [])
+    if sum(len(each.content) for each in [*files, *mappings]) > _FILES_MAX:
         raise ApiRefusalError(
             400,
             f"The files have more than {_FILES_MAX:,} bytes together."
             " Use meterlake backfill start replace for larger ones.",
         )
-    if mapping is not None and mapping.name:
-        order["mapping"] = _file(mapping)
-        files.remove(mapping)
+    if mappings:
+        order["mapping"] = _file(mappings[-1])
     if files:
         order["files"] = [_file(each) for each in files]
     made = await visit.api.send("POST", "/backfills", order)
@@ -143,9 +141,9 @@ async def _names(visit: Visit, found: dict[str, Any]) -> dict[str, str]:
     """The codes of the meters and accounts that a backfill is about, by id."""
     wanted = {kind: found.get(f"{kind}Ids") for kind in ("meter", "account")}
     answers = await asyncio.gather(
-        *(visit.api.every(f"/{kind}s", ids=",".join(ids)) for kind, ids in wanted.items() if ids)
+        *(visit.api.by_id(f"/{kind}s", ids or ()) for kind, ids in wanted.items())
     )
-    return {each["id"]: each["code"] for answer in answers for each in answer}
+    return {id_: each["code"] for answer in answers for id_, each in answer.items()}
 
 
 async def change_backfill(visit: Visit) -> Response:
@@ -165,8 +163,8 @@ async def change_backfill(visit: Visit) -> Response:
         case "stage":
             await visit.api.send("POST", "/backfills", {"id": id_})
             said = "The worker stages the backfill again, from what there is now."
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to a backfill")
+        case _:
+            raise visit.unknown_action("a backfill")
     return visit.go(target, said)
 
 

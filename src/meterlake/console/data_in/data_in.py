@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from meterlake.console.data_in import late_usage, rejected, sent_files
 from meterlake.console.data_in.late_usage import UNBILLED
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, locale_of, page, words
 
@@ -39,11 +39,9 @@ async def show_data_in(visit: Visit) -> Response:
         meters=meters,
         sources=sources["data"],
         failed=failed["data"],
-        jobs=[] if jobs is None else jobs["data"],
-        is_going_on=any(
-            each["status"] in sent_files.GOING_ON for each in (jobs or {"data": []})["data"]
-        ),
-        late=[each for each in (late or {"data": []})["data"] if each["status"] in UNBILLED],
+        jobs=rows_of(jobs),
+        is_going_on=any(each["status"] in sent_files.GOING_ON for each in rows_of(jobs)),
+        late=[each for each in rows_of(late) if each["status"] in UNBILLED],
         since=lambda instant: since(visit, instant),
     )
 

@@ -90,8 +90,8 @@ async def change_late_usage(visit: Visit) -> Response:
             chosen = visit.field("policy")
             await visit.api.send("PUT", "/organizationconfig", {**settings, "lateUsage": chosen})
             said = "You chose what is done with late usage, also with what is open now."
-        case action:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to late usage")
+        case _:
+            raise visit.unknown_action("late usage")
     return visit.go(visit.link(), said)
 
 

@@ -149,7 +149,7 @@ async def _decide(visit: Visit, action: str, which: dict[str, Any], target: str)
             done = await visit.api.send("POST", f"{_API}/reopen", which)
             said = f"You took up {counted(int(done['rows']), 'row')} again."
         case _:
-            raise ApiRefusalError(400, f"{action!r} is nothing that one does to rejected rows")
+            raise visit.unknown_action("rejected rows")
     return visit.go(target, said)
 
 

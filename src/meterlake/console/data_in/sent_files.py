@@ -45,8 +45,7 @@ async def list_files(visit: Visit) -> Response:
 
 async def send_files(visit: Visit) -> Response:
     """Bring the files of a form in, each by a job of its own."""
-    # Browsers send a field without a chosen file as a file without a name.
-    chosen = [each for each in visit.all_files if each.name]
+    chosen = visit.files.get("file")
     if not chosen:
         raise ApiRefusalError(400, "No file was chosen. Choose one, or several.")
     jobs = [await _send(visit, each) for each in chosen]

@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.entity_forms import (
     EntityPages,
     fields_of_body,
@@ -55,13 +55,9 @@ NOTIFICATION_PAGES: Final = EntityPages(
 )
 
 
-def _links(visit: Visit) -> tuple[tuple[str, str], ...]:
-    return tuple((label, address) for each, label, address in _PLACES if visit.may(each))
-
-
 async def _list(visit: Visit, listing: Listing) -> Response:
     await visit.people()
-    return await show_list(visit, replace(listing, links=_links(visit)))
+    return await show_list(visit, replace(listing, links=visit.open_places(_PLACES)))
 
 
 # --- Exports -------------------------------------------------------------------------------------
@@ -132,20 +128,16 @@ async def show_destination(visit: Visit, check: dict[str, Any] | None = None) ->
         pages=DESTINATION_PAGES,
         facts=_facts(found),
         check=check,
-        links=_links(visit),
+        links=visit.open_places(_PLACES),
     )
 
 
 async def change_destination(visit: Visit) -> Response:
     """Try to write to a destination: a small object, which is removed again."""
     if visit.field("action") != "check":
-        raise _unknown(visit, "a destination")
+        raise visit.unknown_action("a destination")
     path = f"/dataexports/destinations/{visit.request.path_params['id']}/check"
     return await show_destination(visit, await visit.api.send("POST", path))
-
-
-def _unknown(visit: Visit, noun: str) -> ApiRefusalError:
-    return ApiRefusalError(400, f"{visit.field('action')!r} is nothing that one does to {noun}")
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -174,8 +166,8 @@ async def show_schedule(visit: Visit) -> Response:
         address=SCHEDULES,
         pages=SCHEDULE_PAGES,
         facts=[("When", when_of(found)), *_facts(found)],
-        jobs=[] if jobs is None else jobs["data"],
-        links=_links(visit),
+        jobs=rows_of(jobs),
+        links=visit.open_places(_PLACES),
     )
 
 
@@ -242,7 +234,7 @@ async def show_job(visit: Visit) -> Response:
         is_open=job["status"] in {"PENDING", "RUNNING"},
         places=(job.get("result") or {}).get("places") or [],
         has_download=bool((job.get("result") or {}).get("download")),
-        links=_links(visit),
+        links=visit.open_places(_PLACES),
     )
 
 
@@ -257,7 +249,7 @@ async def change_job(visit: Visit) -> Response:
             await visit.api.send("POST", f"/dataexports/jobs/{id_}/retry")
             said = "The worker exports once more."
         case _:
-            raise _unknown(visit, "an export")
+            raise visit.unknown_action("an export")
     return visit.go(f"{JOBS}/{id_}", said)
 
 
@@ -322,7 +314,7 @@ async def show_webhook(visit: Visit) -> Response:
         facts=_facts(found),
         runs=None if runs is None else runs["data"],
         ended=_ENDED,
-        links=_links(visit),
+        links=visit.open_places(_PLACES),
     )
 
 
@@ -351,13 +343,13 @@ async def change_webhook(visit: Visit) -> Response:
             )
             said = f"The worker sends {found['runs']} runs once more, each with a new id."
         case _:
-            raise _unknown(visit, "a webhook")
+            raise visit.unknown_action("a webhook")
     return visit.go(f"{WEBHOOKS}/{id_}", said)
 
 
 async def begin(visit: Visit) -> Response:
     """Lead on to the first page that the person may see."""
-    links = _links(visit)
+    links = visit.open_places(_PLACES)
     return visit.go(links[0][1] if links else DESTINATIONS, visit.session.said)
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.shell.api import ApiRefusalError
 from meterlake.console.shell.entity_forms import EntityPages
 from meterlake.console.shell.lists import Column, Listing, show_list
 from meterlake.console.shell.page import Visit, page
@@ -78,7 +77,7 @@ async def change_integration(visit: Visit) -> Response:
     """Let an integration run again, or have it send nothing more."""
     id_, verb = visit.request.path_params["id"], visit.field("action")
     if verb not in {"enable", "disable"}:
-        raise ApiRefusalError(400, f"{verb!r} is nothing that one does to an integration")
+        raise visit.unknown_action("an integration")
     await visit.api.send("POST", f"/integrationconfigs/{id_}/{verb}")
     said = "The integration sends again." if verb == "enable" else "It sends nothing more."
     return visit.go(f"{INTEGRATIONS}/{id_}", said)
@@ -106,7 +105,7 @@ async def change_run(visit: Visit) -> Response:
     """Send a run once more."""
     id_, verb = visit.request.path_params["id"], visit.field("action")
     if verb != "replay":
-        raise ApiRefusalError(400, f"{verb!r} is nothing that one does to a run")
+        raise visit.unknown_action("a run")
     made = await visit.api.send("POST", f"/integrationruns/{id_}/replay")
     return visit.go(f"{_RUNS}/{made['id']}", "The worker sends it once more, as this new run.")
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from meterlake.model.values import wire
 
 _FAILED: Final = 400
+_FILE_HEADERS: Final = ("content-type", "content-disposition", "content-security-policy")
 _NOT_FOUND: Final = 404
 # What ends a path, and what no address has.
 _NOT_OF_PATHS: Final = re.compile(r"[?#\x00-\x20\x7f]")
@@ -106,6 +107,13 @@ class ApiClient:
                 break
         return rows[:_EVERY_MAX]
 
+    async def by_id(self, path: str, ids: Iterable[str | None]) -> dict[str, Any]:
+        """The rows of a list that have some ids, by id; without ids nobody is asked."""
+        wanted = sorted({each for each in ids if each})
+        if not wanted:
+            return {}
+        return {each["id"]: each for each in await self.every(path, ids=",".join(wanted))}
+
     async def send(self, method: str, path: str, body: Any = None, /, **query: Any) -> Any:
         """The answer of a call that changes something.
 
@@ -126,10 +134,7 @@ class ApiClient:
         Raises:
             ApiRefusalError: The API refuses it.
         """
-        answer = await self._call("GET", path, params=_parameters(query))
-        if answer.status_code >= _FAILED:
-            _content(answer)
-        return answer
+        return _file(await self._call("GET", path, params=_parameters(query)))
 
     async def fetch_made(self, path: str, body: Any, /) -> Response:
         """A file that an operation makes of what it is sent.
@@ -138,10 +143,7 @@ class ApiClient:
             ApiRefusalError: The API refuses it.
         """
         headers = {"Content-Type": "application/json"}
-        answer = await self._call("POST", path, content=wire.dumps(body), headers=headers)
-        if answer.status_code >= _FAILED:
-            _content(answer)
-        return answer
+        return _file(await self._call("POST", path, content=wire.dumps(body), headers=headers))
 
     async def _call(self, method: str, path: str, **content: Any) -> Response:
         """Call an operation. Parts of its path may come from an address or a form.
@@ -178,6 +180,16 @@ class ApiClient:
             )
 
 
+def rows_of(answer: Mapping[str, Any] | None) -> list[Any]:
+    """The rows of a list; none of what `find` was refused."""
+    return [] if answer is None else list(answer["data"])
+
+
+def file_headers(answer: Response) -> dict[str, str]:
+    """The headers of a file that the file's page keeps."""
+    return {name: answer.headers[name] for name in _FILE_HEADERS if name in answer.headers}
+
+
 def _parameters(query: Mapping[str, Any]) -> dict[str, str]:
     texts = {True: "true", False: "false"}
     return {
@@ -185,6 +197,12 @@ def _parameters(query: Mapping[str, Any]) -> dict[str, str]:
         for name, value in query.items()
         if value is not None
     }
+
+
+def _file(answer: Response) -> Response:
+    if answer.status_code >= _FAILED:
+        _content(answer)
+    return answer
 
 
 def _content(answer: Response) -> Any:

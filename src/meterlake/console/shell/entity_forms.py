@@ -44,7 +44,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.shell.addresses import address_of
-from meterlake.console.shell.api import ApiRefusalError
+from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.form_fields import (
     FieldKind,
     FormField,
@@ -172,7 +172,7 @@ async def _options(visit: Visit, target: Resource) -> tuple[tuple[str, str], ...
     if target.path_members:
         return None
     answer = await visit.api.find(f"/{target.path}", pageSize=target.page_max)
-    rows = [] if answer is None else list(answer["data"])
+    rows = rows_of(answer)
     if answer is not None and answer.get("nextToken") and target.page_max < _CHOICES_MAX:
         more = await visit.api.get(
             f"/{target.path}", pageSize=target.page_max, nextToken=answer["nextToken"]

@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -27,6 +27,7 @@ from meterlake.console.shell.navigation import ROOMS, Room
 from meterlake.console.shell.people import author_name, names_of_authors
 from meterlake.console.shell.session import ConsoleSession, api_of, begin_sign_in, origin
 from meterlake.model.errors import Invalid, MeterlakeError
+from meterlake.model.values.money import RoundingMode, divide, exact, round_amount
 from meterlake.model.values.period import Month
 from meterlake.model.values.version import code_version
 
@@ -66,8 +67,7 @@ class Visit:
     Attributes:
         allowed: The operations of the API that the person may call.
         form: The fields of what was sent; empty for a GET.
-        files: The files of a form that sends some, by field.
-        all_files: The same in their order, also several of one field.
+        files: The files that were chosen in a form, by field.
         refusal: Why the API refused what was sent, if the page comes back with it.
     """
 
@@ -76,8 +76,7 @@ class Visit:
     api: ApiClient
     allowed: frozenset[str] = frozenset()
     form: dict[str, list[str]] = field(default_factory=dict)
-    files: dict[str, SentFile] = field(default_factory=dict)
-    all_files: list[SentFile] = field(default_factory=list)
+    files: dict[str, list[SentFile]] = field(default_factory=dict)
     refusal: ApiRefusalError | None = None
     _people: dict[str, str] | None = None
 
@@ -112,6 +111,16 @@ class Visit:
         if self._people is None:
             self._people = await names_of_authors(self.api)
         return self._people
+
+    def open_places(self, places: Iterable[tuple[str, str, str]]) -> tuple[tuple[str, str], ...]:
+        """Labels and addresses of those pages whose operation the person may call."""
+        return tuple(
+            (label, address) for operation, label, address in places if self.may(operation)
+        )
+
+    def unknown_action(self, noun: str) -> ApiRefusalError:
+        """The refusal of a form that asks for what nobody does to a thing."""
+        return ApiRefusalError(400, f"{self.field('action')!r} is nothing that one does to {noun}")
 
     def may(self, *operations: str) -> bool:
         """Whether the person may call all of some operations."""
@@ -232,11 +241,12 @@ async def _read_form(visit: Visit) -> None:
             parts = await _parts(request, await body.content(request, FILE_MAX))
             try:
                 for name, part in parts.multi_items():
-                    if isinstance(part, UploadFile):
-                        visit.files[name] = SentFile(part.filename or "", await part.read())
-                        visit.all_files.append(visit.files[name])
-                    else:
+                    if not isinstance(part, UploadFile):
                         visit.form.setdefault(name, []).append(part)
+                    # Browsers send a field without a chosen file as a file without a name.
+                    elif part.filename:
+                        file = SentFile(part.filename, await part.read())
+                        visit.files.setdefault(name, []).append(file)
             finally:
                 await parts.close()
         else:
@@ -310,13 +320,20 @@ def locale_of(request: Request) -> Locale:
 
 def number(value: Decimal | int | str, locale: Locale) -> Markup:
     """A number as people read it, with all its digits; the API's own text on hover."""
-    exact = Decimal(value)
-    places = max(0, -int(exact.as_tuple().exponent))
+    known = Decimal(value)
+    places = max(0, -int(known.as_tuple().exponent))
     pattern = "#,##0" + ("." + "0" * places if places else "")
-    shown = format_decimal(exact, pattern, locale=locale, decimal_quantization=False)
+    shown = format_decimal(known, pattern, locale=locale, decimal_quantization=False)
     return Markup('<data class="number" value="{0}" title="{0}">{1}</data>').format(
-        f"{exact:f}", shown
+        f"{known:f}", shown
     )
+
+
+def percent(part: Decimal, whole: Decimal) -> Decimal:
+    """How many percent of a whole a part is, rounded to a tenth; the whole is not zero."""
+    with exact():
+        hundredfold = part * 100
+    return round_amount(divide(hundredfold, whole), 1, RoundingMode.HALF_EVEN)
 
 
 def money(value: Decimal | int | str, currency: str, locale: Locale) -> Markup:

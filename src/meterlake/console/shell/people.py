@@ -10,11 +10,12 @@ from meterlake.console.shell.api import ApiClient
 async def names_of_authors(api: ApiClient) -> dict[str, str]:
     """Names by `createdBy`, `lastModifiedBy` and the like; none that the person may not read."""
     users, programs = await asyncio.gather(api.every("/users"), api.every("/serviceusers"))
-    names = {f"USER_{each['id']}": _full_name(each) for each in users}
+    names = {f"USER_{each['id']}": full_name(each) for each in users}
     return names | {f"SERVICE_USER_{each['id']}": str(each["name"]) for each in programs}
 
 
-def _full_name(user: Mapping[str, Any]) -> str:
+def full_name(user: Mapping[str, Any]) -> str:
+    """What a person is called: by first and last name, or else by the e-mail address."""
     parts = (user.get("firstName"), user.get("lastName"))
     return " ".join(filter(None, parts)) or str(user.get("email", ""))
 

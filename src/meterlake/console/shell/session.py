@@ -20,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from meterlake.api.server import pages
 from meterlake.api.server.oauth import AUTHORIZE_PATH, CALLBACK, CLIENT, SIGN_OUT_PATH
 from meterlake.console.shell.api import ApiClient
+from meterlake.console.shell.people import full_name
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.access.login import challenge_of
 from meterlake.stores import Stores
@@ -142,13 +143,12 @@ async def _session_of(request: Request, token: str) -> ConsoleSession:
         me = await api.find("/users/me") or {"user": {}, "organization": {}}
         settings = await api.find("/organizationconfig") or {}
     user = me["user"]
-    names = " ".join(filter(None, (user.get("firstName"), user.get("lastName"))))
     return ConsoleSession(
         token,
         claims["org"],
         me["organization"].get("organizationName", ""),
         settings.get("timezone", "UTC"),
-        names or user.get("email", "Signed in"),
+        full_name(user) or "Signed in",
         secrets.token_urlsafe(32),
         int(_now(request)),
         claims["exp"],

@@ -10,7 +10,6 @@ import csv
 import hashlib
 import io
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from starlette.routing import Route
 from meterlake.console.month import MONTHS
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
+from meterlake.model.values.ids import slug
 from meterlake.model.values.period import Month, format_instant
 
 FILE: Final = "/console/start/file"
@@ -33,7 +33,6 @@ _CUSTOMERS_MAX: Final = 500
 _SHOWN: Final = 5
 _BATCH: Final = 1_000
 _AT_ONCE: Final = 10
-_CODE_MAX: Final = 60
 # What files call the three columns.
 _GUESSES: Final = {
     "customer": ("customer", "account", "client", "tenant", "user", "org"),
@@ -147,9 +146,10 @@ async def read_file(visit: Visit) -> Response:
 
 
 def _sent_text(visit: Visit) -> str:
-    sent = visit.files.get("file")
-    if sent is None or not sent.content:
+    chosen = visit.files.get("file", [])
+    if not any(each.content for each in chosen):
         raise Invalid("file", "", "it must be a file that you choose")
+    sent = chosen[-1]
     if len(sent.content) > _BYTES_MAX:
         raise Invalid(
             "file",
@@ -199,7 +199,7 @@ def _read_usage(visit: Visit) -> _Usage:
     """
     file, zone = CsvFile.read(visit.field("text")), ZoneInfo(visit.session.zone)
     what = visit.field("what")
-    code = _code(what)
+    code = slug(what)
     if not code:
         raise Invalid("what", what, "it must be a word or two that say what is measured")
     names = file.column(visit.field("customer"))
@@ -214,7 +214,7 @@ def _read_usage(visit: Visit) -> _Usage:
     for line, name in enumerate(names, 2):
         if not name:
             raise Invalid(f"line {line}", name, "it must name a customer")
-        customers.setdefault(_code(name) or name, name)
+        customers.setdefault(slug(name) or name, name)
     if len(customers) > _CUSTOMERS_MAX:
         raise Invalid("customers", len(customers), f"there must be {_CUSTOMERS_MAX} or less here")
     months = sorted(
@@ -225,7 +225,7 @@ def _read_usage(visit: Visit) -> _Usage:
         {
             "uid": f"{digest}-{number}",
             "meter": code,
-            "account": _code(name) or name,
+            "account": slug(name) or name,
             "ts": format_instant(time),
             "measure": {"quantity": amount},
         }
@@ -243,12 +243,6 @@ def _read_usage(visit: Visit) -> _Usage:
         months[0],
         months[-1],
     )
-
-
-def _code(text: str) -> str:
-    """A code of a name: lower case letters and digits with hyphens between."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return re.sub("[^a-z0-9]+", "-", plain).strip("-")[:_CODE_MAX]
 
 
 def _instant(text: str, zone: ZoneInfo, line: int) -> datetime:
@@ -299,7 +293,7 @@ async def _make_customers(visit: Visit, usage: _Usage, plan_id: str) -> None:
         body = {
             "code": code,
             "name": name,
-            "emailAddress": f"{_code(name) or 'customer'}@example.invalid",
+            "emailAddress": f"{slug(name) or 'customer'}@example.invalid",
         }
         id_ = await _ensure(visit, "/accounts", body)
         if id_ not in attached:

@@ -1,12 +1,14 @@
 """The patterns and lengths that identifiers and codes must have, and ids that follow from names."""
 
 import re
+import unicodedata
 import uuid
 from typing import Final
 
 # No control characters, no white space but inner plain spaces (api contract, `CODE`).
 CODE_PATTERN: Final = r"^[^\s\x00-\x1f\x7f](?:[^\t-\r\x00-\x1f\x7f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*[^\s\x00-\x1f\x7f])?$"
 CODE_MAX: Final = 80
+_SLUG_MAX: Final = 60
 
 CODE: Final = re.compile(CODE_PATTERN)
 # Letter, _ or $ first, then letters, digits, _ and $ (api contract, `IDENT`).
@@ -25,6 +27,15 @@ def is_code(text: str) -> bool:
 def is_ident(text: str) -> bool:
     """Whether a text may be the code of a field, an aggregation or a pick-list item."""
     return len(text) <= CODE_MAX and IDENT.fullmatch(text) is not None
+
+
+def slug(name: str) -> str:
+    """A name in at most 60 lower-case ASCII letters, digits and hyphens: a code, safe as a folder.
+
+    Empty if the name has none of them.
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub("[^a-z0-9]+", "-", plain)[:_SLUG_MAX].strip("-")
 
 
 def derived_id(*names: str) -> str:

@@ -1,8 +1,6 @@
 """Setting up: the home folder, its State, and organizations with their first access key."""
 
-import re
 import secrets
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +16,7 @@ from meterlake.model.configuration.organization import (
 from meterlake.model.configuration.permissions import ADMINISTRATOR, MANAGED
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.resources.events import ORGANIZATION, Event, change, data
+from meterlake.model.values.ids import slug
 from meterlake.model.values.period import format_instant
 from meterlake.pipeline.access.access import SECRET_BYTES
 from meterlake.pipeline.ingest.drop_folder import DropFolder
@@ -29,7 +28,6 @@ from meterlake.stores.state import State, utc_now
 from meterlake.stores.state.access.access import add_key, grant
 
 _NAME_MAX: Final = 200
-_SLUG_MAX: Final = 60
 DAYS_BEFORE_BILL_DUE: Final = 30
 
 
@@ -78,14 +76,12 @@ def _create(state: State, name: str, make_lake: Callable[[str], None]) -> Initia
                 f"this home has an organization named {name!r} already, code {code!r};"
                 " choose another name, or use that one"
             )
-    # The name in lower-case ASCII letters, digits and hyphens: safe as the name of a folder.
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_SLUG_MAX].strip("-") or "organization"
+    plain = slug(name) or "organization"
     taken = {organization.code for organization in known}
-    code, number = slug, 1
+    code, number = plain, 1
     while code in taken:
         number += 1
-        code = f"{slug}-{number}"
+        code = f"{plain}-{number}"
     secret = secrets.token_urlsafe(SECRET_BYTES)
     with state.new_organization(code, name, SYSTEM) as transaction:
         # The event of a new organization: it is no entity, and has no other events.
