@@ -608,8 +608,9 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "LoadSample": (
         "Load the sample",
         (
-            "Gives an organization that has no meters yet the catalog, customers and usage of an invented"
-            " month. The worker ingests the files. 409 if the organization has meters."
+            "Gives an organization that has nothing yet the catalog, customers and usage of an invented"
+            " month. The worker ingests the files. 409 if the organization has meters, products, plan"
+            " templates or accounts of its own."
         ),
     ),
     "GetRevenue": (
