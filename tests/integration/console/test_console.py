@@ -355,6 +355,14 @@ def test_text_of_others_is_only_text(world, ada):
         assert "<script>" not in ada.page.text
 
 
+@pytest.mark.parametrize("id_", ["search%3FsearchQuery=name~a", "x%23y", "x%0Ay", "%2e%2e%3Fa"])
+def test_an_id_reaches_no_other_operation(ada, id_):
+    ada.go(f"{CONSOLE}/customers/{id_}")
+
+    assert ada.page.status_code == 404
+    assert "This is not here" in ada.text
+
+
 def test_every_page_has_a_name():
     names = [each.name for each in ROUTES if getattr(each, "name", "")]
     assert len(set(names)) == len(names)

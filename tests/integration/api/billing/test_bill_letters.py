@@ -74,7 +74,6 @@ def work(settings, organization):
     list(run_round(BILL_LETTERS, Executor(settings), organization, lambda: False))
 
 
-@pytest.mark.long
 @pytest.mark.sees("SendBill", "ListBillLetters")
 def test_an_approved_bill_is_sent_once_and_again_if_somebody_wants_that(server, mailbox):
     with server.http() as http:

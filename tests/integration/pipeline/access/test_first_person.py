@@ -66,6 +66,8 @@ def test_a_link_is_dead_when_somebody_was_invited_and_joined(server, http):
     join(server.stores.state, server.org_id)
 
     assert follow(http, token, password=PASSWORD, **ADA).status_code == 401
+    with pytest.raises(Unauthorized):  # Also whoever had the page open before.
+        users.join_first(server.stores.state, token, PASSWORD, ADA)
     assert len(list(server.sdk().users.list())) == 1
 
 
