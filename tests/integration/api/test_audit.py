@@ -193,7 +193,9 @@ def test_a_person_signs_out_everywhere(server):
 
 
 def test_a_program_has_no_sessions_to_end(http):
-    posted(http, "/users/me/sessions/end", status=httpx.codes.FORBIDDEN)
+    refused = posted(http, "/users/me/sessions/end", status=httpx.codes.NOT_FOUND)
+
+    assert "delete the access keys instead" in refused["message"]
 
 
 def test_an_invitation_has_its_link_once_if_no_mail_is_sent(http):

@@ -7,7 +7,7 @@ from meterlake.api.server.call import ORGANIZATION, Call, Operation, member
 from meterlake.api.server.visible import visible_rows, with_author_names
 from meterlake.model.configuration.access import PrincipalType
 from meterlake.model.configuration.permissions import ANYTHING
-from meterlake.model.errors import Forbidden, Invalid
+from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.access import audit
 from meterlake.pipeline.config.entities import Document
@@ -64,10 +64,11 @@ async def end_own_sessions(call: Call) -> Any:
     """Sign whoever asks out everywhere.
 
     Raises:
-        Forbidden: A program asks, which has no sessions.
+        NotFound: A program asks, which has no sessions.
     """
     if call.principal.type is not PrincipalType.USER:
-        raise Forbidden("a service user has no sessions; delete its access keys instead")
+        remedy = "; service users have none: delete the access keys instead"
+        raise NotFound("session of", call.principal.id, remedy)
     return await call.run(audit.end_all_sessions, call.organization, call.principal.id)
 
 
