@@ -101,7 +101,7 @@ def test_a_file_becomes_a_bill(world):
     ]
     make(ada)
     assert ada.path == f"{CONSOLE}/months/2026-10"
-    assert "3 rows of 2 customers are accepted" in ada.text
+    assert "Accepted 3 rows of 2 customers" in ada.text
     arrive(organization)
     bill(organization, Month.parse("2026-10"))
     ada.go(f"{CONSOLE}/bills?month=2026-10")

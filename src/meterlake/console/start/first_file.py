@@ -23,6 +23,7 @@ from starlette.routing import Route
 from meterlake.console.month import MONTHS
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.errors import Invalid
+from meterlake.model.values.counted import counted
 from meterlake.model.values.ids import slug
 from meterlake.model.values.period import Month, format_instant
 
@@ -138,8 +139,9 @@ async def read_file(visit: Visit) -> Response:
         await visit.api.send("POST", "/measurements", {"measurements": some})
     return visit.go(
         f"{MONTHS}/{usage.last}",
-        f"{len(usage.measurements)} rows of {len(usage.customers)} customers are accepted; the worker"
-        f" brings them in within seconds. They are from {usage.first} to {usage.last}. Make the bills"
+        f"Accepted {counted(len(usage.measurements), 'row')} of"
+        f" {counted(len(usage.customers), 'customer')}; the worker brings them in within seconds."
+        f" The usage is from {usage.first} to {usage.last}. Make the bills"
         " here. The customers have placeholders for e-mail addresses: change them before you send"
         " anything.",
     )

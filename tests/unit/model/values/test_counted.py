@@ -16,6 +16,8 @@ NOUN = re.compile(r" ([a-z]+ )?[a-z]+s\b")
 # Numbers that are never one, and words that are no nouns; the reason beside each.
 OTHERWISE = {
     ("cli/billing/what_if_output.py", "found.less"): "they pay",
+    ("cli/billing/changes.py", "len(ids)"): "several",
+    ("console/start/first_file.py", "len(lines) - 1"): "more than are allowed",
     ("model/measurements/columns.py", "len(columns)"): "more than are allowed",
     ("model/custom_sql/table.py", "len(types)"): "not one",
     ("model/work/backfill.py", "_LONGEST.days"): "a limit",
