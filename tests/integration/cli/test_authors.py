@@ -44,7 +44,7 @@ READING = {
     *("export jobs show", "export jobs download", "export verify", "sql", "events list"),
     *("events show", "integrations list", "integrations runs", "integrations show"),
     *("list", "show", "balance list", "balance show", "customer-link list", "runs list"),
-    *("runs show", "users list", "users log"),
+    *("runs show", "users list", "users log", "revenue"),
     *("inbox list", "lookup list", "check books", "report"),
     *("config schema", "config export", "mapping check", "aggregation try", "generate"),
     *("check reconciliation", "check alerts", "settings list", "health"),
