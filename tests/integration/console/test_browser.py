@@ -35,21 +35,32 @@ def browser():
         started.close()
 
 
+@pytest.fixture(scope="module")
+def cookies(browser, world):
+    """Those of a person who signed in once: who signs in for each test is told to wait."""
+    context = browser.new_context(base_url=world.url)
+    context.set_default_timeout(180_000)
+    sign_in(context.new_page())
+    yield context.storage_state()
+    context.close()
+
+
 @pytest.fixture(params=[("light", 1280), ("dark", 320)], ids=["light", "dark and narrow"])
-def tab(browser, world, request):
+def tab(browser, world, cookies, request):
     scheme, width = request.param
     context = browser.new_context(
         base_url=world.url,
         color_scheme=scheme,
         viewport={"width": width, "height": 800},
         java_script_enabled=False,
+        storage_state=cookies,
     )
     context.set_default_timeout(180_000)
     tab = context.new_page()
     tab.problems = []
     tab.on("console", lambda said: tab.problems.append(said.text))
     tab.on("requestfailed", lambda failed: note_failure(tab.problems, failed))
-    sign_in(tab)
+    tab.goto(CONSOLE)
     yield tab
     context.close()
 
@@ -124,13 +135,13 @@ def test_with_scripts_a_page_shows_what_the_worker_does_without_a_load(browser, 
 
 
 @pytest.mark.long
-def test_what_somebody_puts_into_a_page_acts_on_nothing(browser, world):
-    context = browser.new_context(base_url=world.url)
+def test_what_somebody_puts_into_a_page_acts_on_nothing(browser, world, cookies):
+    context = browser.new_context(base_url=world.url, storage_state=cookies)
     context.set_default_timeout(180_000)
     tab = context.new_page()
     asked = []
     tab.on("request", lambda request: asked.append(request.url))
-    sign_in(tab)
+    tab.goto(CONSOLE)
     tab.evaluate("""() => {
         const main = document.querySelector("main");
         main.insertAdjacentHTML("beforeend", "<p hx-get='/console/stolen' hx-trigger='load'>x</p>");
