@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +70,46 @@ def shape_of(address: str) -> str:
     return re.sub(r"/[0-9a-f-]{36,}|/[0-9a-f]{12}:\d+|/\d{4}-\d{2}(-\d{2})?(?=/|$)", "/{}", path)
 
 
+class FormReader(HTMLParser):
+    """The fields of the forms of a page that post, with what stands in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[dict[str, list[str]]] = []
+        self._select = self._area = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take a field with its value."""
+        said = dict(attrs)
+        name, value = said.get("name") or "", said.get("value")
+        if tag == "form" and said.get("method") == "post":
+            self.found.append({})
+        elif tag == "select":
+            self._select = name
+        elif tag == "textarea":
+            self._area = name
+        elif tag == "option" and self._select and "selected" in said:
+            self._add(self._select, value or "")
+        elif tag == "input" and name and said.get("type") not in {"checkbox", "radio", "file"}:
+            self._add(name, value or "")
+        elif tag == "input" and name and "checked" in said:
+            self._add(name, value or "on")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave a field."""
+        if tag in {"select", "textarea"}:
+            self._select = self._area = ""
+
+    def handle_data(self, data: str) -> None:
+        """Take the text of an area."""
+        if self._area:
+            self._add(self._area, data)
+
+    def _add(self, name: str, value: str) -> None:
+        if self.found:
+            self.found[-1].setdefault(name, []).append(value)
+
+
 class Browser:
     """Follows links and sends forms as a browser without scripts does."""
 
@@ -104,6 +145,15 @@ class Browser:
             fields = re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', form)
             found = {unescape(name): unescape(value) for name, value in fields}
             if found and (not action or found.get("action") == action):
+                return found
+        raise AssertionError(f"there is no form {action!r} on {self.path}")
+
+    def fields(self, action: str = "") -> dict[str, list[str]]:
+        """What a form with fields would send as it stands: of an action, or the page's first."""
+        forms = FormReader()
+        forms.feed(self.page.text)
+        for found in forms.found:
+            if "csrf" in found and (not action or found.get("action") == [action]):
                 return found
         raise AssertionError(f"there is no form {action!r} on {self.path}")
 

@@ -144,8 +144,16 @@ def test_the_log_has_names_and_leads_to_the_changes(ada):
     assert "Ada Lovelace Created Products disk" in ada.text
     open_linked(ada, f"{ACCESS}/log?kinds=products&peopleOnly=true", "disk")
 
+    assert "Changes of Disk" in ada.text
     assert "Created by Ada Lovelace" in ada.text
     assert "Disk" in ada.text
+
+
+def test_the_log_names_settings_by_their_kind_and_says_yes_or_no(ada):
+    open_linked(ada, f"{ACCESS}/log?kinds=organizationConfig", "Organization config")
+
+    assert "Changes of Organization config" in ada.text
+    assert "Allow negative balances nothing no" in ada.text
 
 
 def test_who_may_only_read_sees_no_form_that_changes(world):

@@ -399,8 +399,9 @@ async def show_policy(visit: Visit) -> Response:
 
 async def _with_words_of_kind(_: Visit, rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        row["what"] = row.get("name") or row["entityId"]
         row["kindWords"] = words(row["kind"])
+        named = row.get("name") not in {None, "", row["entityId"]}
+        row["what"] = row["name"] if named else row["kindWords"]
 
 
 _LOG: Final = Listing(

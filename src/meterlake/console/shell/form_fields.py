@@ -15,6 +15,8 @@ _REF: Final = "#/components/schemas/"
 _LONG: Final = ("calculation", "sql", "description", "notes", "reason")
 _LINE_MAX: Final = 200
 _TEXT_MAX: Final = 10_000
+# What the form itself sends, or the server: nothing that people say.
+_NOT_SAID: Final = frozenset({"version", "empty"})
 _KEPT: Final = "meterlake keeps it and does not use it."
 
 
@@ -109,7 +111,19 @@ def fields_of_resource(name: str, leave_out: Iterable[str] = ()) -> tuple[FormFi
         leave_out: Wire names of fields that the form does not show; they stay as they are.
     """
     resource = BY_NAME[name]
-    return _without(_fields_of(f"{resource.schema}Request", name), leave_out)
+    fields = _without(_fields_of(f"{resource.schema}Request", name), leave_out)
+    return tuple(sorted(fields, key=_place))
+
+
+def _place(field: FormField) -> int:
+    """What names an entity comes first, then what it belongs to and what else it must have."""
+    if field.name in {"name", "code"}:
+        return 0
+    if field.kind is FieldKind.MAP:
+        return 4
+    if not field.required:
+        return 3
+    return 1 if field.target is not None else 2
 
 
 def fields_of_body(component: str, leave_out: Iterable[str] = ()) -> tuple[FormField, ...]:
@@ -118,7 +132,7 @@ def fields_of_body(component: str, leave_out: Iterable[str] = ()) -> tuple[FormF
 
 
 def _without(fields: tuple[FormField, ...], names: Iterable[str]) -> tuple[FormField, ...]:
-    left_out = {*names, "version"}
+    left_out = frozenset(names)
     return tuple(each for each in fields if each.name not in left_out)
 
 
@@ -148,6 +162,8 @@ def _wire_path(path: str) -> str:
 def _members(schema: Mapping[str, Any], path: str, targets: _Targets) -> Iterable[FormField]:
     required = frozenset(schema.get("required", ()))
     for name, said in schema.get("properties", {}).items():
+        if name in _NOT_SAID:
+            continue
         place = f"{path}.{name}" if path else name
         yield _field(name, said, place, targets, required=name in required)
 

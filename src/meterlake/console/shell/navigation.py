@@ -38,5 +38,6 @@ ROOMS: Final = (
     Room("Integrations", "/console/integrations", "GetIntegrationConfigs"),
     Room("Revenue", "/console/revenue", "GetRevenue"),
     Room("Runs", "/console/runs", "ListRuns"),
+    Room("Settings", "/console/settings", "GetOrganizationConfig"),
     Room("Access", "/console/access/people", "ListOrgUsers", ("/console/access",)),
 )

@@ -1,0 +1,131 @@
+"""The settings of an organization: its time and money, its bills, approval, review and features."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.console.shell.entity_forms import (
+    ShownField,
+    fields_of_body,
+    is_for_rows,
+    read_document,
+    shown_fields,
+)
+from meterlake.console.shell.form_fields import FormField, fields_of_resource
+from meterlake.console.shell.page import Visit, page, words
+from meterlake.model.resources import RESOURCES
+
+SETTINGS: Final = "/console/settings"
+# Where each setting stands; one that is named nowhere stands in the last group.
+_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Time and money": (
+        *("timezone", "currency", "daysBeforeBillDue", "currencyConversions"),
+        *("yearEpoch", "monthEpoch", "weekEpoch", "dayEpoch"),
+    ),
+    "Numbers of bills": ("billPrefix", "sequenceStartNumber"),
+    "When bills are made": ("scheduledBillInterval", "scheduledBillOffset", "lateUsage"),
+    "Approval": (
+        *("twoPersonApproval", "autoApproveBillsGracePeriod"),
+        "autoApproveBillsGracePeriodUnit",
+    ),
+    "Review": (
+        *("reviewUnpricedUsage", "reviewMissingBills", "reviewRejectedRows"),
+        *("reviewTotalPercent", "reviewTotalPeriods", "reviewFiles"),
+    ),
+    "What a bill holds": (
+        *("standingChargeBillInAdvance", "commitmentFeeBillInAdvance"),
+        *("minimumSpendBillInAdvance", "consolidateBills", "suppressedEmptyBills"),
+        *("creditApplicationOrder", "allowNegativeBalances", "allowOverlappingPlans"),
+    ),
+    "Statements and invoices elsewhere": (),
+}
+_STAGES: Final = ("beta", "preview")
+
+
+def _grouped(fields: Iterable[ShownField]) -> list[tuple[str, list[ShownField]]]:
+    groups: dict[str, list[ShownField]] = {title: [] for title in _GROUPS}
+    titles = {name: title for title, names in _GROUPS.items() for name in names}
+    last = list(_GROUPS)[-1]
+    by_name = {each.field.name: each for each in fields}
+    order = [*titles, *(name for name in by_name if name not in titles)]
+    for name in order:
+        if name in by_name:
+            groups[titles.get(name, last)].append(by_name[name])
+    return list(groups.items())
+
+
+async def show_settings(visit: Visit) -> Response:
+    """All settings that the person may see, as forms."""
+    settings = await visit.api.get("/organizationconfig")
+    lock = await visit.api.find("/billconfig")
+    features = await visit.api.find("/features")
+    return visit.page(
+        "settings.html",
+        settings=settings,
+        groups=_grouped(await shown_fields(visit, _fields(), settings)),
+        stored_version=visit.field("version") or settings["version"],
+        lock=lock,
+        features=features,
+        stages=[(stage, _resources_in(stage)) for stage in _STAGES],
+    )
+
+
+def _fields() -> tuple[FormField, ...]:
+    return fields_of_resource("organizationConfig")
+
+
+def _resources_in(stage: str) -> str:
+    return ", ".join(
+        sorted(words(each.name).lower() for each in RESOURCES if each.feature == stage)
+    )
+
+
+async def change_settings(visit: Visit) -> Response:
+    """Save one of the forms."""
+    if is_for_rows(visit):
+        return await show_settings(visit)
+    match visit.field("action"):
+        case "lock":
+            stored = await visit.api.get("/billconfig")
+            fields = fields_of_body("BillConfigRequest")
+            body = await read_document(visit, fields, stored)
+            await visit.api.send("PUT", "/billconfig", body)
+            said = "Bills that end on or before this day do not change any more."
+        case "features":
+            stored = await visit.api.get("/features")
+            chosen = {stage: bool(visit.field(stage)) for stage in _STAGES}
+            await visit.api.send("PUT", "/features", {**stored, **chosen})
+            said = "You chose the features that this organization uses."
+        case "settings":
+            said = await _save(visit)
+        case _:
+            raise visit.unknown_action("settings")
+    return visit.go(SETTINGS, said)
+
+
+async def _save(visit: Visit) -> str:
+    stored: dict[str, Any] = await visit.api.get("/organizationconfig")
+    body = await read_document(visit, _fields(), stored)
+    version = visit.field("version")
+    body["version"] = int(version) if version.isdecimal() else version
+    made = await visit.api.send("PUT", "/organizationconfig", body)
+    # The person's own pages show the new zone at once; others have it from their next sign-in on.
+    visit.session = replace(visit.session, zone=made["timezone"])
+    changed = [each.label for each in _fields() if made.get(each.name) != stored.get(each.name)]
+    if not changed:
+        return "You saved the settings. None has changed."
+    return f"You changed {', '.join(changed)}. It holds for bills from their next calculation on."
+
+
+ROUTES: Final = (
+    Route(SETTINGS, page(show_settings), methods=["GET"], name="ConsoleSettings"),
+    Route(
+        SETTINGS,
+        page(change_settings, show_settings),
+        methods=["POST"],
+        name="ConsoleSettingsChange",
+    ),
+)

@@ -1,0 +1,121 @@
+"""The page of settings: what it shows, what it saves, and for whom."""
+
+import pytest
+from argon2 import PasswordHasher
+
+from meterlake.pipeline.access import login
+from tests.console_world import CONSOLE, a_console
+from tests.people import allow
+
+SETTINGS = f"{CONSOLE}/settings"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passwords():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_HASHER", PasswordHasher(1, 64, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with a_console(tmp_path_factory.mktemp("console")) as found:
+        found.join("ada@example.com", allow())
+        found.join("reader@example.com", allow("config:retrieve"))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def ada(world):
+    return world.browser("ada@example.com")
+
+
+def form(browser):
+    """What the form of settings sends if nobody changes anything."""
+    browser.go(SETTINGS)
+    return browser.fields("settings")
+
+
+def save(browser, fields, **changes):
+    """Send the form of settings with some fields changed."""
+    browser.page = browser.client.post(SETTINGS, data={**fields, **changes})
+
+
+def test_what_is_saved_unchanged_changes_nothing(ada):
+    save(ada, form(ada))
+
+    assert "You saved the settings. None has changed." in ada.text
+
+
+def test_a_setting_is_changed_and_named(ada):
+    save(ada, form(ada), daysBeforeBillDue="45")
+
+    assert "You changed Days before bill due." in ada.text
+    assert form(ada)["daysBeforeBillDue"] == ["45"]
+
+
+def test_who_changes_the_time_zone_sees_its_days_at_once(ada):
+    save(ada, form(ada), timezone="Asia/Tokyo")
+    assert "Times are in Asia/Tokyo." in ada.text
+
+    save(ada, form(ada), timezone="UTC")
+    assert "Times are in UTC." in ada.text
+
+
+def test_what_somebody_else_changed_meanwhile_is_not_overwritten(ada):
+    stale = form(ada)
+    save(ada, stale, daysBeforeBillDue="20")
+    save(ada, stale, daysBeforeBillDue="10")
+
+    assert ada.page.status_code == 409
+    assert form(ada)["daysBeforeBillDue"] == ["20"]
+
+
+def test_a_zone_that_does_not_exist_is_refused_beside_what_was_typed(ada):
+    save(ada, form(ada), timezone="Europe/Atlantis")
+
+    assert ada.page.status_code == 400
+    assert 'value="Europe/Atlantis"' in ada.page.text
+    assert 'aria-invalid="true"' in ada.page.text
+    assert form(ada)["timezone"] == ["UTC"]
+
+
+def test_a_row_is_added_without_saving(ada):
+    save(ada, form(ada), **{"form.more": "currencyConversions"})
+
+    assert 'name="currencyConversions.1.from"' in ada.page.text
+    assert "You saved" not in ada.text
+
+
+def test_a_room_in_preview_opens_with_its_feature(ada):
+    ada.go(SETTINGS)
+    assert 'href="/console/data-out"' not in ada.page.text
+    ada.press("features", preview="yes")
+    assert 'href="/console/data-out"' in ada.page.text
+
+    ada.press("features")
+    assert 'href="/console/data-out"' not in ada.page.text
+
+
+def test_bills_are_locked_until_a_day(ada):
+    ada.go(SETTINGS)
+    ada.press("lock", billLockDate="2020-01-31")
+
+    assert 'value="2020-01-31"' in ada.page.text
+    ada.press("lock", billLockDate="")
+
+
+def test_who_may_only_read_sees_settings_and_no_button(world):
+    reader = world.browser("reader@example.com")
+    text = reader.go(SETTINGS)
+
+    assert "Time and money" in text
+    assert "<fieldset disabled>" in reader.page.text
+    assert not any(map(reader.offers, ("settings", "lock", "features")))
+    assert "Beta (" in text
+
+
+def test_an_unknown_action_changes_nothing(ada):
+    save(ada, form(ada), action="explode")
+
+    assert ada.page.status_code == 400
