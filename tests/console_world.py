@@ -149,11 +149,11 @@ class Browser:
         raise AssertionError(f"there is no form {action!r} on {self.path}")
 
     def fields(self, action: str = "") -> dict[str, list[str]]:
-        """What a form with fields would send as it stands: of an action, or the page's first."""
+        """What a form would send as it stands: that of an action, or the first with fields."""
         forms = FormReader()
         forms.feed(self.page.text)
         for found in forms.found:
-            if "csrf" in found and (not action or found.get("action") == [action]):
+            if found.get("action") == [action] if action else found.keys() > {"csrf"}:
                 return found
         raise AssertionError(f"there is no form {action!r} on {self.path}")
 

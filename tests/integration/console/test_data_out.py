@@ -86,7 +86,7 @@ def test_a_delivery_is_shown_try_by_try_and_sent_once_more(world, ada):
         ada.go(f"{OUT}/webhooks/{webhook['id']}")
         assert "The worker sends a test." in ada.press("ping")
         ada.go(f"{OUT}/webhooks/{webhook['id']}")
-        assert "The worker sends 1 runs once more" in ada.press("replay", since="2020-01-01")
+        assert "The worker sends 1 run once more" in ada.press("replay", since="2020-01-01")
         assert "The webhook gets nothing more." in ada.press("off")
         assert "The webhook gets notifications." in ada.press("on")
 
@@ -94,20 +94,42 @@ def test_a_delivery_is_shown_try_by_try_and_sent_once_more(world, ada):
 def test_an_integration_is_listed_disabled_and_enabled(world, ada):
     webhook = new_webhook(world.home.organization, "http://127.0.0.1:9/", name=ATTACK)
     ada.go(f"{CONSOLE}/integrations/new")
-    ada.send(
-        {
-            "entityType": "Notification",
-            "destination": "WEBHOOK",
-            "destinationId": webhook["id"],
-            "name": "To chat",
-        }
-    )
+    assert "Notifications To Webhook" in ada.text
+    ada.go(f"{CONSOLE}/integrations/new?destination=WEBHOOK&entityType=Notification")
+    ada.send({**ada.fields(), "destinationId": webhook["id"], "name": "To chat"})
     follow(ada, f"{CONSOLE}/integrations", "To chat")
     assert "Nothing was sent yet." in ada.text
     assert "<script>alert" not in ada.page.text
 
     assert "It sends nothing more." in ada.press("disable")
     assert "The integration sends again." in ada.press("enable")
+
+
+def test_the_form_of_an_integration_has_what_its_system_asks_for(ada):
+    ada.go(f"{CONSOLE}/integrations/new?destination=STRIPE_TEST&entityType=Bill")
+    fields = ada.fields()
+    assert fields["configData.splitBy"] == ["AGGREGATION"]
+    assert "tokenUrl" not in ada.page.text
+    key = "sk_test_" + "4" * 24
+    wanted = {"credentials.type": "STRIPE_SIGNED_REQUEST", "credentials.apiKey": key}
+    ada.send({**fields, "name": "Invoices", "configData.splitBy": "PRODUCT", **wanted})
+    follow(ada, f"{CONSOLE}/integrations", "Invoices")
+
+    ada.go(f"{ada.path}/edit")
+    assert ada.fields()["configData.splitBy"] == ["PRODUCT"]
+    assert key not in ada.page.text
+    ada.send({**ada.fields(), "name": "Invoices 2"})
+    ada.go(f"{CONSOLE}/integrations")
+    assert "Invoices 2" in ada.text
+    follow(ada, f"{CONSOLE}/integrations", "Invoices 2")
+    assert "the credentials are missing" not in ada.text
+
+
+def test_a_system_that_is_not_installed_is_named(ada):
+    ada.go(f"{CONSOLE}/integrations/new?destination=ABACUS")
+
+    assert ada.page.status_code == 404
+    assert "ABACUS" in ada.text
 
 
 def test_who_may_only_read_sees_no_button(world):

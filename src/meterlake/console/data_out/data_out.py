@@ -16,6 +16,7 @@ from meterlake.console.shell.entity_forms import (
 )
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page, words
+from meterlake.model.values.counted import counted
 
 DATA_OUT: Final = "/console/data-out"
 DESTINATIONS: Final = f"{DATA_OUT}/destinations"
@@ -341,7 +342,9 @@ async def change_webhook(visit: Visit) -> Response:
                 since=visit.field("since"),
                 status=visit.field("status") or None,
             )
-            said = f"The worker sends {found['runs']} runs once more, each with a new id."
+            said = (
+                f"The worker sends {counted(found['runs'], 'run')} once more, each with a new id."
+            )
         case _:
             raise visit.unknown_action("a webhook")
     return visit.go(f"{WEBHOOKS}/{id_}", said)

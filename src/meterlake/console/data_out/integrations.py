@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -9,18 +10,109 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from meterlake.console.shell.entity_forms import EntityPages
+from meterlake.console.shell.form_fields import FieldKind, FormField
 from meterlake.console.shell.lists import Column, Listing, show_list
-from meterlake.console.shell.page import Visit, page
+from meterlake.console.shell.page import Visit, page, words
+from meterlake.model.resources import BY_NAME
 
 INTEGRATIONS: Final = "/console/integrations"
 _RUNS: Final = f"{INTEGRATIONS}/runs"
 _NEWEST: Final = 20
-PAGES: Final = EntityPages(
-    "integrationConfigs",
-    INTEGRATIONS,
-    "integration",
-    intro="An integration sends bills to another system, or a notification to a webhook.",
+_WEBHOOK: Final = "WEBHOOK"
+_KINDS: Final = {
+    "boolean": FieldKind.TICK,
+    "integer": FieldKind.WHOLE,
+    "number": FieldKind.NUMBER,
+    "array": FieldKind.LINES,
+}
+_LONG: Final = 200
+# Settings that name accounts; people choose them by name.
+_ACCOUNTS: Final = frozenset({"accountIds", "restrictedAccountIds"})
+
+
+async def _form_fields(visit: Visit, entity: Mapping[str, Any]) -> tuple[FormField, ...]:
+    """The fields of an integration: those that its system asks for."""
+    sent = (visit.field("destination"), visit.query("destination"))
+    system = entity.get("destination") or next(filter(None, sent), "")
+    kind = entity.get("entityType") or visit.field("entityType") or visit.query("entityType")
+    found = await visit.api.get("/integrationconfigs/available", systemName=system)
+    taken = found["supportedEntities"]
+    if kind not in taken:
+        kind = next(iter(taken))
+    [chosen] = taken[kind]["destinations"]
+    own = chosen["destinationConfigOptions"]["settings"]
+    common = taken[kind]["entityConfigurationOptions"]["settings"]
+    settings = tuple(_setting_field(each) for each in (*own, *common))
+    return (
+        FormField("entityType", FieldKind.HIDDEN, "Entity type", default=kind),
+        FormField("destination", FieldKind.HIDDEN, "Destination", default=chosen["destination"]),
+        FormField("name", FieldKind.TEXT, "Name", "People read it in lists.", longest=_LONG),
+        *(_WEBHOOK_FIELDS if system.upper() == _WEBHOOK else (_sign_in(chosen),)),
+        FormField("configData", FieldKind.GROUP, "Settings", members=settings),
+    )
+
+
+def _setting_field(setting: Mapping[str, Any]) -> FormField:
+    name, values = setting["name"], tuple(setting.get("values", ()))
+    kind = FieldKind.CHOICE if values else _KINDS.get(setting["type"], FieldKind.TEXT)
+    if name in _ACCOUNTS:
+        kind = FieldKind.REFERENCES
+    elif kind is FieldKind.TEXT and name.lower().endswith("template"):
+        kind = FieldKind.AREA
+    return FormField(
+        name,
+        kind,
+        words(name.removesuffix("Ids") + "s" if name in _ACCOUNTS else name),
+        setting["description"],
+        required=setting["required"],
+        choices=values,
+        target=BY_NAME["accounts"] if name in _ACCOUNTS else None,
+        default=setting.get("default"),
+    )
+
+
+def _sign_in(chosen: Mapping[str, Any]) -> FormField:
+    """How one signs in to a system: the kind of credentials, and the fields of all kinds."""
+    members: dict[str, FormField] = {}
+    for each in chosen["authConfigOptions"]["settings"]:
+        name = each["name"].removeprefix("credentials.")
+        values = tuple(each.get("values", ()))
+        kind, hint = FieldKind.CHOICE if values else FieldKind.TEXT, each["description"]
+        if name in members:
+            hint = ""  # Every kind of credentials has it.
+        members[name] = FormField(name, kind, words(name), hint, choices=values)
+    hint = "How meterlake signs in there. You do not see a secret again; leave its mask to keep it."
+    fields = tuple(members.values())
+    return FormField("credentials", FieldKind.GROUP, "Credentials", hint, members=fields)
+
+
+_WEBHOOK_FIELDS: Final = (
+    FormField(
+        "destinationId",
+        FieldKind.REFERENCE,
+        "Webhook",
+        required=True,
+        target=BY_NAME["webhooks"],
+    ),
+    FormField(
+        "entityId",
+        FieldKind.REFERENCE,
+        "Notification",
+        "Without one, all notifications are sent.",
+        target=BY_NAME["notificationConfigurations"],
+    ),
 )
+PAGES: Final = EntityPages(
+    "integrationConfigs", INTEGRATIONS, "integration", fields_for=_form_fields
+)
+
+
+async def ask_system(visit: Visit) -> Response:
+    """Choose what a new integration sends where; then its form."""
+    if visit.query("destination"):
+        return await PAGES.show_new(visit)
+    found = await visit.api.get("/integrationconfigs/available")
+    return visit.page("integrations/systems.html", entities=found["supportedEntities"])
 
 
 async def _with_names(visit: Visit, rows: list[dict[str, Any]]) -> None:
@@ -111,6 +203,7 @@ async def change_run(visit: Visit) -> Response:
 
 
 ROUTES: Final = (
+    Route(f"{INTEGRATIONS}/new", page(ask_system), methods=["GET"], name="ConsoleNewIntegration"),
     *PAGES.routes(),
     Route(INTEGRATIONS, page(list_integrations), methods=["GET"], name="ConsoleIntegrations"),
     Route(f"{_RUNS}/{{id}}", page(show_run), methods=["GET"], name="ConsoleIntegrationRun"),

@@ -320,6 +320,10 @@ class FormTrial:
     ask: Callable[[Visit, Mapping[str, Any]], Awaitable[Any]]
 
 
+# The fields of a form for an entity, or for a new one, which has nothing yet.
+FieldsOf = Callable[[Visit, Mapping[str, Any]], Awaitable[tuple[FormField, ...]]]
+
+
 @dataclass(frozen=True, slots=True)
 class EntityPages:
     """The pages on which people create, change and delete the entities of a resource.
@@ -335,6 +339,7 @@ class EntityPages:
         leave_out: Wire names of fields that the form does not show.
         intro: A sentence above a new one's form.
         trial: What people may try with the form before they save it.
+        fields_for: Finds the fields of one form, if they depend on what the entity is.
     """
 
     resource: str
@@ -345,6 +350,7 @@ class EntityPages:
     leave_out: tuple[str, ...] = ()
     intro: str = ""
     trial: "FormTrial | None" = None
+    fields_for: FieldsOf | None = None
 
     @property
     def row(self) -> Resource:
@@ -368,17 +374,23 @@ class EntityPages:
 
     @property
     def fields(self) -> tuple[FormField, ...]:
-        """The fields of the form."""
+        """The fields that the resource declares."""
         return fields_of_resource(self.resource, (*self.leave_out, *self.row.path_members))
+
+    async def _form_fields(self, visit: Visit, entity: Mapping[str, Any]) -> tuple[FormField, ...]:
+        return self.fields if self.fields_for is None else await self.fields_for(visit, entity)
 
     def routes(self) -> tuple[Route, ...]:
         """The routes of the pages."""
         name = self.row.schema
         new, edit, gone = (f"{self.address}/{each}" for each in ("new", "{id}/edit", "{id}/delete"))
         return (
-            Route(new, page(self._new), methods=["GET"], name=f"ConsoleNew{name}"),
+            Route(new, page(self.show_new), methods=["GET"], name=f"ConsoleNew{name}"),
             Route(
-                new, page(self._create, self._new), methods=["POST"], name=f"ConsoleCreate{name}"
+                new,
+                page(self._create, self.show_new),
+                methods=["POST"],
+                name=f"ConsoleCreate{name}",
             ),
             Route(edit, page(self._edit), methods=["GET"], name=f"ConsoleEdit{name}"),
             Route(
@@ -390,13 +402,15 @@ class EntityPages:
             ),
         )
 
-    async def _new(self, visit: Visit) -> Response:
+    async def show_new(self, visit: Visit) -> Response:
+        """The form of a new entity; what the address names stands in it."""
         start: dict[str, Any] = {}
+        fields = await self._form_fields(visit, {})
         if (copied := visit.query("copy")) is not None:
             start |= await visit.api.get(f"{self._path(visit)}/{copied}")
         start |= {
             each.name: found
-            for each in self.fields
+            for each in fields
             if each.kind not in _NOT_IN_ADDRESS and (found := visit.query(each.name)) is not None
         }
         return visit.page(
@@ -404,7 +418,7 @@ class EntityPages:
             title=f"New {self.noun}",
             intro=self.intro,
             button=f"Create the {self.noun}",
-            fields=await shown_fields(visit, self.fields, start),
+            fields=await shown_fields(visit, fields, start),
             entity=None,
             back=self._address(visit),
             **await self._tried(visit, {}),
@@ -412,8 +426,8 @@ class EntityPages:
 
     async def _create(self, visit: Visit) -> Response:
         if is_for_rows(visit):
-            return await self._new(visit)
-        body = await read_document(visit, self.fields)
+            return await self.show_new(visit)
+        body = await read_document(visit, await self._form_fields(visit, {}))
         made = await visit.api.send("POST", self._path(visit), body)
         said = f"You created the {self.noun} {label_of(made)}."
         return visit.go(self._after(visit, made), said)
@@ -425,7 +439,7 @@ class EntityPages:
             title=f"Change {label_of(entity)}",
             intro="",
             button="Save the change",
-            fields=await shown_fields(visit, self.fields, entity),
+            fields=await shown_fields(visit, await self._form_fields(visit, entity), entity),
             entity=entity,
             stored_version=visit.field("version") or entity["version"],
             back=self._after(visit, entity),
@@ -439,7 +453,8 @@ class EntityPages:
             return {}
         found = None
         if visit.field(_TRY) and visit.refusal is None:
-            found = await trial.ask(visit, await read_document(visit, self.fields, before))
+            fields = await self._form_fields(visit, before)
+            found = await trial.ask(visit, await read_document(visit, fields, before))
         month = (visit.today.replace(day=1) - _ONE_DAY).strftime("%Y-%m")
         return {"trial_template": trial.template, "trial": found, "trial_month": month}
 
@@ -447,7 +462,7 @@ class EntityPages:
         if is_for_rows(visit):
             return await self._edit(visit)
         before = await self._entity(visit)
-        body = await read_document(visit, self.fields, before)
+        body = await read_document(visit, await self._form_fields(visit, before), before)
         version = visit.field("version")
         body["version"] = int(version) if re.fullmatch("[0-9]{1,9}", version) else version
         made = await visit.api.send("PUT", f"{self._path(visit)}/{before['id']}", body)

@@ -36,10 +36,10 @@ def _texts(
 ) -> Iterator[tuple[str, list[str]]]:
     for each in fields:
         value, path = document.get(each.name, each.default), f"{begin}{each.name}"
-        if value is None:
-            continue
         if each.kind is FieldKind.GROUP:
-            yield from _texts(each.members, value, f"{path}.", zone)
+            yield from _texts(each.members, value or {}, f"{path}.", zone)
+        elif value is None:
+            continue
         elif each.is_rows:
             for number, row in enumerate(_rows(each, value)):
                 yield from _texts(each.members, row, f"{path}.{number}.", zone)
