@@ -1,7 +1,5 @@
 """Backfills over HTTP: asked for, looked at, and then applied, dropped or reverted."""
 
-import base64
-import binascii
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Final
 from meterlake.api.billing.bills import RESOURCE as BILL
 from meterlake.api.entities import page
 from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
+from meterlake.api.server import body
 from meterlake.api.server.call import ORGANIZATION, Call, Handler, Operation
 from meterlake.api.server.visible import permit_each, visible_rows
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
@@ -93,12 +92,7 @@ def _write_files(request: BackfillRequest) -> Iterator[tuple[list[Path], Path | 
 def _write_file(folder: Path, field: str, file: BackfillFile) -> Path:
     if Path(file.name).name != file.name or file.name.startswith("."):
         raise Invalid(f"{field}.name", file.name, "it must be the name of a file, without a folder")
-    try:
-        content = base64.b64decode(file.content, validate=True)
-    except (binascii.Error, ValueError):
-        raise Invalid(
-            f"{field}.content", file.content[:80], "it must be the file in base64"
-        ) from None
+    content = body.file_bytes(f"{field}.content", file.content)
     path = folder / field / file.name
     with disk():
         path.parent.mkdir()

@@ -29,7 +29,7 @@ from meterlake.cli import (
 from meterlake.cli.billing import balances, bill, customer_link, late, revenue
 from meterlake.cli.export import command as export
 from meterlake.cli.ingest import command as ingest
-from meterlake.cli.ingest import inbox, receipts, rejected
+from meterlake.cli.ingest import inbox, mappings, receipts, rejected
 from meterlake.cli.lake import checks, maintain, publish, sql, status
 from meterlake.cli.shell import home_settings
 from meterlake.cli.shell.next_steps import forget_place
@@ -83,6 +83,7 @@ def build() -> App:
             resources,
             lookups,
             ingest,
+            mappings,
             inbox,
             rejected,
             receipts,

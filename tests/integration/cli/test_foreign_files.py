@@ -174,6 +174,25 @@ def test_a_mapping_is_tried_on_files_and_nothing_is_stored(opened, tmp_path, cap
     assert opened.ledger() == before
 
 
+@pytest.mark.long
+def test_the_first_rows_stand_beside_what_becomes_of_them(opened, tmp_path, capsys):
+    (tmp_path / "m.yaml").write_text(MAPPING)
+    packed = gz(f"carrier,time,size,region\nacme,{TS},1.50,eu\nacme,{TS},x,eu\nacme,{TS},3,eu\n".encode())
+    (tmp_path / "usage.csv.gz").write_bytes(packed)
+    files = [str(tmp_path / "m.yaml"), str(tmp_path / "usage.csv.gz")]
+    capsys.readouterr()
+
+    code = run(
+        ["mapping", "check", *files, "--rows", "2", "--home", str(opened.stores.home), "--json"]
+    )
+
+    good, bad, receipt = map(json.loads, capsys.readouterr().out.splitlines())
+    assert code == 0
+    assert (good["row"], good["fields"]["measure.gb"], good["account"]) == (2, "1.5", "acme")
+    assert (bad["row"], bad["reason"], bad["field"]) == (3, "InvalidNumber", "measure.gb")
+    assert receipt["received"] == 3
+
+
 def test_a_file_of_which_no_row_came_in_says_where_they_are(opened, tmp_path, capsys):
     path = tmp_path / "no row.csv"
     path.write_text(HEADER + csv_row("no-row", "x"))

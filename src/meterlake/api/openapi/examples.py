@@ -1,5 +1,6 @@
 """Examples of bodies, answers and parameters: of entities as written, of the rest made from schemas."""
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -50,6 +51,20 @@ _PRICE_SCALE: Final = {
     "factors": [{"aggregation": "requests", "by": 1.1}],
 }
 
+_MAPPING: Final = {
+    "name": "flights",
+    "files": ["flights*.csv"],
+    "account": {"column": "client"},
+    "ts": "time",
+    "measurements": [
+        {
+            "meter": "requests",
+            "fields": {"measure.bytes": "sent"},
+            "constants": {"where.region": "eu"},
+        }
+    ],
+}
+
 # Bodies of operations that are no standard verb, by component.
 BODIES: Final[Mapping[str, Any]] = {
     "AccessKeyRequest": {"status": "INACTIVE"},
@@ -90,6 +105,11 @@ BODIES: Final[Mapping[str, Any]] = {
     "LookupTableRevisionDataItemUpsertRequest": {"item": _ITEM},
     "LookupTableRevisionDataRequest": {"items": [_ITEM]},
     "LookupTableRevisionStatusRequest": {"status": "PUBLISHED"},
+    "MappingTrialRequest": {
+        "name": "flights.csv",
+        "content": base64.b64encode(b"time,client,sent\n2026-01-15T12:00:00Z,acme,1024\n").decode(),
+        "mapping": _MAPPING,
+    },
     "OrgUserRequest": {"dtEndAccess": "2027-01-01T00:00:00Z"},
     "PermissionRequest": {},
     "PriceChangePreviewRequest": {

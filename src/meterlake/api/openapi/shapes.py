@@ -25,6 +25,7 @@ from meterlake.api.responses import (
     explorer,
     exports,
     integrations,
+    mappings,
     people,
     price_changes,
     prices,
@@ -400,6 +401,7 @@ SHAPES: Final[dict[str, Shape]] = {
         ),
     ),
     "ListInboxes": Shape(gives=data_in.InboxResponse, page=100),
+    "TryMapping": Shape(takes=mappings.MappingTrialRequest, gives=mappings.MappingTrialResponse),
     "ListRejectedRows": Shape(
         gives=rejected.RejectedRowResponse,
         page=200,

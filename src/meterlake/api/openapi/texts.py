@@ -538,6 +538,15 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "List inboxes",
         "The prefixes of buckets that are watched, each with the 20 newest objects taken from it.",
     ),
+    "TryMapping": (
+        "Try a mapping on a file",
+        (
+            "What would become of a file, or of its beginning, under a mapping that need not be saved:"
+            " the numbers of all its rows, and the first 50 with their columns beside the measurements that"
+            " they become, or beside the reasons why they would be rejected. `problems` says what of the"
+            " mapping does not fit the meters. Nothing is kept."
+        ),
+    ),
     "ListRejectedRows": (
         "List rejected rows",
         (

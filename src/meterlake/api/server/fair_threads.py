@@ -45,6 +45,7 @@ COSTLY: Final = frozenset(
         "ProposePriceScale",
         "PreviewPriceChange",
         "TryAggregation",
+        "TryMapping",
         "VerifyBill",
         # Queries of lakes.
         "GetAccountUsage",

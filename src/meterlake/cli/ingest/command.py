@@ -1,4 +1,4 @@
-"""`meterlake ingest` and `meterlake watch`: files into the lake; `meterlake mapping`: how they are read."""
+"""`meterlake ingest` and `meterlake watch`: files into the lake."""
 
 import shlex
 import signal
@@ -30,9 +30,6 @@ def register(app: App) -> None:
     """Add the commands."""
     app.command(ingest)
     app.command(watch)
-    mapping = App(name="mapping", help="Mappings: read files of other programs as measurements.")
-    mapping.command(check)
-    app.command(mapping)
 
 
 def ingest(
@@ -167,38 +164,3 @@ def incomplete(line: Mapping[str, Any]) -> str:
     """The end of a sentence of counts: how many accepted measurements lack a derived value."""
     ones = counted(line["incomplete"], "accepted one", "accepted ones")
     return f", {ones} incomplete" if line["incomplete"] else ""
-
-
-def check(
-    file: Annotated[Path, Parameter(name="FILE")],
-    /,
-    *paths: Annotated[Path, Parameter(name="PATH")],
-    options: Options = NO_OPTIONS,
-) -> int:
-    """Check a mapping against the meters and against your files, and store nothing.
-
-    Each rule needs an existing meter, fields that the meter has, and a column for each of them. If
-    you give files, you see the result of their rows. If it finds problems, the command ends with 1.
-
-    Example: `meterlake mapping check flights.yaml flights.csv.gz`
-
-    Args:
-        file: The mapping.
-        paths: Files of measurements to try it on.
-    """
-    from meterlake.pipeline.ingest.files import (
-        expand,
-        load_mapping,
-        mapping_problems,
-        preview_files,
-    )
-
-    with options.open() as organization:
-        problems = mapping_problems(organization, load_mapping(file))
-        found = list(preview_files(organization, expand(paths), file))
-    options.output.rows([{"problem": each} for each in problems], ("problem",))
-    if problems:
-        error_line("UnreadableMapping", f"{file.name}: {problems[0]}", json=options.json)
-    elif not options.json:
-        options.output.note(f"{file.name}: every rule has its meter and fields.")
-    return report_preview(found, options) or int(bool(problems))

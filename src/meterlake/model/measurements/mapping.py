@@ -196,8 +196,7 @@ def parse_mapping(document: Any, name: str) -> Mapping:
         return Mapping.model_validate({"name": name, **document})
     except ValidationError as error:
         broken = "; ".join(
-            f"{_place(problem['loc'])}: {describe_mismatch(problem)}"
-            for problem in error.errors()[:3]
+            f"{_place(problem['loc'])}: {_rule(problem)}" for problem in error.errors()[:3]
         )
         raise UnreadableMapping(name, document, broken) from None
 

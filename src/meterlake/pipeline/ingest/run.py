@@ -142,6 +142,21 @@ def preview_file(
         lake.drop_staging(delivery.id)
 
 
+def open_reading(
+    organization: Organization, path: Path, delivery: Delivery, mapping: Mapping | None
+) -> Reading:
+    """What decides what a file's bytes mean; whoever reads drops the delivery's staging folder.
+
+    Raises:
+        UnreadableSource: Its name or its first bytes say already that it cannot be read.
+        Unavailable: The disk or the lake failed.
+    """
+    source, refusal = _identify(path, delivery, mapping)
+    if refusal is not None:
+        raise refusal
+    return _reading(organization, source, None)
+
+
 def prepare(
     organization: Organization,
     path: Path,

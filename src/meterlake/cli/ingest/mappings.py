@@ -1,0 +1,76 @@
+"""`meterlake mapping`: how files of other programs are read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from meterlake.cli.ingest.command import report_preview
+from meterlake.cli.shell.options import INTEGER, NO_OPTIONS, Options
+from meterlake.cli.shell.output import error_line
+
+if TYPE_CHECKING:
+    from meterlake.pipeline.ingest.mapping_trial import MappingTrial
+
+_TRIED_COLUMNS: Final = (
+    *("row", "?meter", "?account", "?ts", "?fields", "?reason", "?field", "?detail", "?uid"),
+)
+_ROWS_MAX: Final = 50
+FileRows = Annotated[int, INTEGER, Parameter(validator=Number(gte=0, lte=_ROWS_MAX))]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    mapping = App(name="mapping", help="Mappings: read files of other programs as measurements.")
+    mapping.command(check)
+    app.command(mapping)
+
+
+def check(
+    file: Annotated[Path, Parameter(name="FILE")],
+    /,
+    *paths: Annotated[Path, Parameter(name="PATH")],
+    rows: FileRows = 0,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Check a mapping against the meters and against your files, and store nothing.
+
+    Each rule needs an existing meter, fields that the meter has, and a column for each of them. If
+    you give files, you see the result of their rows. If it finds problems, the command ends with 1.
+
+    Example: `meterlake mapping check flights.yaml flights.csv.gz --rows 5`
+
+    Args:
+        file: The mapping.
+        paths: Files of measurements to try it on.
+        rows: So many of the first rows of each file are shown with what becomes of them.
+    """
+    from meterlake.pipeline.ingest.files import expand, load_mapping, mapping_problems
+    from meterlake.pipeline.ingest.mapping_trial import try_mapping
+    from meterlake.stores.files.folders import file_name
+
+    with options.open() as organization:
+        mapping = load_mapping(file)
+        problems = mapping_problems(organization, mapping)
+        trials = [
+            try_mapping(organization, path, file_name(path), mapping) for path in expand(paths)
+        ]
+    options.output.rows([{"problem": each} for each in problems], ("problem",))
+    if problems:
+        error_line("UnreadableMapping", f"{file.name}: {problems[0]}", json=options.json)
+    elif not options.json:
+        options.output.note(f"{file.name}: every rule has its meter and fields.")
+    for trial in trials if rows else ():
+        title = f"The first rows of {trial.receipt.delivery.name}"
+        options.output.rows(_tried_rows(trial, rows), _TRIED_COLUMNS, title)
+    return report_preview([each.receipt for each in trials], options) or int(bool(problems))
+
+
+def _tried_rows(trial: "MappingTrial", most: int) -> Iterator[dict[str, Any]]:
+    """What the first rows become, or why they do not come in, one after the other."""
+    for row in (each.to_wire() for each in trial.rows[:most]):
+        outcomes = [*row["measurements"], *row["rejected"]]
+        for outcome in outcomes or [{"detail": "no rule is for this row"}]:
+            yield {"row": row["row"], **outcome}
