@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.ingest.uploads import ingest_uploads
 from tests.homes import ACCOUNTS, CALLS, EGRESS, Home, configure
 from tests.organizations import Clock
 from tests.served import served
@@ -166,3 +168,68 @@ def test_what_of_a_mapping_does_not_fit_the_meters_is_told(attempt):
     found = attempt(HEAD, {**MAPPING, "measurements": [rule]})
 
     assert found["problems"] == ["measurements[0].meter: no meter 'egres'; did you mean 'egress'?"]
+
+
+SIZES = HEAD + "7,acme,03.10.2025,1,eu,\n"
+
+
+def uploaded(server, name, text):
+    """What became of an uploaded file."""
+    data = text.encode()
+    body = {"fileName": name, "contentType": "text/csv", "contentLength": len(data)}
+    with server.http() as client:
+        sent = client.post("/fileuploads/measurements/generateUploadUrl", json=body).json()
+        client.put(sent["url"], content=data, headers=sent["headers"])
+        list(ingest_uploads(server.organization))
+        return client.get(f"/fileuploads/measurements/jobs/{sent['jobId']}").json()
+
+
+@pytest.mark.long
+@pytest.mark.sees("ListMappings", "SaveMapping", "DeleteMapping")
+def test_a_saved_mapping_reads_uploads_of_its_names_until_it_is_deleted(server):
+    with server.http() as client:
+        saved = client.put("/measurements/mappings/sizes", json=MAPPING)
+        [listed] = client.get("/measurements/mappings").json()["data"]
+
+        assert saved.json() == listed
+        assert {name: listed["mapping"][name] for name in MAPPING} == MAPPING
+        assert listed["author"].startswith("SERVICE_USER_")
+        assert uploaded(server, "sizes-1.csv", SIZES)["status"] == "succeeded"
+
+        assert client.delete("/measurements/mappings/sizes").json() == {"name": "sizes"}
+        assert client.get("/measurements/mappings").json()["data"] == []
+        assert client.delete("/measurements/mappings/sizes").status_code == 404
+    failed = uploaded(server, "sizes-2.csv", SIZES.replace("7,", "8,"))
+    assert "MissingHeader" in failed["failureReason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        ("sizes", {"files": []}, "names no files"),
+        ("sizes", {"measurements": [{"meter": "egress"}]}, "no column for 'measure.gb'"),
+        ("..hidden", {}, "begin with none of"),
+        ("a%20b", {}, "letters, digits"),
+    ],
+)
+def test_what_could_read_no_file_is_not_saved(server, name, change, sentence):
+    with server.http() as client:
+        answer = client.put(f"/measurements/mappings/{name}", json={**MAPPING, **change})
+        assert client.get("/measurements/mappings").json()["data"] == []
+
+    assert (answer.status_code, sentence in answer.json()["message"]) == (400, True)
+
+
+def test_a_file_that_is_no_mapping_is_listed_with_its_problem(server):
+    folder = drop_folder(server.stores, server.organization.code)
+    folder.create()
+    (folder.mappings / "odd.yml").write_text("name: odd\n")
+    with server.http() as client:
+        [listed] = client.get("/measurements/mappings").json()["data"]
+        answer = client.put("/measurements/mappings/odd", json=MAPPING)
+        [mended] = client.get("/measurements/mappings").json()["data"]
+        client.delete("/measurements/mappings/odd")
+
+    assert (listed["name"], "account" in listed["problem"]) == ("odd", True)
+    assert (answer.status_code, mended["mapping"]["name"]) == (200, "sizes")
+    assert list(folder.mappings.iterdir()) == []

@@ -46,7 +46,14 @@ READING = {
     *("list", "show", "balance list", "balance show", "customer-link list", "runs list"),
     *("runs show", "users list", "users log", "revenue"),
     *("inbox list", "lookup list", "check books", "report"),
-    *("config schema", "config export", "mapping check", "aggregation try", "generate"),
+    *(
+        "config schema",
+        "config export",
+        "mapping check",
+        "mapping list",
+        "aggregation try",
+        "generate",
+    ),
     *("check reconciliation", "check alerts", "settings list", "health"),
 }
 # They work for the home, or do what a worker does by itself: nothing that they write has an author.
@@ -56,6 +63,8 @@ FOR_NOBODY = {
     *("ingest", "uploads ingest", "inbox poll", "rejected requeue", "aggregate"),
     # The job keeps who asked for it; of an inbox nothing is left.
     *("export jobs cancel", "export jobs retry", "inbox remove"),
+    # A mapping is a file, which says itself who saved it.
+    *("mapping save", "mapping delete"),
     # Sessions of all organizations end, and no row of them stays.
     "users sign-out",
 }

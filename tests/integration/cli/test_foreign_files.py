@@ -177,7 +177,8 @@ def test_a_mapping_is_tried_on_files_and_nothing_is_stored(opened, tmp_path, cap
 @pytest.mark.long
 def test_the_first_rows_stand_beside_what_becomes_of_them(opened, tmp_path, capsys):
     (tmp_path / "m.yaml").write_text(MAPPING)
-    packed = gz(f"carrier,time,size,region\nacme,{TS},1.50,eu\nacme,{TS},x,eu\nacme,{TS},3,eu\n".encode())
+    text = f"carrier,time,size,region\nacme,{TS},1.50,eu\nacme,{TS},x,eu\nacme,{TS},3,eu\n"
+    packed = gz(text.encode())
     (tmp_path / "usage.csv.gz").write_bytes(packed)
     files = [str(tmp_path / "m.yaml"), str(tmp_path / "usage.csv.gz")]
     capsys.readouterr()
@@ -191,6 +192,23 @@ def test_the_first_rows_stand_beside_what_becomes_of_them(opened, tmp_path, caps
     assert (good["row"], good["fields"]["measure.gb"], good["account"]) == (2, "1.5", "acme")
     assert (bad["row"], bad["reason"], bad["field"]) == (3, "InvalidNumber", "measure.gb")
     assert receipt["received"] == 3
+
+
+@pytest.mark.long
+def test_a_mapping_is_kept_listed_and_deleted(opened, tmp_path, capsys):
+    (tmp_path / "flights.yaml").write_text(MAPPING + "files: ['flights*.csv']\n")
+    at = ["--home", str(opened.stores.home)]
+    capsys.readouterr()
+
+    assert run(["mapping", "save", str(tmp_path / "flights.yaml"), *at, "--json"]) == 0
+    saved = json.loads(capsys.readouterr().out)
+    assert run(["mapping", "list", *at]) == 0
+    shown = capsys.readouterr().out
+    codes = [run(["mapping", "delete", "flights", *at]) for _ in range(2)]
+
+    assert saved["mapping"]["account"] == {"column": "carrier"}
+    assert "flights*.csv" in shown
+    assert codes == [0, 1]
 
 
 def test_a_file_of_which_no_row_came_in_says_where_they_are(opened, tmp_path, capsys):

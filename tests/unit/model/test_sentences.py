@@ -226,7 +226,7 @@ SAID_ELSEWHERE = {
     ("model/values/documents.py", "{rule}"): LIBRARY,
     (
         "model/measurements/mapping.py",
-        "{'; '.join((f\"{_place(problem['loc'])}: {describe_mismatch(problem)}\" for problem in error.errors()[:3]))}",
+        "{'; '.join((f\"{_place(problem['loc'])}: {_rule(problem)}\" for problem in error.errors()[:3]))}",
     ): "rules of fields, which tests above hold",
     ("pipeline/billing/calculation/failures.py", "{str(error)}"): OURS,
     ("pipeline/billing/damaged_accounts.py", "{str(error)}"): OURS,

@@ -105,6 +105,7 @@ BODIES: Final[Mapping[str, Any]] = {
     "LookupTableRevisionDataItemUpsertRequest": {"item": _ITEM},
     "LookupTableRevisionDataRequest": {"items": [_ITEM]},
     "LookupTableRevisionStatusRequest": {"status": "PUBLISHED"},
+    "MappingSaveRequest": _MAPPING,
     "MappingTrialRequest": {
         "name": "flights.csv",
         "content": base64.b64encode(b"time,client,sent\n2026-01-15T12:00:00Z,acme,1024\n").decode(),

@@ -401,6 +401,9 @@ SHAPES: Final[dict[str, Shape]] = {
         ),
     ),
     "ListInboxes": Shape(gives=data_in.InboxResponse, page=100),
+    "ListMappings": Shape(gives=mappings.SavedMappingResponse, page=100),
+    "SaveMapping": Shape(takes=mappings.MappingSaveRequest, gives=mappings.SavedMappingResponse),
+    "DeleteMapping": Shape(gives=mappings.MappingDeleteResponse),
     "TryMapping": Shape(takes=mappings.MappingTrialRequest, gives=mappings.MappingTrialResponse),
     "ListRejectedRows": Shape(
         gives=rejected.RejectedRowResponse,

@@ -538,6 +538,24 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "List inboxes",
         "The prefixes of buckets that are watched, each with the 20 newest objects taken from it.",
     ),
+    "ListMappings": (
+        "List mappings",
+        (
+            "The mappings that read files of other programs by their names, with who saved each. One that"
+            " cannot be read has its `problem`."
+        ),
+    ),
+    "SaveMapping": (
+        "Save a mapping",
+        (
+            "Dropped, uploaded and bucket files whose names fit one of its patterns are read through it"
+            " from now on. It takes the place of the mapping of that name, and has to fit the meters."
+        ),
+    ),
+    "DeleteMapping": (
+        "Delete a mapping",
+        "Files of its names are read in meterlake's own format from now on. What came in stays.",
+    ),
     "TryMapping": (
         "Try a mapping on a file",
         (

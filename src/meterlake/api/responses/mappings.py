@@ -63,3 +63,34 @@ class MappingTrialResponse(Value):
     problems: tuple[Text, ...]
     columns: tuple[Text, ...]
     rows: tuple[TriedFileRow, ...]
+
+
+class MappingSaveRequest(Value):
+    """A mapping, as it stands in its file; `name` is that of the path if it is absent."""
+
+    name: Text | None = None
+    files: tuple[Text, ...] = Field(description="Patterns of the names of the files it is for.")
+    format: Text | None = None
+    delimiter: Text | None = None
+    nulls: tuple[Text, ...] | None = None
+    account: dict[str, Any]
+    ts: Any = Field(description="The column of the instant, or a map that says how it is written.")
+    ets: Any = None
+    uid: tuple[Text, ...] = ()
+    measurements: tuple[dict[str, Any], ...]
+
+
+class MappingDeleteResponse(Value):
+    """The mapping that is kept no more."""
+
+    name: Text
+
+
+class SavedMappingResponse(Value):
+    """A saved mapping; one that cannot be read has its problem instead of its members."""
+
+    name: Text
+    mapping: dict[str, Any] | None = None
+    problem: Text | None = None
+    author: Text | None = None
+    saved: Instant

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _TRIED_COLUMNS: Final = (
     *("row", "?meter", "?account", "?ts", "?fields", "?reason", "?field", "?detail", "?uid"),
 )
+_SAVED_COLUMNS: Final = ("!name", "files", "?problem", "?author=saved by", "?saved")
 _ROWS_MAX: Final = 50
 FileRows = Annotated[int, INTEGER, Parameter(validator=Number(gte=0, lte=_ROWS_MAX))]
 
@@ -24,7 +25,8 @@ FileRows = Annotated[int, INTEGER, Parameter(validator=Number(gte=0, lte=_ROWS_M
 def register(app: App) -> None:
     """Add the commands."""
     mapping = App(name="mapping", help="Mappings: read files of other programs as measurements.")
-    mapping.command(check)
+    for command in (check, save, list_, delete):
+        mapping.command(command, name="list" if command is list_ else None)
     app.command(mapping)
 
 
@@ -66,6 +68,71 @@ def check(
         title = f"The first rows of {trial.receipt.delivery.name}"
         options.output.rows(_tried_rows(trial, rows), _TRIED_COLUMNS, title)
     return report_preview([each.receipt for each in trials], options) or int(bool(problems))
+
+
+def save(
+    file: Annotated[Path, Parameter(name="FILE")],
+    /,
+    *,
+    name: Annotated[str | None, Parameter(show_default=False)] = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Keep a mapping: from now on it reads the files whose names fit its patterns.
+
+    These are dropped and uploaded files, and objects of inboxes. The mapping has to fit the meters,
+    and takes the place of the one that has its name.
+
+    Example: `meterlake mapping save flights.yaml`
+
+    Args:
+        file: The mapping.
+        name: The name to keep it under; that of the file by default.
+    """
+    from meterlake.pipeline.ingest.files import load_mapping
+    from meterlake.pipeline.ingest.saved_mappings import mapping_document, save_mapping
+
+    with options.open() as organization:
+        document = mapping_document(load_mapping(file))
+        author = options.author(organization)
+        saved = save_mapping(organization, name or file.stem, document, author)
+    options.output.record(saved.to_wire())
+
+
+def list_(*, options: Options = NO_OPTIONS) -> None:
+    """Show the mappings that are kept, with who saved each.
+
+    Example: `meterlake mapping list`
+    """
+    from meterlake.pipeline.access.named_people import names_of_authors
+    from meterlake.pipeline.ingest.saved_mappings import list_mappings
+
+    with options.open() as organization:
+        found = [each.to_wire() for each in list_mappings(organization)]
+        authors = [each["author"] for each in found if each.get("author")]
+        names = {} if options.json else names_of_authors(organization, authors)
+    rows = [
+        each
+        | {"author": names.get(each.get("author", ""), each.get("author"))}
+        | ({} if options.json else {"files": each.get("mapping", {}).get("files", ())})
+        for each in found
+    ]
+    options.output.rows(
+        rows, _SAVED_COLUMNS, empty="There is no mapping; `meterlake mapping save` keeps one."
+    )
+
+
+def delete(name: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Keep a mapping no more: files of its names are read in meterlake's own format.
+
+    Example: `meterlake mapping delete flights`
+
+    Args:
+        name: Its name, as `list` shows it.
+    """
+    from meterlake.pipeline.ingest.saved_mappings import delete_mapping
+
+    with options.open() as organization:
+        delete_mapping(organization, name)
 
 
 def _tried_rows(trial: "MappingTrial", most: int) -> Iterator[dict[str, Any]]:

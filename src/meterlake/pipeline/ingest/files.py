@@ -38,19 +38,34 @@ def load_mapping(path: Path) -> Mapping:
     return parse_mapping(document, path.name.removesuffix(path.suffix))
 
 
+def mapping_files(folder: Path) -> list[Path]:
+    """The files of a folder that are mappings, by name."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix in _SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def claimed_by(organization: Organization, name: str) -> Mapping | None:
+    """The organization's mapping that is for files of that name.
+
+    Raises:
+        UnreadableMapping: One is broken.
+    """
+    folder = drop_folder(organization.stores, organization.code)
+    return claiming(folder_mappings(folder.mappings), name)
+
+
 def folder_mappings(folder: Path) -> list[Mapping]:
     """The mappings of a folder, by the names of their files.
 
     Raises:
         UnreadableMapping: One is broken, or names no files that it is for.
     """
-    if not folder.is_dir():
-        return []
-    paths = sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix in _SUFFIXES and not path.name.startswith(".")
-    )
+    paths = mapping_files(folder)
     found = [load_mapping(path) for path in paths]
     for path, mapping in zip(paths, found, strict=True):
         if not mapping.files:

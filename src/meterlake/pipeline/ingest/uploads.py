@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from meterlake.model.errors import Busy, Invalid, NotFound, UnreadableSource
+from meterlake.model.errors import Busy, Invalid, NotFound, UnreadableMapping, UnreadableSource
 from meterlake.model.measurements.receipt import Delivery, Receipt, UploadRequest
 from meterlake.model.values.counted import counted
 from meterlake.model.values.failpoint import mark_step
@@ -22,6 +22,7 @@ from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.events.incidents import AUTHOR, report_no_file
 from meterlake.pipeline.ingest.deaths import reading_alone, refuse_killer
+from meterlake.pipeline.ingest.files import claimed_by
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.file_jobs import (
     ALL_REJECTED,
@@ -288,9 +289,13 @@ def _ingest(work: Work) -> Receipt | None:
     assert upload.arrived is not None
     deaths = upload.job.deaths
     delivery = Delivery(upload.id, upload.name, upload.arrived, deaths=deaths)
-    receipt = ingest_file(
-        work.stores.organization(upload.org_id), path, delivery, progress=work.go_on
-    )
+    organization = work.stores.organization(upload.org_id)
+    try:
+        mapping = claimed_by(organization, upload.name)
+    except UnreadableMapping as error:
+        work.finish(JobStatus.FAILED, failure("UnreadableMapping", str(error)))
+        return None
+    receipt = ingest_file(organization, path, delivery, mapping, work.go_on)
     mark_step("uploads.ingested")
     if receipt.status != "done":
         why = failure(str(receipt.reason), receipt.detail or "")
