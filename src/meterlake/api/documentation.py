@@ -1,5 +1,6 @@
 """The API's document, and a page to read and try it that needs no network but this server."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -61,12 +62,11 @@ async def _document(_: Request) -> Response:
     return Response(openapi.encode_document(), media_type="application/json", headers=_HEADERS)
 
 
-async def _page(_: Request) -> Response:
-    return Response(_HTML, media_type="text/html", headers=_HEADERS)
+def _text(content: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(_: Request) -> Response:
+        return Response(content, media_type=media_type, headers=_HEADERS)
 
-
-async def _start(_: Request) -> Response:
-    return Response(_START, media_type="text/javascript", headers=_HEADERS)
+    return answer
 
 
 async def _asset(request: Request) -> Response:
@@ -78,7 +78,12 @@ async def _asset(request: Request) -> Response:
 
 ROUTES: Final = (
     Route(DOCUMENT, _document, methods=["GET"], name="GetOpenApi"),
-    Route(PAGE, _page, methods=["GET"], name="GetDocumentation"),
-    Route(f"{PAGE}/start.js", _start, methods=["GET"], name="GetDocumentation"),
+    Route(PAGE, _text(_HTML, "text/html"), methods=["GET"], name="GetDocumentation"),
+    Route(
+        f"{PAGE}/start.js",
+        _text(_START, "text/javascript"),
+        methods=["GET"],
+        name="GetDocumentation",
+    ),
     Route(f"{PAGE}/{{name}}", _asset, methods=["GET"], name="GetDocumentation"),
 )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from meterlake.api.server.answers import JsonResponse
@@ -77,14 +78,6 @@ def page(call: Call, most: int) -> Page:
     return Page(size, call.next_token)
 
 
-def _create(resource: Resource) -> Handler:
-    async def create(call: Call) -> Any:
-        document, here = await call.document(), resource_ref(call, resource)
-        return await call.run(entities.create, call.organization, call.author, here, document)
-
-    return create
-
-
 def _retrieve(resource: Resource) -> Handler:
     if not entities.is_plain(resource):
         return retrieving(resource)
@@ -154,12 +147,12 @@ def _values(call: Call, what: Filter) -> tuple[str | bool, ...]:
             return (call.query.text(what.name) or "",)
 
 
-def _update(resource: Resource) -> Handler:
-    async def update(call: Call) -> Any:
+def _write(verb: Callable[..., Any], resource: Resource) -> Handler:
+    async def write(call: Call) -> Any:
         document, here = await call.document(), resource_ref(call, resource)
-        return await call.run(entities.update, call.organization, call.author, here, document)
+        return await call.run(verb, call.organization, call.author, here, document)
 
-    return update
+    return write
 
 
 def _delete(resource: Resource) -> Handler:
@@ -216,10 +209,10 @@ def _start(call: Call) -> int:
 
 
 _SHAPES: Final[dict[Verb, tuple[str, str, Callable[[Resource], Handler], bool]]] = {
-    "create": ("POST", "config:create", _create, False),
+    "create": ("POST", "config:create", partial(_write, entities.create), False),
     "retrieve": ("GET", "config:retrieve", _retrieve, True),
     "list": ("GET", "config:retrieve", _list, False),
-    "update": ("PUT", "config:update", _update, True),
+    "update": ("PUT", "config:update", partial(_write, entities.update), True),
     "delete": ("DELETE", "config:delete", _delete, True),
     "search": ("GET", "config:retrieve", _search, False),
 }

@@ -54,8 +54,10 @@ async def list_event_fields(call: Call) -> Any:
 async def evaluate_calculation(call: Call) -> Any:
     """Whether a calculation can be evaluated for a type of events, or for one event."""
     request = read(EvaluateCalculationRequest, await call.document())
-    if request.event_name is None and request.event_id is not None:
-        _permit_event(call, request.event_id)
+    seen = request.event_id if request.event_name is None else None
+    # What a calculation has for an answer tells what the event says.
+    if seen is not None and not call.permissions.allows("config:retrieve", "event", seen):
+        raise Forbidden("no permission for config:retrieve on event; ask an administrator for it")
     return await call.run(
         events.evaluate_calculation,
         call.organization,
@@ -63,16 +65,6 @@ async def evaluate_calculation(call: Call) -> Any:
         event_name=request.event_name,
         event_id=request.event_id,
     )
-
-
-def _permit_event(call: Call, id_: str) -> None:
-    """What a calculation has for an answer tells what the event says.
-
-    Raises:
-        Forbidden: The principal may not see it.
-    """
-    if not call.permissions.allows("config:retrieve", "event", id_):
-        raise Forbidden("no permission for config:retrieve on event; ask an administrator for it")
 
 
 _EVENTS: Final = f"{ORGANIZATION}/events"

@@ -125,11 +125,12 @@ def build(operations: Iterable[Operation]) -> Schema:
     for each in listed:
         shape = used.get(each.id)
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, shape)
+    tags = {tag for item in paths.values() for each in item.values() for tag in each["tags"]}
     document = {
         "openapi": "3.0.3",
         "info": _INFO,
         "servers": [{"url": "/", "description": "The server that serves this document."}],
-        "tags": [each for each in descriptions.tags() if each["name"] in _used_tags(paths)],
+        "tags": [each for each in descriptions.tags() if each["name"] in tags],
         "security": [{"OAuth2": []}],
         "paths": paths,
         "components": {
@@ -139,10 +140,6 @@ def build(operations: Iterable[Operation]) -> Schema:
         },
     }
     return with_examples(_check_document(document))
-
-
-def _used_tags(paths: Schema) -> set[str]:
-    return {tag for item in paths.values() for each in item.values() for tag in each["tags"]}
 
 
 def _operation(operation: Operation, shape: Shape | None) -> Schema:
@@ -249,9 +246,12 @@ def _schemas(shapes: Iterable[Shape]) -> dict[str, Schema]:
         request = found[f"{resource.schema}Request"]
         fields = relax_properties(request["properties"])
         found[f"{resource.schema}Request"] = _with_version(without(request, resource.path_members))
+        required: Schema = {"required": ["id", *request.get("required", ())]}
+        if resource.schema == "Support":  # One that was never given is an empty document.
+            required = {}
         found[f"{resource.schema}Response"] = {
             "type": "object",
-            **_require_members(resource, request),
+            **required,
             "properties": {**members["Envelope"], **fields, **computed.get(resource.schema, {})},
         }
     for name in VERSIONED:
@@ -269,12 +269,6 @@ def _schemas(shapes: Iterable[Shape]) -> dict[str, Schema]:
         if name.endswith("Response")
     }
     return dict(sorted({**found, **pages}.items()))
-
-
-def _require_members(resource: Resource, request: Schema) -> Schema:
-    # Support access that was never given is an empty document.
-    never = resource.schema == "Support"
-    return {} if never else {"required": ["id", *request.get("required", ())]}
 
 
 def _with_version(schema: Schema) -> Schema:

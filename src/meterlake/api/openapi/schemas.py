@@ -38,6 +38,7 @@ _NAMES: Final = {
     "GroupTarget": "ResourceGroupItemRequest",
     "IntegrationCredentials": "IntegrationCredentialsRequestBase",
     "LookupTableDataJobType": "JobType",
+    "JobStatus": "RunState",
     "KeyChange": "AccessKeyRequest",
     "PriceChange": "PriceChangeRequest",
     "PriceChangePreview": "PriceChangePreviewRequest",

@@ -5,6 +5,7 @@ from typing import Any
 
 from meterlake.model.values.entity import Value
 from meterlake.model.values.fields import Flag, Id, Instant, Integer, Text
+from meterlake.stores.state import JobStatus
 
 
 class RunKindName(StrEnum):
@@ -22,17 +23,6 @@ class RunKindName(StrEnum):
     INTEGRATION_RUN = "INTEGRATION_RUN"
 
 
-class RunState(StrEnum):
-    """Where a run stands."""
-
-    AWAITING_FILE = "AWAITING_FILE"
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    COMPLETE = "COMPLETE"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-
-
 class RunVerb(StrEnum):
     """What can be done about a run now, by whoever asks."""
 
@@ -48,7 +38,7 @@ class RunResponse(Value):
     kind: RunKindName
     subject: Text
     about_id: Text | None = None
-    status: RunState
+    status: JobStatus
     attempt: Integer | None = None
     progress: dict[str, Any] | None = None
     error: Text | None = None

@@ -110,12 +110,15 @@ def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
     asked_all_the_time = scope["path"] in _PROBES and status < _FAILED
     if asked_all_the_time or not _log.isEnabledFor(logging.INFO):
         return
+    path = scope["path"]
+    # What is signed works like a password.
+    signed = next((each for each in _SIGNED if path.startswith(each)), None)
     line: dict[str, Any] = {
         "request": request_id,
         "operation": operation,
         "method": scope["method"],
         # Queries may hold names of customers: the path alone.
-        "path": _mask_path(scope["path"]),
+        "path": f"{signed}…" if signed else path[:500],
         "status": status,
         "ms": round(seconds * 1000, 2),
         "organization": scope.get("meterlake.organization"),
@@ -124,12 +127,6 @@ def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
     _log.info(
         wire.dumps({name: value for name, value in line.items() if value is not None}).decode()
     )
-
-
-def _mask_path(path: str) -> str:
-    """A path without what works like a password."""
-    signed = next((each for each in _SIGNED if path.startswith(each)), None)
-    return f"{signed}…" if signed else path[:500]
 
 
 async def metrics(_: Request) -> Response:
