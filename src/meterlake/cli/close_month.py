@@ -10,8 +10,7 @@ from meterlake.cli.shell.options import NO_FAN_OUT_OPTIONS, FanOutOptions, Optio
 from meterlake.model.errors import Invalid, Required
 
 if TYPE_CHECKING:
-    from meterlake.model.work.export_request import ExportRequest
-    from meterlake.pipeline.home.closing import Closing, ClosingStep
+    from meterlake.pipeline.home.closing import Closing
 
 Text = Annotated[str | None, Parameter(show_default=False)]
 Patterns = Annotated[
@@ -114,6 +113,7 @@ def close_month(
     from meterlake.pipeline.home.closing import Closing
     from meterlake.pipeline.home.closing_bills import check_shown
     from meterlake.pipeline.home.closing_steps import check_backfills
+    from meterlake.pipeline.home.closing_steps import close_month as go_on
 
     _check_options(expected, decision)
     with options.open() as organization:
@@ -135,7 +135,7 @@ def close_month(
             _reject(closing, decision)
             closing.open()
             _wait_for_files(closing, expected)
-            _go_on(closing, expected.backfill, approve=decision.approve, exports=exports)
+            go_on(closing, approve=decision.approve, exports=exports, backfills=expected.backfill)
         _show(closing, decision, options)
     return 0
 
@@ -214,18 +214,6 @@ def _wait_for_files(closing: "Closing", expected: ExpectedFiles) -> None:
             raise late_files_error(missing)
         time.sleep(_LOOK_S)
     closing.carry_out(ClosingStep.FILES, lambda: {"expected": len(expected.file)})
-
-
-def _go_on(
-    closing: "Closing",
-    backfills: tuple[str, ...],
-    *,
-    approve: bool,
-    exports: dict["ClosingStep", "ExportRequest"],
-) -> None:
-    from meterlake.pipeline.home.closing_steps import close_month as go_on
-
-    go_on(closing, approve=approve, exports=exports, backfills=backfills)
 
 
 def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> None:

@@ -126,7 +126,11 @@ def demo(
         output.note(f"\nDone in {time.monotonic() - begun:.1f} s. What to do next:")
         if home or keep:
             note_home(settings)
-        _show_next_steps(output, kept=bool(home or keep))
+        from meterlake.pipeline.home.sample import next_steps
+
+        for what, words in next_steps(kept=bool(home or keep)).items():
+            output.note(what)
+            output.command(words)
     return 0
 
 
@@ -155,15 +159,6 @@ def _serve_console(settings: "Settings", port: int | None, output: StepOutput) -
     with reserve_port(_PORT) as is_free:
         listener = Listener("127.0.0.1", port or (_PORT if is_free else free_port()))
         return serve_home(settings, listener, parts, output, open_browser)
-
-
-def _show_next_steps(output: Output, *, kept: bool) -> None:
-    """Print the commands with which people go on: in the home, or on the way to their own."""
-    from meterlake.pipeline.home.sample import next_steps
-
-    for what, words in next_steps(kept=kept).items():
-        output.note(what)
-        output.command(words)
 
 
 def _played_by_flows(settings: "Settings", *, keep: bool, kept: bool, json: bool) -> int:

@@ -71,7 +71,13 @@ def aggregate(
 
     period = _period_spec(month, (frequency, on), (from_, to))
     if options.all_orgs:
-        return _aggregate_all(period, options)
+        from meterlake.pipeline.home.organizations import aggregate_organizations
+
+        with options.open_all() as stores:
+            ends = aggregate_organizations(stores, period)
+        return show_organizations(
+            ends, ("period", "quantities", "failed", "appended"), options.output
+        )
     with options.open() as organization:
         result = fold(organization, period)
         names = QuantityNames.read(organization.state, organization.id)
@@ -91,14 +97,6 @@ def aggregate(
         message += " more digits than the lake keeps"
         error_line("Overflow", message, json=options.json)
     return 1 if result.overflows or result.failures else 0
-
-
-def _aggregate_all(period: "PeriodSpec", options: OrganizationOptions) -> int:
-    from meterlake.pipeline.home.organizations import aggregate_organizations
-
-    with options.open_all() as stores:
-        ends = aggregate_organizations(stores, period)
-    return show_organizations(ends, ("period", "quantities", "failed", "appended"), options.output)
 
 
 def _describe_unmatched(result: "AggregateResult", names: "QuantityNames") -> list[str]:

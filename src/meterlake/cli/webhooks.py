@@ -76,6 +76,7 @@ def replay(
             COMPLETE.
         run: Instead: the id of one run.
     """
+    from meterlake.cli.integrations import status_of
     from meterlake.model.errors import Invalid, Required
     from meterlake.pipeline.integrations.runs import replay_run, replay_webhook
 
@@ -88,7 +89,7 @@ def replay(
         if webhook is None or since is None:
             raise Required("--run" if webhook is None else "--since")
         id_ = _find_webhook(organization, webhook)
-        given = (_instant(since), _statuses(status))
+        given = (_instant(since), () if status is None else (status_of(status),))
         options.output.record(
             replay_webhook(organization, options.author(organization), id_, *given)
         )
@@ -135,9 +136,3 @@ def _instant(text: str) -> Any:
             "since", text, "it must be a date or an instant such as 2026-10-01T00:00:00Z"
         ) from None
     return found.replace(tzinfo=found.tzinfo or UTC)
-
-
-def _statuses(name: str | None) -> Any:
-    from meterlake.cli.integrations import status_of
-
-    return () if name is None else (status_of(name),)

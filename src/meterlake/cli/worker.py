@@ -55,12 +55,21 @@ def worker(
         grace: Seconds that work in progress may take when you stop it; then it gives the work back.
         no_flows: Run jobs here, also if METERLAKE_PREFECT_URL names a Prefect server.
     """
+    from meterlake.settings import as_environment
+
     log_to_stderr()
     settings = options.settings()
     _check(settings)
     arguments = ["--grace", str(grace), "--host", host]
     arguments += [] if port is None else ["--port", str(port)]
-    environment = _environment(settings, flows=not no_flows)
+    kept = {name: value for name, value in os.environ.items() if name != "METERLAKE_CHILD"}
+    environment = {
+        **kept,
+        **as_environment(settings),
+        "METERLAKE_HOME": str(settings.home.absolute()),
+        "PYTHONSAFEPATH": "1",
+        **({"METERLAKE_PREFECT_URL": ""} if no_flows else {}),
+    }
     sys.stdout.flush()
     # A signal that comes before the worker can hear it waits until it can.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
@@ -97,19 +106,6 @@ def _check(settings: "Settings") -> None:
     with open_stores(settings, lasting=True) as stores:
         for sentence in settings_without_effect(stores.settings):
             logging.getLogger("meterlake.worker").warning("%s", sentence)
-
-
-def _environment(settings: "Settings", *, flows: bool) -> dict[str, str]:
-    from meterlake.settings import as_environment
-
-    kept = {name: value for name, value in os.environ.items() if name != "METERLAKE_CHILD"}
-    environment = {
-        **kept,
-        **as_environment(settings),
-        "METERLAKE_HOME": str(settings.home.absolute()),
-        "PYTHONSAFEPATH": "1",
-    }
-    return environment if flows else environment | {"METERLAKE_PREFECT_URL": ""}
 
 
 def deploy(

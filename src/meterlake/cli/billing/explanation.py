@@ -148,19 +148,17 @@ def _rows(depth: Depth, line: str | None, options: Options) -> int:
 
 def _show(explanation: "BillExplanation", depth: Depth, options: Options) -> None:
     if depth.html is not None:
-        _write_page(explanation, depth.html, options.output)
+        from meterlake.stages.report.explanation_page import explanation_page
+
+        page = explanation_page(explanation).encode()
+        write_file(depth.html, page, "--html")
+        options.output.record(
+            {"bill": explanation.bill["id"], "file": str(depth.html), "bytes": len(page)}, "Page"
+        )
     elif options.json:
         options.output.line(explanation.to_wire())
     else:
         show_tree(explanation, options.output)
-
-
-def _write_page(explanation: "BillExplanation", path: Path, output: "Output") -> None:
-    from meterlake.stages.report.explanation_page import explanation_page
-
-    page = explanation_page(explanation).encode()
-    write_file(path, page, "--html")
-    output.record({"bill": explanation.bill["id"], "file": str(path), "bytes": len(page)}, "Page")
 
 
 def show_tree(explanation: "BillExplanation", output: "Output") -> None:

@@ -11,7 +11,7 @@ from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from meterlake.cli.shell.output import Output
     from meterlake.model.bills.late_usage import LateUsage
@@ -73,7 +73,11 @@ def late(
     period = None if month is None else str(Month.parse(month))
     with options.open() if apply else options.looked_at() as organization:
         if apply:
-            _apply(organization, options.author(organization))
+            from meterlake.model.bills.jobs import NO_DAYS, BillOrder
+            from meterlake.pipeline.billing.jobs.jobs import bill_order
+
+            order = BillOrder(days=NO_DAYS, late_usage=True)
+            bill_order(organization, order, options.author(organization))
         found, periods = _find_late(organization, period, account)
         amounts = AmountText.read(organization)
     if options.json:
@@ -82,7 +86,12 @@ def late(
         for late_period in periods:
             options.output.line(late_period.to_wire())
     else:
-        _show(found, periods, amounts, options.output)
+        if not found and not periods:
+            options.output.note("Nothing came late for a closed period.")
+        if found:
+            show_late_usage(found, amounts, options.output)
+        if periods:
+            show_late(periods, options.output)
 
 
 def _find_late(
@@ -100,35 +109,13 @@ def _find_late(
         for each in look(organization)
         if (period is None or each.period == period)
         and (not accounts or each.accounts.intersection(accounts))
-        and not _is_known(each, known)
+        # Late usage of bills is in the first table where it is open.
+        and not (
+            each.closed_by == "bills"
+            and all((each.period, account) in known for account in each.accounts)
+        )
     ]
     return found, periods
-
-
-def _show(
-    found: "Sequence[LateUsage]",
-    periods: "Sequence[Late]",
-    amounts: AmountText,
-    output: "Output",
-) -> None:
-    if not found and not periods:
-        output.note("Nothing came late for a closed period.")
-    if found:
-        show_late_usage(found, amounts, output)
-    if periods:
-        show_late(periods, output)
-
-
-def _is_known(late: "Late", known: "Collection[tuple[str, str]]") -> bool:
-    """Whether all late usage of the bills of a period is in the first table as open."""
-    return late.closed_by == "bills" and all((late.period, each) in known for each in late.accounts)
-
-
-def _apply(organization: "Organization", author: str) -> None:
-    from meterlake.model.bills.jobs import NO_DAYS, BillOrder
-    from meterlake.pipeline.billing.jobs.jobs import bill_order
-
-    bill_order(organization, BillOrder(days=NO_DAYS, late_usage=True), author)
 
 
 def show_late_usage(found: "Sequence[LateUsage]", amounts: AmountText, output: "Output") -> None:

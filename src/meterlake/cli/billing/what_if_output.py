@@ -126,7 +126,11 @@ def _write(
         elif form.format == "parquet":
             _write_parquet(stream, changes, form)
         else:
-            _write_json(stream, changes, summary)
+            from meterlake.model.values import wire
+
+            amounts = ({"type": "amount", **each.to_wire()} for each in changes)
+            stream.writelines(wire.dumps(each) + b"\n" for each in amounts)
+            stream.write(wire.dumps({"type": "summary", **summary.to_wire()}) + b"\n")
     if form.output is not None and output.json:
         output.line({"type": "summary", "file": str(form.output), **summary.to_wire()})
 
@@ -166,16 +170,6 @@ def _write_parquet(stream: BinaryIO, changes: "Iterable[AmountChange]", form: Wh
     with ParquetWriter(stream, schema, compression="zstd") as writer:
         while some := list(islice(rows, _GROUP)):
             writer.write_table(pa.Table.from_pylist(some, schema=schema))
-
-
-def _write_json(
-    stream: BinaryIO, changes: "Iterable[AmountChange]", summary: "WhatIfSummary"
-) -> None:
-    from meterlake.model.values import wire
-
-    amounts = ({"type": "amount", **each.to_wire()} for each in changes)
-    stream.writelines(wire.dumps(each) + b"\n" for each in amounts)
-    stream.write(wire.dumps({"type": "summary", **summary.to_wire()}) + b"\n")
 
 
 # ---- what people see ----------------------------------------------------------------------------

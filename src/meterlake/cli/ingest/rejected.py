@@ -333,7 +333,9 @@ def _decide(
         author = options.author(organization)
         done = verb(organization, choice, author)
         if not done.rows + done.settled:
-            _check_named(organization, which)
+            from meterlake.pipeline.ingest.rejected_rows import check_named
+
+            check_named(organization, which.filters())
     if options.json:
         options.output.line(done.to_wire())
         return
@@ -341,9 +343,3 @@ def _decide(
     if done.settled:
         rows = counted(done.settled, "row was", "rows were")
         options.output.note(f"{rows} not {needed}, and left alone")
-
-
-def _check_named(organization: "Organization", which: Which) -> None:
-    from meterlake.pipeline.ingest.rejected_rows import check_named
-
-    check_named(organization, which.filters())

@@ -185,7 +185,11 @@ def _share(columns: Sequence[_DrawnColumn], least: Sequence[int], room: int) -> 
 
 def _table(columns: Sequence[_DrawnColumn], widths: Sequence[int]) -> Iterator[str]:
     def block(texts: Sequence[str]) -> Iterator[str]:
-        folded = [_fold(text, width) for text, width in zip(texts, widths, strict=True)]
+        # Lines are broken between words, and within words that are longer.
+        folded = [
+            [part for line in _wrap(text, width) for part in _break(line, width)]
+            for text, width in zip(texts, widths, strict=True)
+        ]
         for n in range(max(map(len, folded))):
             cells = (lines[n] if n < len(lines) else "" for lines in folded)
             yield " " + (" " * _GAP).join(map(_aligned, cells, widths, columns))
@@ -226,11 +230,6 @@ def _members(pairs: Sequence[tuple[str, str]], width: int | None) -> Iterator[st
         else:
             yield head
             yield from (f"   {line}" for line in lines)
-
-
-def _fold(text: str, width: int) -> list[str]:
-    """A text in lines of a width, broken between words, and within words that are longer."""
-    return [part for line in _wrap(text, width) for part in _break(line, width)]
 
 
 def _break(line: str, width: int) -> Iterator[str]:
