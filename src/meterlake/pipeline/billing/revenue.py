@@ -1,6 +1,6 @@
 """Revenue: what was billed, by month, customer, product and currency, and in one currency."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -87,7 +87,12 @@ def revenue(organization: Organization, request: RevenueRequest, page: Page) -> 
     }
     if request.reporting is not None:
         answer["reportingCurrency"] = request.reporting
-        answer["missingRates"] = _missing(found, currencies, request.reporting)
+        # The currencies of amounts that are in no sum of the reporting one.
+        answer["missingRates"] = sorted(
+            code
+            for code in {each.key.currency for each in found}
+            if currencies.rate(code, request.reporting) is None
+        )
     if start + page.size < len(found):
         answer["nextToken"] = position_token(start + page.size)
     return answer
@@ -150,9 +155,3 @@ def _converted(
     if reporting is None or rate is None:
         return None
     return currencies.round(Amount(amount).times(rate), reporting)
-
-
-def _missing(found: Iterable[RevenueSum], currencies: Currencies, reporting: str) -> list[str]:
-    """The currencies of amounts that are in no sum of the reporting currency."""
-    known = {each.key.currency for each in found}
-    return sorted(each for each in known if currencies.rate(each, reporting) is None)

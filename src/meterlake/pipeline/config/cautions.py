@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from meterlake.model.bills.response import BillResponse
 from meterlake.model.calculation import InvalidCalculation, parse
-from meterlake.model.catalog.pricing import Plan, PlanGroup, PlanGroupLink, PlanTemplate
+from meterlake.model.catalog.pricing import PlanGroup, PlanTemplate
 from meterlake.model.configuration.integrations import IntegrationConfig
 from meterlake.model.configuration.notifications import (
     NotificationConfiguration,
@@ -29,6 +29,7 @@ from meterlake.model.resources.events import (
     follows_from_another,
 )
 from meterlake.model.resources.unused import without_effect
+from meterlake.model.scopes.plan_fields import plans_of
 from meterlake.model.values.entity import Configuration, Entity
 from meterlake.stages.events.never_true import why_never_true
 from meterlake.stores import Organization
@@ -110,12 +111,9 @@ def _plan_without_rate(attached: AccountPlan, configuration: Configuration) -> I
     try:
         account_id = billed_account_id(attached, configuration)
         currencies: list[str] = []
-        plans = [] if attached.plan_id is None else [attached.plan_id]
         if attached.plan_group_id is not None:
             currencies.append(configuration.get(PlanGroup, attached.plan_group_id).entity.currency)
-            links = configuration.where(PlanGroupLink, "plan_group_id", attached.plan_group_id)
-            plans += [each.entity.plan_id for each in links]
-        templates = {configuration.get(Plan, each).entity.plan_template_id for each in plans}
+        templates = {each.plan_template_id for each in plans_of(attached, configuration)}
         currencies.extend(
             {configuration.get(PlanTemplate, each).entity.currency for each in templates}
         )

@@ -4,12 +4,12 @@ What ends by days (contracts, prepayments) ends with the day in which the instan
 organization's time zone; the end is exclusive, so that it never ends later than asked for.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import date, datetime, tzinfo
 from typing import Any, Final
 
 from meterlake.model.catalog.counters import CounterPricing
-from meterlake.model.catalog.pricing import Plan, PlanGroupLink, Pricing
+from meterlake.model.catalog.pricing import Plan, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.customers.accounts import (
     Account,
@@ -20,6 +20,7 @@ from meterlake.model.customers.accounts import (
 from meterlake.model.customers.contracts import Commitment, Contract
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.resources import BY_ENTITY
+from meterlake.model.scopes.plan_fields import plan_ids_of
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import format_instant, local_date, zone
 from meterlake.model.values.problems import read
@@ -116,7 +117,7 @@ def end_contract(
         plan_ids = dict.fromkeys(
             plan_id
             for each in account_plans
-            for plan_id in _plan_ids(each.entity, configuration)
+            for plan_id in plan_ids_of(each.entity, configuration)
             if configuration.get(Plan, plan_id).entity.account_id is not None
         )
         found = {
@@ -130,14 +131,6 @@ def end_contract(
 
 def _zone(organization: Organization) -> tzinfo:
     return zone(single(organization, OrganizationConfig).timezone)
-
-
-def _plan_ids(account_plan: AccountPlan, configuration: Configuration) -> Iterator[str]:
-    if account_plan.plan_id is not None:
-        yield account_plan.plan_id
-        return
-    for link in configuration.where(PlanGroupLink, "plan_group_id", account_plan.plan_group_id):
-        yield link.entity.plan_id
 
 
 def _prices(plan_ids: Iterable[str], configuration: Configuration) -> _Found:

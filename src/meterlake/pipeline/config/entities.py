@@ -114,7 +114,8 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     """
     entity = keep_masked(None, entity)
     id_ = transaction.new_id()
-    proposed = _record(transaction, id_, 1, entity)
+    now, author = transaction.now, transaction.author
+    proposed = Record(id_, 1, entity, now, author, now, author)
     configuration = StoredConfiguration(transaction, (proposed,))
     _check_references(entity, configuration)
     codes_exist(entity, configuration)
@@ -227,17 +228,12 @@ def update(
     entity = parse(ref.resource, document, ref.members)
     with organization.transaction(author) as transaction:
         before = _find_record(transaction, ref)
-        entity = _keep_unset_fields(ref.resource, entity, before.entity)
+        if ref.resource.keep_unset is not None:
+            names = ref.resource.keep_unset(entity, before.entity) - entity.model_fields_set
+            kept = {name: getattr(before.entity, name) for name in names}
+            entity = entity.model_copy(update=kept)
         record = update_in(transaction, organization.stores, before, version, entity)
         return entity_document(record, transaction)
-
-
-def _keep_unset_fields(resource: Resource, update: Entity, stored: Any) -> Entity:
-    """An update with what it does not set and its kind keeps."""
-    if resource.keep_unset is None:
-        return update
-    names = resource.keep_unset(update, stored) - update.model_fields_set
-    return update.model_copy(update={name: getattr(stored, name) for name in names})
 
 
 def update_in(
@@ -373,11 +369,6 @@ def _single(reader: Reader, resource: Resource) -> Record[Any]:
     )
 
 
-def _record(transaction: Transaction, id: str, version: int, entity: Entity) -> Record[Any]:
-    now, author = transaction.now, transaction.author
-    return Record(id, version, entity, now, author, now, author)
-
-
 def _check_references(entity: Entity, configuration: StoredConfiguration) -> None:
     """What an entity refers to exists; the rules build on it."""
     for place, kind, id_ in entity_references(entity):
@@ -391,7 +382,11 @@ def _check_referring(
     configuration: StoredConfiguration,
 ) -> None:
     """The rules of everything that refers to a changed entity, directly or through others."""
-    if _harmless(before, changed.entity):
+    if all(
+        getattr(before, name) == getattr(changed.entity, name)
+        for name in type(changed.entity).model_fields
+        if name not in _HARMLESS
+    ):
         return
     stored = StoredConfiguration(transaction)
     for record in affected_records([changed], partial(_referring, transaction)):
@@ -401,14 +396,6 @@ def _check_referring(
             field, value, rule = error.args
             # The field is not one of what the caller sent: say whose it is.
             raise Invalid(f"{display_name(record)}: {field}", value, rule) from None
-
-
-def _harmless(before: Entity, after: Entity) -> bool:
-    return all(
-        getattr(before, name) == getattr(after, name)
-        for name in type(after).model_fields
-        if name not in _HARMLESS
-    )
 
 
 def _referring(transaction: Transaction, target: Record[Any]) -> Iterator[Record[Any]]:

@@ -20,7 +20,6 @@ from meterlake.pipeline.config.entities import (
     list_page,
 )
 from meterlake.stores import Organization
-from meterlake.stores.state import Reader
 from meterlake.stores.state.core.listing import list_entities, search_entities
 from meterlake.stores.state.core.pages import Page, position_of, position_token
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -106,9 +105,14 @@ def list_account_plans(
         if values.keys() & _ACTIVE_ONLY and not values.keys() & _OTHER_TIME:
             narrowed.append(FilterValues(_ACTIVE, (format_instant(now),)))
         if "contract" in values:
-            narrowed.append(
-                FilterValues(IDS, _without_groups(reader, "contract_id", values["contract"]))
+            of_contract = tuple(
+                record.id
+                for record in StoredConfiguration(reader).where(
+                    AccountPlan, "contract_id", values["contract"]
+                )
+                if record.entity.plan_id is not None
             )
+            narrowed.append(FilterValues(IDS, of_contract))
         if "product" in values:
             account_id = values["account"]
             product_id = values["product"]
@@ -122,8 +126,3 @@ def list_account_plans(
             narrowed.append(FilterValues(IDS, of_product))
         records, token = list_entities(reader, BY_ENTITY[AccountPlan], narrowed, page)
         return envelope([entity_document(record, reader) for record in records], token)
-
-
-def _without_groups(reader: Reader, field: str, value: object) -> tuple[str, ...]:
-    records = StoredConfiguration(reader).where(AccountPlan, field, value)
-    return tuple(record.id for record in records if record.entity.plan_id is not None)

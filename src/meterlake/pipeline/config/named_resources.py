@@ -168,7 +168,11 @@ _LISTS: Final[Mapping[type[Entity], _Lister]] = {
 def _criterion(
     reader: Reader, resource: Resource, name: str, value: str, local: tzinfo
 ) -> FilterValues:
-    own = {plain_name(key): each for each in resource.filters for key in _filter_names(each)}
+    own = {
+        plain_name(key): each
+        for each in resource.filters
+        for key in {each.name, re.sub(r"Ids?$", "", each.name)} - {""}
+    }
     found = own.get(plain_name(name))
     if found is None:
         field = field_called(resource, name)
@@ -185,10 +189,6 @@ def _criterion(
     if found.kind in {"date", "instant"}:
         texts = [_instant(f"--{name}", each, local) for each in texts]
     return FilterValues(found, tuple(texts))
-
-
-def _filter_names(what: Filter) -> set[str]:
-    return {what.name, re.sub(r"Ids?$", "", what.name)} - {""}
 
 
 def _target_of(resource: Resource, what: Filter) -> type[Entity] | None:

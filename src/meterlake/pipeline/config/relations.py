@@ -41,7 +41,9 @@ def relations(organization: Organization, resource: Resource, id_: str) -> Docum
         NotFound: There is no such entity.
     """
     with organization.reading() as reader:
-        record = _record(reader, resource, id_)
+        if not is_id(id_):
+            raise NotFound(resource.kind, id_)
+        record: Record[Any] = reader.get(resource.entity, id_.lower())
         configuration = StoredConfiguration(reader)
         return {
             **_named(record, configuration),
@@ -56,13 +58,6 @@ def relations(organization: Organization, resource: Resource, id_: str) -> Docum
                 if (found := _referring(reader, each, record))
             ],
         }
-
-
-def _record(reader: Reader, resource: Resource, id_: str) -> Record[Any]:
-    if not is_id(id_):
-        raise NotFound(resource.kind, id_)
-    record: Record[Any] = reader.get(resource.entity, id_.lower())
-    return record
 
 
 def _named(record: Record[Any], configuration: Configuration) -> Document:

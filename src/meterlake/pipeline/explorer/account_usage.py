@@ -1,16 +1,17 @@
 """What one account has used on each day of a month, as the aggregations of its prices fold it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Final
 
 from meterlake.model.catalog.catalog import Aggregation, Meter
-from meterlake.model.catalog.pricing import Plan, PlanGroupLink, Pricing
+from meterlake.model.catalog.pricing import Plan, Pricing
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.configuration.queries import DataExplorerAggregationFunction
 from meterlake.model.customers.accounts import Account, AccountPlan
+from meterlake.model.scopes.plan_fields import plan_ids_of
 from meterlake.model.usage.quantity import quantity_unit
 from meterlake.model.values.entity import Configuration, Record
 from meterlake.model.values.period import Month, Period, midnight, naive, zone
@@ -109,7 +110,7 @@ def _priced(
     for attached in configuration.where(AccountPlan, "account_id", account_id):
         if period.intersection(attached.entity.start_date, attached.entity.end_date) is None:
             continue
-        for plan_id in _plan_ids(attached.entity, configuration):
+        for plan_id in plan_ids_of(attached.entity, configuration):
             plan = configuration.get(Plan, plan_id).entity
             prices = [
                 *configuration.where(Pricing, "plan_id", plan_id),
@@ -124,13 +125,6 @@ def _priced(
         for id_ in ids
         if (found := configuration.get(Aggregation, id_)).entity.aggregation.value in _FOLDED
     ]
-
-
-def _plan_ids(attached: AccountPlan, configuration: Configuration) -> Iterable[str]:
-    if attached.plan_id is not None:
-        return (attached.plan_id,)
-    links = configuration.where(PlanGroupLink, "plan_group_id", attached.plan_group_id)
-    return [each.entity.plan_id for each in links]
 
 
 class _FoldedMeter:

@@ -97,7 +97,11 @@ def series(
         )
         for each in meters
         if any(each.numeric(measure.name) for measure in query.measures)
-        and _can_match(query.dimensions, each)
+        # The meter has every dimension of which only some values are wanted.
+        and all(
+            one.name == ACCOUNT or one.wanted is None or each.dimension(one.name) is not None
+            for one in query.dimensions
+        )
     ]
     found = answer(organization, questions, ExplorerScope(period, query.limit + 1, accounts), stop)
     names = _account_names(organization, (row.get(ACCOUNT_ID) for row in found.documents()))
@@ -301,14 +305,6 @@ def _check_dimension(location: str, name: str, meters: list[_UsageRequest]) -> N
     if name != ACCOUNT and not any(meter.dimension(name) for meter in meters):
         rule = "it must be account, or the code of a text field, other than METADATA, of one of the meters"
         raise Invalid(location, name, rule)
-
-
-def _can_match(dimensions: Iterable[DimensionQuery], request: _UsageRequest) -> bool:
-    """Whether the meter has every dimension of which only some values are wanted."""
-    return all(
-        each.name == ACCOUNT or each.wanted is None or request.dimension(each.name) is not None
-        for each in dimensions
-    )
 
 
 def _groups(query: QueryUsageDataRequest, request: _UsageRequest) -> Iterator[Group]:

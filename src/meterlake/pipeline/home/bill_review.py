@@ -158,7 +158,14 @@ class _BillReview:
             ids = {each.aggregation_id for each in open_ if each.aggregation_id}
             paid = paid_units(reader, str(self.month), ids)
         for each in open_:
-            finding = _describe_unpriced(each, views.get(each.meter_id, each.meter_code))
+            view = views.get(each.meter_id, each.meter_code)
+            what = ".".join(filter(None, (each.meter_code, each.aggregation_code)))
+            finding = ReviewFinding(
+                kind=ReviewKind.UNPRICED_USAGE,
+                subject=each.account_code or each.account_id,
+                detail=f"{counted(each.measurements, 'measurement')} of {what} without a price: {each.why}",
+                command=_measurements_of(each, view),
+            )
             usual = paid.get(each.aggregation_id or "")
             yield finding if usual is None else self._estimate(finding, each, usual)
 
@@ -320,16 +327,6 @@ def _describe_missing(bill: Bill, total: str) -> ReviewFinding:
         command=_bill_of(bill.account_code, f"--date {bill.bill_date}"),
         amount=bill.total,
         currency=bill.currency,
-    )
-
-
-def _describe_unpriced(usage: Unpriced, view: str) -> ReviewFinding:
-    what = ".".join(filter(None, (usage.meter_code, usage.aggregation_code)))
-    return ReviewFinding(
-        kind=ReviewKind.UNPRICED_USAGE,
-        subject=usage.account_code or usage.account_id,
-        detail=f"{counted(usage.measurements, 'measurement')} of {what} without a price: {usage.why}",
-        command=_measurements_of(usage, view),
     )
 
 

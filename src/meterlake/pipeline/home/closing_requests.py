@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
 from meterlake.model.bills.requests import BillStatus
 from meterlake.model.configuration.access import SYSTEM
 from meterlake.model.errors import Conflict
@@ -198,8 +196,15 @@ def submit_closing(
         if any(ClosingRequest.from_wire(each.parameters) == request for each in pending):
             return
         refuse_pending(pending)
-        if request.action is ClosingAction.APPROVE:
-            _refuse_rejected(transaction.connection, closing)
+        # Somebody may have rejected the bills after they were looked at.
+        if (
+            request.action is ClosingAction.APPROVE
+            and read_job(transaction.connection, closing.id).status in AGAIN
+        ):
+            raise Conflict(
+                f"the bills of {month} are rejected; make them ready again with"
+                f" {closing.how_to_review}"
+            )
         made = Job(
             id=transaction.new_id(),
             org_id=organization.id,
@@ -215,15 +220,6 @@ def _waiting(reader: Reader, month: Month) -> list[str]:
     """The bills of a month that an approval would be about."""
     found = read_month_bills(reader, str(month))
     return [each.id for each in found if each.status is BillStatus.PENDING and not each.is_locked]
-
-
-def _refuse_rejected(connection: Connection, closing: Closing) -> None:
-    """Refuse to approve bills that somebody rejected after they were looked at."""
-    if read_job(connection, closing.id).status in AGAIN:
-        raise Conflict(
-            f"the bills of {closing.month} are rejected; make them ready again with"
-            f" {closing.how_to_review}"
-        )
 
 
 def _check_review(closing: Closing, review: str | None) -> None:

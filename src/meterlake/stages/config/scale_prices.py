@@ -168,7 +168,9 @@ def scale_prices(configuration: Configuration, scale: PriceScale) -> ScaledPrice
     Raises:
         Invalid: A plan or a template does not exist, or nothing says by how much.
     """
-    start = midnight(scale.start, _zone(configuration))
+    settings = next(configuration.all(OrganizationConfig), None)
+    tz = zone(settings.entity.timezone if settings else "UTC")
+    start = midnight(scale.start, tz)
     owners = dict(_owners(configuration, scale.plans))
     changed: list[ScaledPrice] = []
     unchanged: list[UnchangedPrice] = []
@@ -187,18 +189,11 @@ def scale_prices(configuration: Configuration, scale: PriceScale) -> ScaledPrice
             unchanged.append(UnchangedPrice(record, plan, priced, "the factor changes nothing"))
             continue
         changed.append(ScaledPrice(record, plan, priced, name, currency, factor, bands, overage))
-    return ScaledPrices(start, scale.start, tuple(changed), tuple(unchanged), _rounding(scale))
-
-
-def _zone(configuration: Configuration) -> Any:
-    settings = next(configuration.all(OrganizationConfig), None)
-    return zone(settings.entity.timezone if settings else "UTC")
-
-
-def _rounding(scale: PriceScale) -> str:
-    if scale.decimals is None:
-        return "half up, to two decimals more than the old price has"
-    return f"half up, to {scale.decimals} decimals"
+    decimals = "two decimals more than the old price has"
+    if scale.decimals is not None:
+        decimals = f"{scale.decimals} decimals"
+    rounding = f"half up, to {decimals}"
+    return ScaledPrices(start, scale.start, tuple(changed), tuple(unchanged), rounding)
 
 
 def _owners(
@@ -224,16 +219,12 @@ def _prices(
     """The prices of plans and templates, plan by plan, with the codes and currencies of these."""
     found: list[Record[Any]] = [*configuration.all(Pricing), *configuration.all(CounterPricing)]
     order = {id_: number for number, id_ in enumerate(owners)}
-    owned = [(_owner(each.entity), each) for each in found]
+    owned = [(each.entity.plan_id or each.entity.plan_template_id or "", each) for each in found]
     for id_, each in sorted(
         (pair for pair in owned if pair[0] in owners),
         key=lambda pair: (order[pair[0]], pair[1].entity.start_date, pair[1].id),
     ):
         yield each, *owners[id_]
-
-
-def _owner(price: Pricing | CounterPricing) -> str:
-    return price.plan_id or price.plan_template_id or ""
 
 
 def _priced(configuration: Configuration, price: Pricing | CounterPricing) -> tuple[str, str]:
@@ -316,14 +307,14 @@ def _documents(scaled: ScaledPrice, start: datetime, day: date) -> Iterator[dict
         yield {"id": record.id, **_wire(entity.model_copy(update=bands))}
         return
     yield {"id": record.id, **_wire(entity.model_copy(update={"end_date": start}))}
-    code = None if entity.code is None else _new_code(entity.code, day)
+    code = following_code(entity.code, day)
     yield _wire(entity.model_copy(update={**bands, "start_date": start, "code": code}))
 
 
-def _new_code(code: str, day: date) -> str:
-    """The code of the price that follows: two prices do not share one."""
+def following_code(code: str | None, day: date) -> str | None:
+    """The code of the price that follows from a day on: two prices do not share one."""
     mark = f"-{day}"
-    return f"{code[: CODE_MAX - len(mark)].rstrip()}{mark}"
+    return code and f"{code[: CODE_MAX - len(mark)].rstrip()}{mark}"
 
 
 def _wire(entity: Any) -> dict[str, Any]:

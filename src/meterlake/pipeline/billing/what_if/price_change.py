@@ -1,8 +1,7 @@
 """One price with other bands: what that does to bills, and the price that follows it."""
 
 from collections import defaultdict
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Any, Final
 
 from meterlake.model.bills.what_if import NAMED_MAX, AmountTotal
@@ -12,7 +11,6 @@ from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.errors import Invalid
 from meterlake.model.resources.proposal import Document
 from meterlake.model.values import wire
-from meterlake.model.values.ids import CODE_MAX
 from meterlake.model.values.period import Month, format_instant, local_date, zone
 from meterlake.model.values.problems import read
 from meterlake.pipeline.billing.what_if.comparison import WhatIfChoice, compare_history
@@ -23,6 +21,7 @@ from meterlake.pipeline.config.entities import (
     update_in,
     version_of,
 )
+from meterlake.stages.config.scale_prices import following_code
 from meterlake.stores import Organization
 
 Answer = dict[str, Any]
@@ -59,15 +58,17 @@ def preview_price_change(organization: Organization, id: str, document: Any) -> 
         return {
             **found.summary.to_wire(),
             "byMonth": [
-                {"month": month, "currency": currency, **_amounts(total)}
+                {
+                    "month": month,
+                    "currency": currency,
+                    "before": total.before,
+                    "after": total.after,
+                    "difference": total.difference,
+                }
                 for (month, currency), total in sorted(months.items())
             ],
             "changes": named,
         }
-
-
-def _amounts(total: AmountTotal) -> dict[str, Decimal]:
-    return {"before": total.before, "after": total.after, "difference": total.difference}
 
 
 def replace_pricing(organization: Organization, author: str, id: str, document: Any) -> Answer:
@@ -94,7 +95,7 @@ def replace_pricing(organization: Organization, author: str, id: str, document: 
             return {"originalPricing": None, "newPricing": entity_document(record, transaction)}
         ended = before.entity.model_copy(update={"end_date": change.start_date})
         original = update_in(transaction, stores, before, version, ended)
-        code = _code_after(before.entity.code, local_date(change.start_date, tz))
+        code = following_code(before.entity.code, local_date(change.start_date, tz))
         new = before.entity.model_copy(
             update={**bands, "start_date": change.start_date, "code": code}
         )
@@ -115,11 +116,3 @@ def _require_active(pricing: Pricing, start: datetime) -> None:
         f", before {format_instant(end)}" if end else ""
     )
     raise Invalid("startDate", format_instant(start), rule)
-
-
-def _code_after(code: str | None, day: date) -> str | None:
-    """The code of the price that follows: two prices do not share one."""
-    if code is None:
-        return None
-    mark = f"-{day}"
-    return f"{code[: CODE_MAX - len(mark)].rstrip()}{mark}"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meterlake.model.bills.what_if import CurrencyMovers, Mover, Movers
+from meterlake.model.bills.what_if import Mover, Movers
 from meterlake.model.configuration.price_scales import PriceScale
 from meterlake.model.values.money import plain
 from meterlake.model.values.period import Month
@@ -25,18 +25,17 @@ def price_effect(organization: Organization, scale: PriceScale, month: Month) ->
             movers.note(change)
         return {
             **found.summary.to_wire(),
-            "movers": {currency: _movers(each) for currency, each in movers.by_currency().items()},
+            "movers": {
+                currency: {
+                    "more": each.more,
+                    "less": each.less,
+                    "same": each.same,
+                    "rising": [_mover(each) for each in each.rising],
+                    "falling": [_mover(each) for each in each.falling],
+                }
+                for currency, each in movers.by_currency().items()
+            },
         }
-
-
-def _movers(found: CurrencyMovers) -> dict[str, Any]:
-    return {
-        "more": found.more,
-        "less": found.less,
-        "same": found.same,
-        "rising": [_mover(each) for each in found.rising],
-        "falling": [_mover(each) for each in found.falling],
-    }
 
 
 def _mover(found: Mover) -> dict[str, str]:

@@ -14,7 +14,6 @@ from meterlake.model.bills.explanation import DerivationRule, ExplainedNumber, n
 from meterlake.model.calculation import parse
 from meterlake.model.catalog.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.customers.accounts import Account
-from meterlake.model.customers.usage_selection import UsageSelection
 from meterlake.model.scopes.compound import AGGREGATION, CompoundScope, names_of
 from meterlake.model.usage.quantity import quantity_unit
 from meterlake.model.values.entity import Record
@@ -225,7 +224,17 @@ class QuantityExplainer:
                     "accounts": list(self._accounts(found.account_id, found.period)),
                     "period": period_facts(found.period),
                     "segment": None if found.segment is None else dict(found.segment),
-                    "filters": None if found.selection is None else _filters(found.selection),
+                    "filters": None
+                    if found.selection is None
+                    else [
+                        {
+                            "field": each.dimension,
+                            "include": list(each.included),
+                            "exclude": list(each.excluded),
+                        }
+                        for alternative in found.selection.alternatives
+                        for each in alternative
+                    ],
                     "measurementCount": found.measurements,
                     "snapshot": self.bill.inputs.snapshot,
                 }
@@ -269,11 +278,3 @@ _PARTS = {
     "MEAN": ("sum of the values", "count of the values"),
     "TIME_WEIGHTED_AVERAGE": ("sum of value × microseconds", "microseconds"),
 }
-
-
-def _filters(selection: UsageSelection) -> list[dict[str, Any]]:
-    return [
-        {"field": each.dimension, "include": list(each.included), "exclude": list(each.excluded)}
-        for found in selection.alternatives
-        for each in found
-    ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, String, cast, func, insert, literal, select
+from sqlalchemy import String, cast, func, insert, literal, select
 
 from meterlake.model.work.backfill import BackfillStatus
 from meterlake.model.work.jobs import JobKind
@@ -133,8 +133,13 @@ def pinned_snapshots(state: State, org_id: str) -> set[int]:
         Unavailable: The database cannot be reached.
     """
     by_bills = select(member_text(BILL.c.pins, literal("snapshot"))).where(BILL.c.org == org_id)
+    # Jobs that run or wait, and exports that somebody may retry.
+    ended = in_status(*AGAIN) & (JOB.c.finished > state.now() - RETRIED)
+    goes_on = (
+        in_status(JobStatus.PENDING, JobStatus.RUNNING) | (JOB.c.kind == JobKind.EXPORT) & ended
+    )
     by_jobs = select(cast(JOB.c.snapshot, String)).where(
-        JOB.c.org == org_id, JOB.c.snapshot.is_not(None), _goes_on(state)
+        JOB.c.org == org_id, JOB.c.snapshot.is_not(None), goes_on
     )
     needed = (BACKFILL.c.org == org_id) & BACKFILL.c.status.in_([each.value for each in _NEEDED])
     by_backfills = [
@@ -144,9 +149,3 @@ def pinned_snapshots(state: State, org_id: str) -> set[int]:
     with state.reading_home() as connection:
         found = connection.execute(by_bills.union(by_jobs, *by_backfills)).scalars()
         return {int(snapshot) for snapshot in found if snapshot is not None}
-
-
-def _goes_on(state: State) -> ColumnElement[bool]:
-    """Jobs that run or wait, and exports that somebody may retry."""
-    ended = in_status(*AGAIN) & (JOB.c.finished > state.now() - RETRIED)
-    return in_status(JobStatus.PENDING, JobStatus.RUNNING) | (JOB.c.kind == JobKind.EXPORT) & ended

@@ -60,7 +60,8 @@ def note_source_changes(transaction: Transaction, since: int) -> None:
         balances = _records(transaction, Balance, ids)
         commitments = _records(transaction, Commitment, ids)
         held = amounts(transaction, [each.id for each in balances], transaction.now)
-        codes = _account_codes(transaction, {each.entity.account_id for each in balances})
+        accounts = _records(transaction, Account, {each.entity.account_id for each in balances})
+        codes = {each.id: each.entity.code for each in accounts}
         with exact():
             for balance in balances:
                 amount = held.get(balance.id, ZERO)
@@ -93,10 +94,6 @@ def _changes(reader: Reader, since: int) -> dict[str, Decimal]:
 
 def _records(reader: Reader, kind: type[E], ids: Collection[str]) -> list[Record[E]]:
     return sorted(reader.matching(kind, ENTITY.c.id.in_(ids)), key=lambda each: each.id)
-
-
-def _account_codes(reader: Reader, ids: Collection[str]) -> dict[str, str | None]:
-    return {each.id: each.entity.code for each in _records(reader, Account, ids)}
 
 
 def _note(

@@ -92,18 +92,15 @@ def _read_carried(reader: Reader, bill: LateBill) -> list[CarriedLine]:
             if newest_correction is None and is_correction(sources_from_text(lines[0].sources)):
                 # Before revision 0037 it made all that was carried until then right, in one sum.
                 newest_correction = lines[0]
-            is_current = _is_of_calculation(newest_correction or lines[0], bill)
+            # It is current if it is about the calculation that the bill is of. A calculation that
+            # came out the same has read more.
+            row = newest_correction or lines[0]
+            is_same = row.bill_id == bill.id and row.ledger_at in {None, bill.ledger_at}
+            is_current = is_same and row.until > (bill.snapshot or 0)
             found += [
                 CarriedLine(id_, each.position, line_from_row(each), is_current) for each in lines
             ]
     return found
-
-
-def _is_of_calculation(row: Row[Any], bill: LateBill) -> bool:
-    """Whether something was decided about the calculation that a bill is of."""
-    is_same = row.bill_id == bill.id and row.ledger_at in {None, bill.ledger_at}
-    # One that came out the same has read more.
-    return is_same and row.until > (bill.snapshot or 0)
 
 
 def find_superseded(reader: Reader, account_ids: Collection[str] | None = None) -> list[str]:
