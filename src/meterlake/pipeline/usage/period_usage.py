@@ -176,17 +176,13 @@ class StoredUsage:
         found = dict(read)
         with self.lake.reader() as connection:
             for meter_id in self._priced.keys() & read.keys():
-                found[meter_id] = self._together(connection, meter_id, read[meter_id])
+                own = [each for each in read[meter_id] if each.period == self.parts.period]
+                parts = [each for each in read[meter_id] if each.period != self.parts.period]
+                months = sorted(
+                    [*own, *self._months(connection, meter_id)], key=lambda each: each.account_id
+                )
+                found[meter_id] = months + parts
         return found
-
-    def _together(
-        self, connection: duckdb.DuckDBPyConnection, meter_id: str, read: list[MeterUsage]
-    ) -> list[MeterUsage]:
-        period = self.parts.period
-        months = [each for each in read if each.period == period]
-        months += self._months(connection, meter_id)
-        months.sort(key=lambda each: each.account_id)
-        return months + [each for each in read if each.period != period]
 
     def _months(self, connection: duckdb.DuckDBPyConnection, meter_id: str) -> Iterator[MeterUsage]:
         assert self._noted is not None

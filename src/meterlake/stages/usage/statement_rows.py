@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.bills.bill import Query
 from meterlake.model.catalog.catalog import Reduce
 from meterlake.model.configuration.statements import AggregationFrequency
-from meterlake.model.values.money import ZERO, divide, exact
+from meterlake.model.values.money import ZERO, divide
 from meterlake.model.values.period import Period, local_date, midnight, naive
 from meterlake.model.values.sql import any_large, identifier
-from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow
+from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow, share
 
 # Over any parts of the usage, their quantities add up to that of the whole.
 ADDITIVE: Final = frozenset({Reduce.SUM, Reduce.COUNT})
@@ -175,16 +175,11 @@ def _parameters(question: RowsQuestion) -> dict[str, Any]:
             if each.values is not None
         },
         **{
-            f"share{n}": _share(each.percentile)
+            f"share{n}": share(each.percentile)
             for n, each in enumerate(question.values)
             if each.percentile is not None and each.column is not None
         },
     }
-
-
-def _share(percentile: Decimal) -> Decimal:
-    with exact():
-        return percentile.scaleb(-2)
 
 
 def _group_sql(group: RowGroup) -> str:

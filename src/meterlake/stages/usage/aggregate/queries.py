@@ -11,16 +11,14 @@ The measurements themselves, account by account, for aggregations with SQL of th
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.bills.bill import Query
 from meterlake.model.catalog.catalog import Meter, Reduce
 from meterlake.model.custom_sql import columns_of, stored_columns_of
-from meterlake.model.values.money import exact
 from meterlake.model.values.period import naive
 from meterlake.model.values.sql import any_large, identifier, large
-from meterlake.stages.usage.aggregate.reducers import REDUCERS, TIME_AND_UID, Reducer
+from meterlake.stages.usage.aggregate.reducers import REDUCERS, TIME_AND_UID, Reducer, share
 from meterlake.stages.usage.aggregate.rollups import Rollup
 from meterlake.stages.usage.aggregate.scopes import WITHIN, AggregationScope
 from meterlake.stages.usage.aggregate.segments import SegmentFilter, number_segments
@@ -190,7 +188,7 @@ class _Query:
         """The values of all parameters."""
         bounds = {"start": naive(self.scope.period.start), "end": naive(self.scope.period.end)}
         shares = {
-            f"p{n}": _share(rollup.aggregation.entity.percentile)
+            f"p{n}": share(rollup.aggregation.entity.percentile)
             for n, rollup in enumerate(self.rollups, start=1)
             if rollup.aggregation.entity.percentile is not None
         }
@@ -261,11 +259,6 @@ def _group_by(bounds: Sequence[str], groups: Groups) -> str:
 
 def _reducer(rollup: Rollup) -> Reducer:
     return REDUCERS[rollup.aggregation.entity.aggregation]
-
-
-def _share(percentile: Decimal) -> Decimal:
-    with exact():
-        return percentile.scaleb(-2)
 
 
 def measurements(

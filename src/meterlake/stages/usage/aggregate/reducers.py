@@ -1,6 +1,7 @@
 """How the values of one group of measurements become its quantity, in SQL."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.catalog.catalog import Reduce
@@ -51,6 +52,12 @@ REDUCERS: Final[Mapping[Reduce, Reducer]] = {
     # the rank in whole numbers as long as the share is a DECIMAL.
     Reduce.PERCENTILE: Reducer("quantile_disc({v}, CAST({p} AS DECIMAL(38, 22)))"),
 }
+
+
+def share(percentile: Decimal) -> Decimal:
+    """The parameter `p` of a percentile."""
+    with exact():
+        return percentile.scaleb(-2)
 
 
 # What numbers are taken apart by, so that the products with a time fit into 38 digits.
