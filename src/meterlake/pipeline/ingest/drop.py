@@ -120,11 +120,18 @@ def _finish_claim(
     mappings: list[Mapping],
     progress: Progress,
 ) -> Iterator[Receipt]:
-    path = _claimed_file(claim)
+    # Beside the file there is at most its report.
+    files = [path for path in claim.iterdir() if path.name[0] != "." and is_own_file(path)]
+    reports = {_report_path(path) for path in files}
+    path = next((path for path in files if path not in reports), None)
     if path is None:
-        _discard(claim)  # The claimer died before it moved the file.
+        # The claimer died before it moved the file.
+        for left in claim.iterdir():
+            left.unlink()
+        claim.rmdir()
         return
-    delivery = Delivery(claim.name, path.name, _received_at(claim.name))
+    received = datetime.strptime(claim.name.partition("-")[0], _RECEIVED).replace(tzinfo=UTC)
+    delivery = Delivery(claim.name, path.name, received)
     mapping = claiming(mappings, path.name)
     receipt = ingest_file(organization, path, delivery, mapping, progress)
     mark_step("drop.ingested")
@@ -133,24 +140,6 @@ def _finish_claim(
     move(claim, (folder.done if receipt.status == "done" else folder.failed) / claim.name)
     mark_step("drop.archived")
     yield receipt
-
-
-def _claimed_file(claim: Path) -> Path | None:
-    # Beside the file there is at most its report.
-    files = [path for path in claim.iterdir() if path.name[0] != "." and is_own_file(path)]
-    reports = {_report_path(path) for path in files}
-    return next((path for path in files if path not in reports), None)
-
-
-def _discard(claim: Path) -> None:
-    for left in claim.iterdir():
-        left.unlink()
-    claim.rmdir()
-
-
-def _received_at(claim: str) -> datetime:
-    stamp = claim.partition("-")[0]
-    return datetime.strptime(stamp, _RECEIVED).replace(tzinfo=UTC)
 
 
 def _report(path: Path, receipt: Receipt) -> None:

@@ -235,7 +235,9 @@ def _attempt(organization: Organization, source: _Source, progress: Progress) ->
             return ledger.with_sample(connection, past.same_delivery)
     receipt = source.receipt(past.attempts + 1)
     only = None
-    if past.done is not None and _read_alike(past.done, receipt):
+    read_as = receipt.mapping, receipt.format
+    # Read alike, the rows of an earlier attempt are those of this one, number by number.
+    if past.done is not None and (past.done.mapping, past.done.format) == read_as:
         with lake.reader() as connection:
             only = ledger.missing_places(connection, past.done)
             if ledger.repeats_freed(connection, past.done, len(only)):
@@ -250,11 +252,6 @@ def _attempt(organization: Organization, source: _Source, progress: Progress) ->
             staged = stage(reading, receipt, lake, progress, sent.send if sent else None)
         what = _prepare_commit(organization, reading, receipt, staged)
         return commit(lake, replace(what, names=sent.names if sent else {}))
-
-
-def _read_alike(past: Receipt, receipt: Receipt) -> bool:
-    """Whether the rows of an earlier attempt are those of this one, number by number."""
-    return (past.mapping, past.format) == (receipt.mapping, receipt.format)
 
 
 def _reading(organization: Organization, source: _Source, only: pl.DataFrame | None) -> Reading:

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import Busy, Unavailable
@@ -44,7 +43,10 @@ def ingest_segments(
         for path in folder.waiting():
             if stop():
                 break
-            receipts.append(_ingest_segment(organization, path))
+            delivery = Delivery(path.stem, path.name, received_at(path), own=True)
+            receipt = ingest_file(organization, path, delivery)
+            mark_step("segments.ingested")
+            receipts.append(receipt)
             move(path, folder.kept_path(path))
             mark_step("segments.kept")
             if organization.stores.segment_copies is not None:
@@ -114,10 +116,3 @@ class LostSegments:
         add_closed(folder, segment.name, data, received)
         mark_step("segments.taken_over")
         return True
-
-
-def _ingest_segment(organization: Organization, path: Path) -> Receipt:
-    delivery = Delivery(path.stem, path.name, received_at(path), own=True)
-    receipt = ingest_file(organization, path, delivery)
-    mark_step("segments.ingested")
-    return receipt

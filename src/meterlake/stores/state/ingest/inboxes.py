@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, Update, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from meterlake.model.errors import NotFound
@@ -126,7 +126,10 @@ class Inboxes:
             if connection.execute(statement).rowcount == 0:
                 row = values | {"id": inbox.id, "org": org_id, "url": url, "created": inbox.created}
                 connection.execute(insert(INBOX), row)
-                connection.execute(_adopt_claims(inbox))
+                # Claims on its objects get its organization, if nobody knew it any more.
+                mine = select(INBOX_CLAIM.c.id).where(INBOX_CLAIM.c.inbox == id_)
+                lost = JOB.c.org.is_(None) & JOB.c.id.in_(mine)
+                connection.execute(update(JOB).where(lost).values(org=org_id))
         return inbox
 
     def remove(self, org_id: str, url: str) -> None:
@@ -248,13 +251,6 @@ class Inboxes:
         """Give a claim back, to be tried again after a pause."""
         with self._state.writing_home() as connection:
             claim.job.lease.release(connection, self._state.now(), pause, error=error)
-
-
-def _adopt_claims(inbox: Inbox) -> Update:
-    """Give the claims on objects of an inbox its organization, if nobody knew it any more."""
-    mine = select(INBOX_CLAIM.c.id).where(INBOX_CLAIM.c.inbox == inbox.id)
-    lost = JOB.c.org.is_(None) & JOB.c.id.in_(mine)
-    return update(JOB).where(lost).values(org=inbox.org_id)
 
 
 def _of_inbox(inbox: Inbox) -> ColumnElement[bool]:
