@@ -1,12 +1,10 @@
 """The log of who did what in an organization, and the sessions of people that can be ended."""
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from meterlake.model.resources import BY_KIND
 from meterlake.pipeline.access.named_people import names_of_authors
 from meterlake.stores import Organization
-from meterlake.stores.state import Reader
 from meterlake.stores.state.access import people, sessions
 from meterlake.stores.state.access.audit_log import (
     BILL_KIND,
@@ -34,22 +32,16 @@ def audit_log(organization: Organization, wanted: AuditFilter, page: Page) -> Do
     """
     with organization.reading() as reader:
         found, token = page_of_log(reader, wanted, page)
-        names = _account_codes(reader, found) | _holder_names(organization, found)
+        bills = {each.name for each in found if each.kind == BILL_KIND and each.name}
+        accounts = account_names.by_id(reader, bills)
+    # Those to whom a policy was granted.
+    holders = {each.name for each in found if each.kind == GRANT_KIND and each.name}
+    authors = [f"{word}_{id_}" for id_ in holders for word in ("USER", "SERVICE_USER")]
+    people = names_of_authors(organization, authors)
+    names = {id_: each.code for id_, each in accounts.items()}
+    names |= {author.rpartition("_")[2]: name for author, name in people.items()}
     data = [_document(each, names) for each in found]
     return {"data": data, "nextToken": token} if token else {"data": data}
-
-
-def _account_codes(reader: Reader, entries: Iterable[AuditEntry]) -> dict[str, str]:
-    ids = {each.name for each in entries if each.kind == BILL_KIND and each.name}
-    return {id_: each.code for id_, each in account_names.by_id(reader, ids).items()}
-
-
-def _holder_names(organization: Organization, entries: Iterable[AuditEntry]) -> dict[str, str]:
-    """What people call those to whom a policy was granted."""
-    ids = {each.name for each in entries if each.kind == GRANT_KIND and each.name}
-    authors = [f"{word}_{id_}" for id_ in ids for word in ("USER", "SERVICE_USER")]
-    found = names_of_authors(organization, authors)
-    return {author.rpartition("_")[2]: name for author, name in found.items()}
 
 
 def _document(entry: AuditEntry, names: dict[str, str]) -> Document:

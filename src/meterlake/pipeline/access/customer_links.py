@@ -12,11 +12,9 @@ from typing import Any, Final
 from meterlake.model.customers.accounts import Account
 from meterlake.model.customers.customer_links import CustomerLink
 from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
-from meterlake.model.values.entity import Record
 from meterlake.model.values.period import format_instant
 from meterlake.model.values.problems import read
 from meterlake.stores import Organization, Stores
-from meterlake.stores.state import Transaction
 from meterlake.stores.state.access import sessions
 from meterlake.stores.state.access.access import digest
 from meterlake.stores.state.access.sessions import OneTimeToken, Purpose
@@ -82,18 +80,13 @@ def revoke_link(organization: Organization, author: str, account_id: str, id: st
         Conflict: It was revoked before.
     """
     with organization.transaction(author) as transaction:
-        before = _link_of(transaction, account_id, id)
+        before = transaction.get(CustomerLink, id)
+        if before.entity.account_id != account_id:
+            raise NotFound(CustomerLink.__name__, id)
         if before.entity.revoked:
             raise Conflict(f"link {before.entity.name!r} was revoked before; make a new one")
         revoked = before.entity.model_copy(update={"revoked": True})
         return transaction.update(before.id, before.version, revoked).to_wire()
-
-
-def _link_of(transaction: Transaction, account_id: str, id: str) -> Record[CustomerLink]:
-    found = transaction.get(CustomerLink, id)
-    if found.entity.account_id != account_id:
-        raise NotFound(CustomerLink.__name__, id)
-    return found
 
 
 def list_links(organization: Organization, account_id: str) -> list[Document]:

@@ -414,7 +414,12 @@ def first_person_links(state: State) -> dict[str, str]:
             continue
         with state.transaction(organization.id, SYSTEM) as transaction:
             until = transaction.now + NEW_PASSWORD
-            id_ = _administrator(transaction)
+            # Every organization has the policy that allows everything.
+            id_ = next(
+                each.id
+                for each in transaction.all(PermissionPolicy)
+                if each.entity.name == ADMINISTRATOR.name
+            )
             links[organization.code] = _link(transaction, Purpose.FIRST_PERSON, id_, until)
     return links
 
@@ -445,15 +450,6 @@ def join_first(state: State, token: str, password: str, names: Mapping[str, str]
         access.grant(transaction, found.subject_id, person_id, PrincipalType.USER)
         sessions.use_one_time_token(transaction.connection, digest(token), transaction.now)
         return person_id
-
-
-def _administrator(transaction: Transaction) -> str:
-    """The id of the policy that allows everything; every organization has it."""
-    return next(
-        each.id
-        for each in transaction.all(PermissionPolicy)
-        if each.entity.name == ADMINISTRATOR.name
-    )
 
 
 def _use_token(state: State, token: str, purpose: Purpose) -> OneTimeToken:

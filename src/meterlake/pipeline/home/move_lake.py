@@ -198,7 +198,8 @@ def _switch(stores: Stores, moves: Sequence[LakeMove], target: Settings) -> None
         _check_complete(stores, len(moves))
         change_together(stores.settings, {"lake": target.lake, "catalog": target.catalog})
     except BaseException:
-        if not _has_changed(stores, target):
+        found = shared_settings(stores.settings)
+        if LakeLocation(found.get("lake"), found.get("catalog")) != LakeLocation.of(target):
             for move in moves:
                 move.restore()
         raise
@@ -208,11 +209,6 @@ def _check_complete(stores: Stores, moved: int) -> None:
     lakes = (stores.lake(each.id) for each in stores.state.organizations())
     if sum(lake.catalog.exists() for lake in lakes) != moved:
         raise CannotMove("an organization came meanwhile; run it again")
-
-
-def _has_changed(stores: Stores, target: Settings) -> bool:
-    found = shared_settings(stores.settings)
-    return LakeLocation(found.get("lake"), found.get("catalog")) == LakeLocation.of(target)
 
 
 def _describe(moves: dict[str, LakeMove]) -> list[MovedLake]:

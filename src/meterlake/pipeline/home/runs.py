@@ -8,7 +8,7 @@ another way, which the refusal names.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from meterlake.model.bills.jobs import BillOrder
 from meterlake.model.bills.statement_orders import StatementOrder
@@ -25,6 +25,7 @@ from meterlake.pipeline.export.run import EXPORT_JOBS, retry_export
 from meterlake.pipeline.home.closing_requests import ClosingRequest, submit_closing
 from meterlake.pipeline.home.job_kinds import JOB_KINDS
 from meterlake.pipeline.integrations.runs import replay_run
+from meterlake.pipeline.jobs.job_spec import JobSpec
 from meterlake.pipeline.jobs.run_job import cancel_job
 from meterlake.pipeline.statements.jobs import STATEMENT_JOBS
 from meterlake.stores import Organization
@@ -59,19 +60,12 @@ class RunKind:
     instead: str = ""
 
 
-def _cancel_export(organization: Organization, _: str, job: Job) -> str:
-    cancel_job(organization, job.id, EXPORT_JOBS)
-    return job.id
+def _cancel(jobs: JobSpec[Any]) -> Verb:
+    def cancel(organization: Organization, _: str, job: Job) -> str:
+        cancel_job(organization, job.id, jobs)
+        return job.id
 
-
-def _cancel_bills(organization: Organization, _: str, job: Job) -> str:
-    cancel_job(organization, job.id, BILL_JOBS)
-    return job.id
-
-
-def _cancel_statement(organization: Organization, _: str, job: Job) -> str:
-    cancel_job(organization, job.id, STATEMENT_JOBS)
-    return job.id
+    return cancel
 
 
 def _bill_again(organization: Organization, author: str, job: Job) -> str:
@@ -117,13 +111,15 @@ RUN_KINDS: Final[Mapping[str, RunKind]] = MappingProxyType(
         JobKind.UPLOAD: RunKind(instead=_SEND_THE_FILE),
         JobKind.LOOKUP: RunKind(instead=_SEND_THE_FILE),
         JobKind.INBOX_OBJECT: RunKind(instead="put the object into its bucket again"),
-        JobKind.BILL: RunKind(cancel=_cancel_bills, retry=_bill_again),
-        JobKind.STATEMENT: RunKind(about="billId", cancel=_cancel_statement, retry=_state_again),
+        JobKind.BILL: RunKind(cancel=_cancel(BILL_JOBS), retry=_bill_again),
+        JobKind.STATEMENT: RunKind(
+            about="billId", cancel=_cancel(STATEMENT_JOBS), retry=_state_again
+        ),
         JobKind.BILL_LETTER: RunKind(about="billId", instead="send the bill again"),
         JobKind.CLOSING_STEP: RunKind(
             retry=_close_again, instead="reject the bills of the month when they are made"
         ),
-        JobKind.EXPORT: RunKind(cancel=_cancel_export, retry=_export_again),
+        JobKind.EXPORT: RunKind(cancel=_cancel(EXPORT_JOBS), retry=_export_again),
         JobKind.BACKFILL: RunKind(
             about="backfill", retry=_backfill_again, instead="drop or revert the backfill"
         ),

@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-import duckdb
-
 from meterlake.model.catalog.catalog import Meter
 from meterlake.model.configuration.organization import OrganizationConfig
 from meterlake.model.measurements.measurement import meter_table
@@ -190,7 +188,11 @@ def look_at_measurements(organization: Organization) -> MeasurementsStatus:
         has_rejected = connection.execute(ANY).fetchone() is not None
         rejected = dict(connection.execute(_REJECTED).fetchall()) if has_rejected else {}
         inbox = drop_folder(organization.stores, organization.code).inbox
-        return MeasurementsStatus(_totals(connection), rejected, meters, left_alone(inbox))
+        row = connection.execute(_TOTALS).fetchone()
+        assert row is not None
+        names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete")
+        totals = dict(zip(names, row, strict=True))
+        return MeasurementsStatus(totals, rejected, meters, left_alone(inbox))
 
 
 def ingest_alerts(organization: Organization) -> list[dict[str, Any]]:
@@ -207,13 +209,6 @@ def ingest_alerts(organization: Organization) -> list[dict[str, Any]]:
         }
         for each, event in zip(opened, told, strict=True)
     ]
-
-
-def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    row = connection.execute(_TOTALS).fetchone()
-    assert row is not None
-    names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete")
-    return dict(zip(names, row, strict=True))
 
 
 def _jobs(organization: Organization, limit: int) -> list[dict[str, Any]]:

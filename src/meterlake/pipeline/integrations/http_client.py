@@ -132,7 +132,8 @@ class HttpClient:
             try:
                 return await self._use(kept, request)
             except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
-                if isinstance(error, httpcore.RemoteProtocolError) and not _is_closed(error):
+                unanswered = str(error).startswith("Server disconnected")
+                if isinstance(error, httpcore.RemoteProtocolError) and not unanswered:
                     raise
         fresh = httpcore.AsyncHTTPConnection(
             request.url.origin,
@@ -200,11 +201,6 @@ def _has_stray_body(answer: Answer | None) -> bool:
         return False
     given = answer.headers
     return given.get("content-length", "0") != "0" or "transfer-encoding" in given
-
-
-def _is_closed(error: httpcore.RemoteProtocolError) -> bool:
-    """Whether the other side closed the connection before it answered anything."""
-    return str(error).startswith("Server disconnected")
 
 
 def _key(origin: httpcore.Origin) -> tuple[bytes, bytes, int]:

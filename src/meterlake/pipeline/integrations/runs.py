@@ -250,7 +250,17 @@ def replay_webhook(
     last, count = (since, ""), 0
     while True:
         with organization.transaction(author) as transaction:
-            found = _read_ended_runs(transaction, filters, last)
+            # Those that were made after the last one, the oldest first.
+            column = INTEGRATION_RUN.c
+            key = tuple_(literal(last[0], column.created.type), literal(last[1]))
+            mine = (
+                column.org == transaction.org_id,
+                column.due.is_(None),
+                tuple_(column.created, column.id) > key,
+                *filters.conditions(),
+            )
+            query = select(INTEGRATION_RUN).where(*mine).order_by(column.created, column.id)
+            found = list(transaction.connection.execute(query.limit(_CHUNK)))
             known = [(each.id, _content_of(each)) for each in found]
             contents = [
                 _repeat(id_, content)
@@ -262,22 +272,6 @@ def replay_webhook(
         if len(found) < _CHUNK:
             return {"runs": count}
         last = (found[-1].created, found[-1].id)
-
-
-def _read_ended_runs(
-    transaction: Transaction, filters: RunFilters, after: tuple[datetime, str]
-) -> list[Row[Any]]:
-    """Some of the runs that have ended and were made after another one, the oldest first."""
-    column = INTEGRATION_RUN.c
-    key = tuple_(literal(after[0], column.created.type), literal(after[1]))
-    mine = (
-        column.org == transaction.org_id,
-        column.due.is_(None),
-        tuple_(column.created, column.id) > key,
-        *filters.conditions(),
-    )
-    query = select(INTEGRATION_RUN).where(*mine).order_by(column.created, column.id)
-    return list(transaction.connection.execute(query.limit(_CHUNK)))
 
 
 def _repeat(id: str, content: RunContent) -> RunContent:

@@ -143,20 +143,16 @@ def _fill_state(
 ) -> dict[str, str]:
     now = {}
     for table, rows in state.items():
-        now[table.name] = digest = _digest_of_rows(rows)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        now[table.name] = digest = sha256(sink.getvalue()).hexdigest()[:32]
         if before.get(table.name) == digest:
             continue
         if before:
             connection.execute(f"DELETE FROM {identifier(table.name)}")
         published_schema.fill(connection, table, rows)
     return now
-
-
-def _digest_of_rows(rows: pa.Table) -> str:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sha256(sink.getvalue()).hexdigest()[:32]
 
 
 def _fill_of_lake(
@@ -290,27 +286,18 @@ def make_months(
         connection.execute(f"DROP TABLE {place_of(gone.table)}")
     made = [*now.kept]
     for (meter_id, month), value in now.make.items():
-        rows = _make(connection, known[meter_id], month, present)
-        made.append(Made(meter_id, month, value, publication, rows))
+        meter = known[meter_id]
+        start, end = bounds(month)
+        condition = f"m.ts >= TIMESTAMP '{start}' AND m.ts < TIMESTAMP '{end}'"
+        query = meter.query(present[meter.stored], condition)
+        target = place_of(month_table(meter.meter.id, month))
+        row = connection.execute(f"CREATE TABLE {target} AS {query}").fetchone()
+        assert row is not None
+        made.append(Made(meter_id, month, value, publication, int(row[0])))
     connection.execute(f"DELETE FROM {MADE}")
     if made:
         connection.executemany(f"INSERT INTO {MADE} VALUES (?, ?, ?, ?, ?)", made)
     return sorted(made)
-
-
-def _make(
-    connection: duckdb.DuckDBPyConnection,
-    meter: PublishedMeter,
-    month: str,
-    present: Mapping[str, Collection[str]],
-) -> int:
-    start, end = bounds(month)
-    condition = f"m.ts >= TIMESTAMP '{start}' AND m.ts < TIMESTAMP '{end}'"
-    query = meter.query(present[meter.stored], condition)
-    target = place_of(month_table(meter.meter.id, month))
-    row = connection.execute(f"CREATE TABLE {target} AS {query}").fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def meter_queries(
