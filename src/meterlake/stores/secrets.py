@@ -75,12 +75,8 @@ def _key_of(file: Path) -> str:
         if not file.exists():
             if key_elsewhere(file.parent):
                 raise Required(variable("secret_key"))
-            _create(file)
+            from cryptography.fernet import Fernet  # noqa: PLC0415 - few commands need it
+
+            make_folder(file.parent)
+            create_once(file, Fernet.generate_key() + b"\n")
         return file.read_text().strip()
-
-
-def _create(file: Path) -> None:
-    from cryptography.fernet import Fernet  # noqa: PLC0415 - few commands need it
-
-    make_folder(file.parent)
-    create_once(file, Fernet.generate_key() + b"\n")

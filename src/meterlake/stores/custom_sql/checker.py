@@ -72,9 +72,11 @@ class Checker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            _give_back(self._process)
-        self._process = None
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if not process.waits or _WAITING.setdefault(os.getpid(), process) is not process:
+            process.close()
 
     def check(self, sql: str, columns: Collection[str]) -> None:
         """See `checked`."""
@@ -147,11 +149,6 @@ def _take_process(memory: str) -> Process:
     if process is not None:
         process.close()
     return Process("check", memory)
-
-
-def _give_back(process: Process) -> None:
-    if not process.waits or _WAITING.setdefault(os.getpid(), process) is not process:
-        process.close()
 
 
 @atexit.register

@@ -189,12 +189,6 @@ def _limit(what: int, bound: int) -> None:
     resource.setrlimit(what, (soft, hard))
 
 
-def _close_the_doors() -> None:
-    """From here on no file is opened, written, or left behind by a crash."""
-    for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
-        resource.setrlimit(what, (0, 0))
-
-
 def _warm_up(child: _Child) -> None:
     """What libraries load when they need it first, they load while there still are files."""
     sys.meta_path.insert(0, _Without())
@@ -234,7 +228,9 @@ def _main() -> None:
         _warm_up(child)
     child.used = _address_space()
     child.reserve()
-    _close_the_doors()
+    # From here on no file is opened, written, or left behind by a crash.
+    for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+        resource.setrlimit(what, (0, 0))
     answer: Any = {}
     while True:
         answers.write(json.dumps(answer).encode() + b"\n")

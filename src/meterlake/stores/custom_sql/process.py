@@ -133,7 +133,14 @@ class Process:
                 json.dumps({"do": do, "seconds": seconds, **request}).encode() + b"\n"
             )
             if rows is not None:
-                _send(rows, self._socket)
+                import pyarrow as pa  # noqa: PLC0415 - it takes long, and is there if there are rows
+
+                # pyarrow asks what it writes to whether it is closed, and flushes it.
+                with (
+                    self._socket.makefile("wb") as sink,
+                    pa.ipc.new_stream(sink, rows.schema) as stream,
+                ):
+                    stream.write_table(rows)
         except TimeoutError:
             raise self._late(seconds) from None
         except OSError:
@@ -192,14 +199,6 @@ def _folder(library: str) -> Path:
     assert spec is not None, library
     assert spec.origin is not None, library
     return Path(spec.origin).absolute().parents[1]
-
-
-def _send(rows: "pa.Table", to: socket.socket) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - it takes long, and is there if there are rows
-
-    # pyarrow asks what it writes to whether it is closed, and flushes it.
-    with to.makefile("wb") as sink, pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
 
 
 def _describe_refusal(answer: Mapping[str, Any], memory: str) -> InvalidSql:

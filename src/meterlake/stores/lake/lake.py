@@ -190,7 +190,10 @@ class Lake:
             Unavailable: It was moved since this process read the settings of its home.
         """
         with self._using(), self.catalog.lock(timeout_s):
-            self._check_is_here()
+            target = self.catalog.moved_to()
+            if target is not None:
+                hint = "start this process again, or end the move with `meterlake move-lake`"
+                raise Unavailable("lake", f"it was moved to {target}", hint)
             self._locked = True
             try:
                 yield
@@ -446,12 +449,6 @@ class Lake:
             if connection is not None:
                 connection.close()
         self._writer = self._reader = None
-
-    def _check_is_here(self) -> None:
-        target = self.catalog.moved_to()
-        if target is not None:
-            hint = "start this process again, or end the move with `meterlake move-lake`"
-            raise Unavailable("lake", f"it was moved to {target}", hint)
 
     def _check_exists(self) -> None:
         if not self.catalog.exists():

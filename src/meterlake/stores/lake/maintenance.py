@@ -144,7 +144,11 @@ def remove_stale(staging: Path, older_than: timedelta, kept: Collection[str] = (
     limit = time.time() - older_than.total_seconds()
     folders = [path for path in staging.iterdir() if path.is_dir()] if staging.is_dir() else []
     others = [folder for folder in folders if folder.name not in kept]
-    stale = [folder for folder in others if _newest(folder) < limit]
+    stale = [
+        folder
+        for folder in others
+        if max((path.stat().st_mtime for path in [folder, *folder.rglob("*")]), default=0.0) < limit
+    ]
     for folder in stale:
         for path in sorted(folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
@@ -172,7 +176,3 @@ def _live_files(lake: Lake) -> set[str]:
 
 def _call(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
     connection.execute(statement).fetchall()
-
-
-def _newest(folder: Path) -> float:
-    return max((path.stat().st_mtime for path in [folder, *folder.rglob("*")]), default=0.0)

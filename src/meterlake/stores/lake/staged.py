@@ -196,11 +196,11 @@ class StagedFiles:
         self._buffered += len(frame)
         if part.buffered >= ROW_GROUP_ROWS or part.buffered_bytes >= _PART_BYTES_MAX:
             self._flush([part])
-        elif self._buffered > _BUFFERED_ROWS_MAX or self._bytes() > _BUFFERED_BYTES_MAX:
+        elif (
+            self._buffered > _BUFFERED_ROWS_MAX
+            or sum(part.buffered_bytes for part in self._partitions.values()) > _BUFFERED_BYTES_MAX
+        ):
             self._flush(list(self._partitions.values()))
-
-    def _bytes(self) -> int:
-        return sum(part.buffered_bytes for part in self._partitions.values())
 
     def _sender(self, key: _Key) -> Callable[[Path, int], None] | None:
         send = self._send

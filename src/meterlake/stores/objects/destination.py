@@ -31,11 +31,25 @@ def open_destination(
         checked_key(prefix)
     match destination.destination_type:
         case DataExportDestinationType.LOCAL:
-            return _local(destination.bucket_name, prefix, settings)
+            from meterlake.stores.objects.local import LocalObjects  # noqa: PLC0415 - as in `open_objects`
+
+            if settings.export_folder is None:
+                raise Invalid("destinationType", DataExportDestinationType.LOCAL.value, _NO_FOLDER)
+            folder = settings.export_folder.absolute()
+            return LocalObjects(
+                folder / checked_key(destination.bucket_name) / prefix, within=folder
+            )
         case DataExportDestinationType.GCS:
             return _gcs(destination, prefix, settings)
         case _:
-            return _s3(destination, prefix, external_id, settings)
+            from meterlake.stores.objects.roles import Role  # noqa: PLC0415
+            from meterlake.stores.objects.s3 import S3Objects  # noqa: PLC0415
+
+            role = None
+            if settings.export_credentials == "federated":
+                endpoint = settings.sts_endpoint or settings.s3_endpoint
+                role = Role(destination.iam_role_arn or "", external_id, endpoint)
+            return S3Objects(destination.bucket_name, prefix, settings.s3_endpoint, role)
 
 
 def missing_for(destination: ExportDestination, settings: Settings) -> str | None:
@@ -60,28 +74,6 @@ def missing_for(destination: ExportDestination, settings: Settings) -> str | Non
     from meterlake.stores.objects.roles import has_credentials  # noqa: PLC0415
 
     return None if has_credentials() else "this machine has no AWS credentials"
-
-
-def _local(bucket: str, prefix: str, settings: Settings) -> ObjectStore:
-    from meterlake.stores.objects.local import LocalObjects  # noqa: PLC0415 - as in `open_objects`
-
-    if settings.export_folder is None:
-        raise Invalid("destinationType", DataExportDestinationType.LOCAL.value, _NO_FOLDER)
-    folder = settings.export_folder.absolute()
-    return LocalObjects(folder / checked_key(bucket) / prefix, within=folder)
-
-
-def _s3(
-    destination: ExportDestination, prefix: str, external_id: str, settings: Settings
-) -> ObjectStore:
-    from meterlake.stores.objects.roles import Role  # noqa: PLC0415
-    from meterlake.stores.objects.s3 import S3Objects  # noqa: PLC0415
-
-    role = None
-    if settings.export_credentials == "federated":
-        endpoint = settings.sts_endpoint or settings.s3_endpoint
-        role = Role(destination.iam_role_arn or "", external_id, endpoint)
-    return S3Objects(destination.bucket_name, prefix, settings.s3_endpoint, role)
 
 
 def _gcs(destination: ExportDestination, prefix: str, settings: Settings) -> ObjectStore:

@@ -327,7 +327,10 @@ class S3Objects(ObjectStore):
                 **target, MultipartUpload={"Parts": parts}, **condition
             )
         except BaseException:
-            self._abort(target)
+            # The upload may have been completed without our knowing, and the error that
+            # brought us here says more than one that comes now.
+            with suppress(exceptions.ClientError, exceptions.BotoCoreError):
+                self._client.abort_multipart_upload(**target)
             raise
 
     def _send_parts(
@@ -366,12 +369,6 @@ class S3Objects(ObjectStore):
         if digest.hexdigest() != info.sha256:
             raise Altered(self.url(info.key))
         return parts
-
-    def _abort(self, target: dict[str, Any]) -> None:
-        """Throw away the parts, unless the upload was completed without our knowing."""
-        # The error that brought us here says more than one that comes now.
-        with suppress(exceptions.ClientError, exceptions.BotoCoreError):
-            self._client.abort_multipart_upload(**target)
 
 
 def _version(etag: str, modified: datetime) -> str:

@@ -49,7 +49,9 @@ def newer_account_ids(state: State, org_id: str, known: AccountIds | None) -> Ac
         newest = _newest(reader)
         if known is not None and newest is not None and known.newest == newest:
             return known
-        changes = _changes(reader)
+        past = ENTITY_HISTORY.c
+        count = select(func.count()).where(past.org == org_id, past.kind == Account.__name__)
+        changes = int(reader.connection.execute(count).scalar_one())
         if known is not None and known.changes == changes:
             return known._replace(newest=newest)
         rows = reader.connection.execute(query).tuples()
@@ -63,12 +65,6 @@ def _newest(reader: Reader) -> int | None:
     newest = select(func.max(column("_rowid_", Integer))).select_from(ENTITY_HISTORY)
     found: int | None = reader.connection.execute(newest).scalar()
     return found
-
-
-def _changes(reader: Reader) -> int:
-    past = ENTITY_HISTORY.c
-    changes = select(func.count()).where(past.org == reader.org_id, past.kind == Account.__name__)
-    return int(reader.connection.execute(changes).scalar_one())
 
 
 def create_auto_accounts(state: State, org_id: str, account_ids_of: dict[str, str]) -> int | None:

@@ -114,14 +114,6 @@ def parse_url(setting: str) -> URL:
     raise Invalid("state", url.drivername, rule)
 
 
-def _free(session: Connection, key: int) -> None:
-    """Free a lock; where that fails, the session ends, and the lock with it."""
-    try:
-        session.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": key})
-    except DBAPIError as error:
-        session.invalidate(error)
-
-
 class Database:
     """Connections to State's database, for reading or for writing."""
 
@@ -250,7 +242,11 @@ class Database:
                 yield bool(taken)
             finally:
                 if taken:
-                    _free(session, key)
+                    # Where that fails, the session ends, and the lock with it.
+                    try:
+                        session.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": key})
+                    except DBAPIError as error:
+                        session.invalidate(error)
 
     @contextmanager
     def _own_session(self) -> Iterator[Connection]:

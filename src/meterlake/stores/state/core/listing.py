@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select, type_coerce
 
 from meterlake.model.errors import Invalid
-from meterlake.model.resources import Filter, Resource, wire_name
+from meterlake.model.resources import Resource, wire_name
 from meterlake.model.resources.listing import FilterValues, Search, Term, is_day, is_instant
 from meterlake.model.values.entity import Entity, Record
 from meterlake.stores.state.core import pages
@@ -101,18 +101,14 @@ def _condition(reader: Reader, resource: Resource, criteria: FilterValues) -> Co
     target = _target(resource, what.column)
     if target is not None:
         return refers(reader.org_id, resource.entity, what.column, target, texts)
-    return _comparison(resource.entity, what, texts)
+    column = _column(resource.entity, what.column)
+    if what.op == "=":
+        return column.in_([_as_stored(resource.entity, what.column, text) for text in texts])
+    return compare(column, what.op, _as_stored(resource.entity, what.column, texts[0]))
 
 
 def _target(resource: Resource, name: str) -> type[Entity] | None:
     return next((kind for path, kind in resource.refs.items() if wire_name(path) == name), None)
-
-
-def _comparison(kind: type[Entity], what: Filter, texts: list[str]) -> ColumnElement[bool]:
-    column = _column(kind, what.column)
-    if what.op == "=":
-        return column.in_([_as_stored(kind, what.column, text) for text in texts])
-    return compare(column, what.op, _as_stored(kind, what.column, texts[0]))
 
 
 def _column(kind: type[Entity], name: str) -> ColumnElement[Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Final, Self
 from uuid import uuid4
@@ -330,21 +329,15 @@ def _url(settings: Settings, *, create: bool) -> URL:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable("the home folder", str(error), CHECK_PATH) from error
-        _make_private(file)
+        # Readable for its owner alone: it names people. One that is there is not opened: to close
+        # it would end the locks that SQLite has on it for all connections of this process, and
+        # another process would remove the log that these still read.
+        with disk(), suppress(FileExistsError):
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     elif not file.exists():
         hint = "; `meterlake init --name NAME` makes one"
         raise NotFound("meterlake home", str(settings.home), hint)
     return sqlite_url(file)
-
-
-def _make_private(file: Path) -> None:
-    """Make the file, if it is not there, readable for its owner alone: it names people.
-
-    One that is there is not opened: to close it would end the locks that SQLite has on it for all
-    connections of this process, and another process would remove the log that these still read.
-    """
-    with disk(), suppress(FileExistsError):
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def elapsed() -> float:

@@ -86,7 +86,10 @@ class Transaction(Reader):
         fresh = fresh or id is None
         version = 1 if fresh or id is None else self._first_version(entity, id)
         id = id or self.new_id()  # noqa: A001
-        self._refuse_second(entity)
+        if resource_of(entity).singleton and self.all(type(entity)):
+            raise Conflict(
+                f"there is a {type(entity).__name__} already, and there can be only one; change that one"
+            )
         self._refuse_taken_code(entity, id)
         record = Record(id, version, entity, self.now, self.author, self.now, self.author)
         self.connection.execute(
@@ -192,12 +195,6 @@ class Transaction(Reader):
         if not last.deleted:
             raise Conflict(f"there is a {type(entity).__name__} {id!r} already; change that one")
         return int(last.version) + 1
-
-    def _refuse_second(self, entity: Entity) -> None:
-        if resource_of(entity).singleton and self.all(type(entity)):
-            raise Conflict(
-                f"there is a {type(entity).__name__} already, and there can be only one; change that one"
-            )
 
     def _refuse_taken_code(self, entity: Entity, id: str) -> None:
         code = code_of(entity)

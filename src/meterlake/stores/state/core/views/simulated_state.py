@@ -69,7 +69,11 @@ class SimulatedState(State):
         for table in (_ENTITIES, _REFERENCES):
             connection.execute(delete(table))
         entities = [_row(org_id, each) for each in records]
-        references = [row for each in records for row in _references(org_id, each)]
+        references = [
+            row
+            for each in records
+            for row in references_of(org_id, type(each.entity).__name__, each.id, each.entity)
+        ]
         for table, rows in ((_ENTITIES, entities), (_REFERENCES, references)):
             if rows:
                 connection.execute(insert(table), rows)
@@ -107,10 +111,6 @@ def _row(org_id: str, record: Record[Any]) -> dict[str, Any]:
     }
 
 
-def _references(org_id: str, record: Record[Any]) -> Iterator[dict[str, str]]:
-    return references_of(org_id, type(record.entity).__name__, record.id, record.entity)
-
-
 class _Views(TemporaryViews):
     """What would be."""
 
@@ -128,11 +128,33 @@ class _Views(TemporaryViews):
         target = "target_kind, target_id"
         self._run(f"CREATE INDEX {_REFERENCES.name}_target ON {_REFERENCES.name} ({target})")
         queries = (
-            (STORED_BILL, self._stored_bills()),
+            (
+                STORED_BILL,
+                (
+                    f"SELECT {columns_of(BILL, 'b', {})} FROM {self._table(BILL)} b"
+                    f" WHERE b.org = {self._org} AND b.period >= {self._first}"
+                ),
+            ),
             (ENTITY_REFERENCE, self._overlay(ENTITY_REFERENCE, _REFERENCES)),
             (ENTITY, self._overlay(ENTITY, _ENTITIES)),
-            (BILL_LINE, self._bill_lines()),
-            (POSTING, self._postings()),
+            (
+                BILL_LINE,
+                (
+                    f"SELECT {columns_of(BILL_LINE, 'l', {})} FROM {self._table(BILL_LINE)} l"
+                    f" JOIN {self._table(BILL)} b ON b.id = l.bill_id"
+                    f" WHERE b.org = {self._org} AND b.period < {self._first}"
+                ),
+            ),
+            # Without what the bills drew that are not there, and without what of it went back.
+            (
+                POSTING,
+                (
+                    f"SELECT {columns_of(POSTING, 'p', {})} FROM {self._table(POSTING)} p"
+                    f" WHERE p.org = {self._org} AND NOT EXISTS ("
+                    f"SELECT 1 FROM {self._table(BILL)} b"
+                    f" WHERE b.id = p.bill_id AND b.period >= {self._first})"
+                ),
+            ),
             (BILL_MEMO, self._bill_memos()),
             (BILL, self._bills()),
         )
@@ -148,12 +170,6 @@ class _Views(TemporaryViews):
             f" WHERE t.org = {self._org} AND NOT EXISTS ("
             f"SELECT 1 FROM {_ENTITIES.name} s WHERE s.kind = t.kind AND s.id = t.id)"
             f" UNION ALL SELECT {columns_of(table, 's', {})} FROM {instead.name} s"
-        )
-
-    def _stored_bills(self) -> str:
-        return (
-            f"SELECT {columns_of(BILL, 'b', {})} FROM {self._table(BILL)} b"
-            f" WHERE b.org = {self._org} AND b.period >= {self._first}"
         )
 
     def _bills(self) -> str:
@@ -175,20 +191,4 @@ class _Views(TemporaryViews):
         return (
             f"SELECT {columns_of(BILL_MEMO, 'm', {})} FROM {self._table(BILL_MEMO)} m"
             f" WHERE m.org = {self._org} AND NOT EXISTS ({carried})"
-        )
-
-    def _bill_lines(self) -> str:
-        return (
-            f"SELECT {columns_of(BILL_LINE, 'l', {})} FROM {self._table(BILL_LINE)} l"
-            f" JOIN {self._table(BILL)} b ON b.id = l.bill_id"
-            f" WHERE b.org = {self._org} AND b.period < {self._first}"
-        )
-
-    def _postings(self) -> str:
-        """Without what the bills drew that are not there, and without what of it went back."""
-        return (
-            f"SELECT {columns_of(POSTING, 'p', {})} FROM {self._table(POSTING)} p"
-            f" WHERE p.org = {self._org} AND NOT EXISTS ("
-            f"SELECT 1 FROM {self._table(BILL)} b"
-            f" WHERE b.id = p.bill_id AND b.period >= {self._first})"
         )

@@ -20,7 +20,10 @@ class TemporaryViews:
         """
         self._connection = connection
         self._is_sqlite = connection.dialect.name == "sqlite"
-        self._schema = "main" if self._is_sqlite else _current_schema(connection)
+        self._schema = "main"
+        if not self._is_sqlite:  # The one that has the tables of a database server.
+            found = connection.exec_driver_sql("SELECT current_schema()")
+            self._schema = str(found.scalar_one())
         self._org = "'" + org_id.replace("'", "''") + "'"
 
     def _show(self, queries: Iterable[tuple[Table, str]]) -> None:
@@ -40,11 +43,6 @@ class TemporaryViews:
 
     def _table(self, table: Table) -> str:
         return f'"{self._schema}"."{table.name}"'
-
-
-def _current_schema(connection: Connection) -> str:
-    """The schema that has the tables of a database server."""
-    return str(connection.exec_driver_sql("SELECT current_schema()").scalar_one())
 
 
 def columns_of(table: Table, alias: str, named: dict[str, str]) -> str:
