@@ -1,7 +1,9 @@
 """What a home needs to be billed: prices for the meter `egress`, and a plan for its accounts."""
 
+import atexit
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -107,9 +109,18 @@ def use(home: Home, *rows: tuple[str, str, object]) -> None:
     )
 
 
+Prepare = Callable[[Home], object]
+
+
 @cache
-def _template(database: str) -> tuple[Path, str]:  # noqa: ARG001
-    with a_home(Path(tempfile.mkdtemp(prefix="meterlake-billed-"))) as home:
+def _template(database: str, prepare: Prepare | None) -> tuple[Path, str]:  # noqa: ARG001
+    folder = Path(tempfile.mkdtemp(prefix="meterlake-billed-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if prepare is not None:
+        with a_home_to_bill(folder) as home:
+            prepare(home)
+            return home.stores.home, home.org_id
+    with a_home(folder) as home:
         price_egress(home)
         subscribe(home, "acme", "bolt")
         use(home, ("1", "acme", 40), ("2", "acme", "2.5"), ("3", "bolt", 200))
@@ -117,9 +128,15 @@ def _template(database: str) -> tuple[Path, str]:  # noqa: ARG001
 
 
 @contextmanager
-def a_home_to_bill(folder: Path) -> Iterator[Home]:
-    """A home in which acme used 42.5 and bolt 200, both of them on the plan."""
-    template, org_id = _template(current_database())
+def a_home_to_bill(folder: Path, prepare: Prepare | None = None, **changes: Any) -> Iterator[Home]:
+    """A home in which acme used 42.5 and bolt 200, both of them on the plan.
+
+    Args:
+        folder: The home is in it.
+        prepare: What else is done before: once, for all tests that name the same function.
+        changes: Settings.
+    """
+    template, org_id = _template(current_database(), prepare)
     copy_home(template, folder / "home")
-    with open_home(folder / "home", org_id) as home:
+    with open_home(folder / "home", org_id, **changes) as home:
         yield home

@@ -29,6 +29,8 @@ from tests.served import running
 
 MONTH = "2026-09"
 CONSOLE = "/console"
+# A page that asks the API nothing; the first one reviews the bills of a month.
+_CHEAP = f"{CONSOLE}/components"
 # Files, which cost more than all pages together.
 _DOWNLOAD = re.compile(r"[?&;](format|as)=|/document\b|/files\b|/statement\b|/download\b")
 
@@ -48,13 +50,13 @@ class ConsoleWorld(NamedTuple):
         join(state, org, email, permissionPolicyIds=ids)
 
     def browser(self, email: str) -> "Browser":
-        """A browser in which a person has signed in."""
+        """A browser in which a person has signed in, on a page that costs nothing."""
         found = self.strange_browser()
         if email in self.signed_in:
             found.client.cookies = self.signed_in[email]
-            found.go(CONSOLE)
+            found.go(_CHEAP)
         else:
-            found.sign_in(email)
+            found.sign_in(email, _CHEAP)
             self.signed_in[email] = httpx.Cookies(found.client.cookies)
         return found
 
@@ -117,9 +119,9 @@ class Browser:
         self.client = client
         self.page = httpx.Response(200)
 
-    def sign_in(self, email: str) -> None:
-        """Go to the console, and through the sign-in."""
-        self.go(CONSOLE)
+    def sign_in(self, email: str, target: str = CONSOLE) -> None:
+        """Go to a page of the console, through the sign-in."""
+        self.go(target)
         self.send({"email": email, "password": PASSWORD}, path="/oauth/authorize")
 
     def go(self, path: str) -> str:
@@ -218,11 +220,15 @@ def sample_console(folder: Path) -> Iterator[ConsoleWorld]:
             yield ConsoleWorld(home, url, opened, {})
 
 
+def _make_bills(home: Home) -> None:
+    home.clock.time = datetime.now(UTC)
+    bill(home.organization, Month.parse(MONTH))
+
+
 @contextmanager
 def a_console(folder: Path, **changes: Any) -> Iterator[ConsoleWorld]:
     """Acme used 42.5 and bolt 200 in September; the bills are made."""
-    with home_with_bills(folder) as home:
-        bill(home.organization, Month.parse(MONTH))
+    with home_with_bills(folder, _make_bills) as home:
         settings = home.stores.settings.model_copy(update=changes)
         with running(settings, free_port()) as url, ExitStack() as opened:
             yield ConsoleWorld(home, url, opened, {})

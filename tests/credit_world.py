@@ -209,9 +209,12 @@ class CreditWorld:
 @contextmanager
 def credit_world(folder: Path, **changes: Any) -> Iterator[CreditWorld]:
     """Serve such an organization until the body ends."""
-    with served(folder / "home", **changes) as server, server.sdk() as sdk:
-        configure(server.organization, **_catalog())
+    with served(folder / "home", _fill_catalog, **changes) as server, server.sdk() as sdk:
         yield CreditWorld(server, sdk)
+
+
+def _fill_catalog(home: Home) -> None:
+    configure(home.organization, **_catalog())
 
 
 @pytest.fixture(scope="module")

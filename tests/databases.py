@@ -211,7 +211,7 @@ def _lakes_of(home: Path) -> dict[str, str]:
 
 def copy_home(template: Path, home: Path) -> Path:
     """Copy a home that nobody has open, with its State."""
-    shutil.copytree(template, home)
+    shutil.copytree(template, home, dirs_exist_ok=True)
     if _SERVERS:
         _STATES[home] = new_database(_SERVERS[0], make_url(_STATES[template]).database)
         _copy_files(template, home)

@@ -18,18 +18,15 @@ from meterlake.pipeline.events.reader import read_log
 from meterlake.stores.state.billing.bills import bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.integrations.runs import IntegrationRun
-from tests.bills import _template
-from tests.databases import copy_home, current_database
+from tests.bills import Prepare, a_home_to_bill
 from tests.deliveries import runs_of, send_due, tries
-from tests.homes import Home, open_home
+from tests.homes import Home
 
 
 @contextmanager
-def home_with_bills(folder: Path) -> Iterator[Home]:
+def home_with_bills(folder: Path, prepare: Prepare | None = None) -> Iterator[Home]:
     """Acme used 42.5 and bolt 200 in September; receivers may be on this machine."""
-    template, org_id = _template(current_database())
-    copy_home(template, folder / "home")
-    with open_home(folder / "home", org_id, webhook_allow=("127.0.0.1",)) as home:
+    with a_home_to_bill(folder, prepare, webhook_allow=("127.0.0.1",)) as home:
         home.clock.time = datetime.now(UTC)
         yield home
 

@@ -1,10 +1,14 @@
 """A server of a home of its own, in this process, and the official SDK in front of it."""
 
+import atexit
+import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +21,13 @@ from meterlake.api.server.protocol import TimedProtocol
 from meterlake.console.app import ROUTES
 from meterlake.model.resources.proposal import Document
 from meterlake.pipeline.config.configure import apply
-from meterlake.pipeline.home.setup import initialize
+from meterlake.pipeline.home.setup import Initialized, initialize
 from meterlake.settings import Settings
 from meterlake.stores import Organization, Stores, open_stores
 from meterlake.stores.processes import free_port
-from tests.homes import settings
-from tests.organizations import prepare_home
+from tests.databases import copy_home, current_database
+from tests.homes import Home, settings
+from tests.organizations import Clock, prepare_home
 
 START_S = 600
 
@@ -124,18 +129,49 @@ def _operation(scope: Any) -> str:
 
 
 @contextmanager
-def served(home: Path, **changes: Any) -> Iterator[Served]:
-    """Serve a new organization with all features enabled until the body ends."""
-    options = settings(home, **changes)
+def served(
+    home: Path, prepare: Callable[[Home], object] | None = None, **changes: Any
+) -> Iterator[Served]:
+    """Serve a new organization with all features enabled until the body ends.
+
+    Args:
+        home: The folder of its home.
+        prepare: What is done with the home before: once, for all tests that name the same function.
+        changes: Settings.
+    """
+    if "state" in changes:
+        options = settings(home, **changes)
+        made = _make_organization(options, prepare)
+    else:
+        template, made = _template(current_database(), prepare)
+        options = settings(copy_home(template, home), **changes)
+    with open_stores(options) as stores:
+        port = free_port()
+        with running(options, port) as url:
+            yield Served(url, made.org_id, made.access_key_id, made.api_secret, options, stores)
+
+
+@cache
+def _template(
+    database: str,  # noqa: ARG001
+    prepare: Callable[[Home], object] | None,
+) -> tuple[Path, Initialized]:
+    folder = Path(tempfile.mkdtemp(prefix="meterlake-served-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    options = settings(folder / "home")
+    return options.home, _make_organization(options, prepare)
+
+
+def _make_organization(options: Settings, prepare: Callable[[Home], object] | None) -> Initialized:
     if options.state is None:
-        prepare_home(home)
+        prepare_home(options.home)
     made = initialize(options, "Sample")
     with open_stores(options) as stores:
         content = {"features": {"beta": True, "preview": True}}
         apply(stores.state, made.org_id, [Document("features.yaml", content)], "test")
-        port = free_port()
-        with running(options, port) as url:
-            yield Served(url, made.org_id, made.access_key_id, made.api_secret, options, stores)
+        if prepare is not None:
+            prepare(Home(stores, made.org_id, Clock()))
+    return made
 
 
 @contextmanager

@@ -20,16 +20,19 @@ YEAR = {
 }
 
 
+def sell_years(home):
+    configure(
+        home.organization,
+        accounts=ACCOUNTS,
+        products=[{"code": "cloud", "name": "Cloud"}],
+        planTemplates=[YEAR],
+        plans=[{"code": "year", "name": "A year", "planTemplateId": "year"}],
+    )
+
+
 @pytest.fixture
 def server(tmp_path):
-    with served(tmp_path / "home") as found:
-        configure(
-            found.organization,
-            accounts=ACCOUNTS,
-            products=[{"code": "cloud", "name": "Cloud"}],
-            planTemplates=[YEAR],
-            plans=[{"code": "year", "name": "A year", "planTemplateId": "year"}],
-        )
+    with served(tmp_path / "home", sell_years) as found:
         yield found
 
 

@@ -11,7 +11,7 @@ from meterlake.model.values import failpoint
 from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state import JobStatus
 from tests.bills import price_egress, subscribe
-from tests.homes import ACCOUNTS, EGRESS, Home, configure
+from tests.homes import ACCOUNTS, EGRESS, configure
 from tests.integration.api.billing.test_closings import (
     MONTH,
     closed,
@@ -20,20 +20,22 @@ from tests.integration.api.billing.test_closings import (
     reviewed,
     work,
 )
-from tests.organizations import Clock
 from tests.served import served
 
 GIVE_UP_S = 180
 
 
+def use_egress(home):
+    """Acme used 40 in September."""
+    configure(home.organization, meters=[EGRESS], accounts=ACCOUNTS)
+    price_egress(home)
+    subscribe(home, "acme", start="2026-09-01T00:00:00Z")
+    ingest(home, "first", 40)
+
+
 @pytest.fixture
 def server(home_database, tmp_path):  # noqa: ARG001
-    """A server where acme used 40 in September."""
-    with served(tmp_path / "home") as found:
-        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
-        price_egress(Home(found.stores, found.org_id, Clock()))
-        subscribe(found, "acme", start="2026-09-01T00:00:00Z")
-        ingest(found, "first", 40)
+    with served(tmp_path / "home", use_egress) as found:
         yield found
 
 

@@ -31,11 +31,14 @@ ROWS = [
 SHARES = {"acme": "10.00", "east": "33.33", "north": "13.13", "south": "43.54"}
 
 
+def sell_egress(home):
+    configure(home.organization, meters=[EGRESS])
+    price_egress(home)
+
+
 @pytest.fixture
 def server(tmp_path):
-    with served(tmp_path / "home") as found:
-        configure(found.organization, meters=[EGRESS])
-        price_egress(found)
+    with served(tmp_path / "home", sell_egress) as found:
         yield found
 
 

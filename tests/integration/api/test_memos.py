@@ -1,6 +1,5 @@
 """Credits and debits that people put on a bill, over HTTP."""
 
-from contextlib import contextmanager
 from decimal import Decimal
 
 import httpx
@@ -21,32 +20,28 @@ SEPTEMBER = Month(2026, 9)
 KINDS = ("credit", "debit")
 
 
-@contextmanager
-def billed(folder):
-    """A server where acme has a bill of September, which comes to 73.50 USD."""
-    with served(folder / "home") as found:
-        home = Home(found.stores, found.org_id, Clock())
-        configure(
-            found.organization,
-            meters=[EGRESS],
-            accounts=ACCOUNTS,
-            creditReasons=[
-                {"code": "outage", "name": "Outage"},
-                {"code": "old", "name": "Old", "archived": True},
-            ],
-            debitReasons=[{"code": "late", "name": "Late usage"}],
-        )
-        price_egress(home)
-        subscribe(home, "acme")
-        assert home.ingest("a.csv", HEADER + csv_row("1", "42.5")).rejected == 0
-        bill(found.organization, SEPTEMBER)
-        yield found
+def make_bill(home):
+    """Acme has a bill of September, which comes to 73.50 USD."""
+    configure(
+        home.organization,
+        meters=[EGRESS],
+        accounts=ACCOUNTS,
+        creditReasons=[
+            {"code": "outage", "name": "Outage"},
+            {"code": "old", "name": "Old", "archived": True},
+        ],
+        debitReasons=[{"code": "late", "name": "Late usage"}],
+    )
+    price_egress(home)
+    subscribe(home, "acme")
+    assert home.ingest("a.csv", HEADER + csv_row("1", "42.5")).rejected == 0
+    bill(home.organization, SEPTEMBER)
 
 
 @pytest.fixture(scope="module")
 def calm(home_database, tmp_path_factory):
     """A server that only gets requests that it refuses."""
-    with billed(tmp_path_factory.mktemp(home_database)) as found:
+    with served(tmp_path_factory.mktemp(home_database) / "home", make_bill) as found:
         yield found
 
 
@@ -56,7 +51,7 @@ def server(request, tmp_path):
     if "calm" in request.fixturenames:
         yield request.getfixturevalue("calm")
         return
-    with billed(tmp_path) as found:
+    with served(tmp_path / "home", make_bill) as found:
         yield found
 
 

@@ -14,10 +14,13 @@ from tests.people import allow, join, policy
 ACME, BOLT = "acme/2026-09", "bolt/2026-09"
 
 
+def make_bills(home):
+    bill(home.organization, Month(2026, 9))
+
+
 @pytest.fixture
 def home(tmp_path):
-    with a_home_to_bill(tmp_path) as opened:
-        bill(opened.organization, Month(2026, 9))
+    with a_home_to_bill(tmp_path, make_bills) as opened:
         yield opened
 
 

@@ -21,12 +21,15 @@ REASONS = {
 }
 
 
+def make_bills(home):
+    configure(home.organization, **REASONS)
+    bill(home.organization, Month(2026, 8))
+    bill(home.organization, Month(2026, 9), approve=True)
+
+
 @pytest.fixture
 def home(tmp_path):
-    with a_home_to_bill(tmp_path) as opened:
-        configure(opened.organization, **REASONS)
-        bill(opened.organization, Month(2026, 8))
-        bill(opened.organization, Month(2026, 9), approve=True)
+    with a_home_to_bill(tmp_path, make_bills) as opened:
         yield opened
 
 

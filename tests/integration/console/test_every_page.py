@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from typing import NamedTuple
 
 import pytest
 from argon2 import PasswordHasher
@@ -42,47 +43,66 @@ def world(tmp_path_factory):
             yield found
 
 
-@pytest.mark.parametrize("name", [name for name in PEOPLE if name != "nobody"])
-def test_no_link_leads_to_what_is_refused_missing_or_broken(world, name):
-    browser = world.browser(f"{name}@example.com")
-    wrong, seen = {}, set()
-    for address in browser.crawl():
-        seen.add(shape_of(address))
-        if browser.page.status_code != 200:
-            wrong[address] = (browser.page.status_code, browser.text[:300])
+class Page(NamedTuple):
+    """A page that a link leads to."""
 
-    assert wrong == {}
+    address: str
+    status: int
+    html: str
+    text: str
+
+
+@pytest.fixture(scope="module")
+def pages(world):
+    """The pages to which links lead a person, who follows each of them once."""
+    found = {}
+
+    def open_pages(name):
+        if name not in found:
+            browser = world.browser(f"{name}@example.com")
+            found[name] = [
+                Page(address, browser.page.status_code, browser.page.text, browser.text)
+                for address in browser.crawl()
+            ]
+        return found[name]
+
+    return open_pages
+
+
+@pytest.mark.parametrize("name", [name for name in PEOPLE if name != "nobody"])
+def test_no_link_leads_to_what_is_refused_missing_or_broken(pages, name):
+    seen = {shape_of(page.address) for page in pages(name)}
+
+    assert [(page.address, page.text[:300]) for page in pages(name) if page.status != 200] == []
     assert len(seen) >= 2
 
 
-def test_who_may_do_nothing_sees_no_room(world):
-    browser = world.browser("nobody@example.com")
+def test_who_may_do_nothing_sees_no_room(pages):
+    [first] = pages("nobody")
 
-    assert browser.page.status_code == REFUSED
-    assert re.findall(r'<li><a href="/console', browser.page.text) == []
+    assert first.status == REFUSED
+    assert re.findall(r'<li><a href="/console', first.html) == []
 
 
-def test_every_form_has_the_secret_of_the_session(world):
-    browser = world.browser("administrator@example.com")
+def test_every_form_has_the_secret_of_the_session(pages):
     bare = []
-    for address in browser.crawl():
-        forms = re.findall(r"<form\b[^>]*method=.post.*?</form>", browser.page.text, re.DOTALL)
-        bare += [(address, form[:200]) for form in forms if 'name="csrf"' not in form]
+    for page in pages("administrator"):
+        forms = re.findall(r"<form\b[^>]*method=.post.*?</form>", page.html, re.DOTALL)
+        bare += [(page.address, form[:200]) for form in forms if 'name="csrf"' not in form]
 
     assert bare == []
 
 
-def test_no_page_shows_a_bare_id_as_the_name_of_something(world):
-    browser = world.browser("administrator@example.com")
+def test_no_page_shows_a_bare_id_as_the_name_of_something(pages):
     shown = {}
-    for address in browser.crawl():
-        if address.startswith("/console/rejected"):
+    for page in pages("administrator"):
+        if page.address.startswith("/console/rejected"):
             continue  # A rejected row has the uid that its sender gave it.
         text = re.sub(
-            r"<(details|code|pre|option|textarea)\b.*?</\1>", "", browser.page.text, flags=re.DOTALL
+            r"<(details|code|pre|option|textarea)\b.*?</\1>", "", page.html, flags=re.DOTALL
         )
         text = unescape(re.sub(r"<[^>]*>", " ", text))
         if found := re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text):
-            shown[address] = found[:3]
+            shown[page.address] = found[:3]
 
     assert shown == {}

@@ -34,6 +34,7 @@ def world(tmp_path):
 
 def test_who_has_nothing_yet_is_led_to_a_first_bill(world):
     ada = world.browser("ada@example.com")
+    ada.go(CONSOLE)
 
     assert ada.path == f"{CONSOLE}/start"
     assert "From nothing to a first bill" in ada.text
@@ -42,6 +43,7 @@ def test_who_has_nothing_yet_is_led_to_a_first_bill(world):
 
 def test_the_sample_leads_to_its_month(world):
     ada = world.browser("ada@example.com")
+    ada.go(CONSOLE)
     ada.press("sample")
 
     assert ada.path == f"{CONSOLE}/months/2026-10"

@@ -13,13 +13,11 @@ import pytest
 from sqlalchemy import update
 
 from meterlake.model.bills.jobs import KIND
-from meterlake.model.measurements.receipt import Delivery
 from meterlake.model.values import failpoint
 from meterlake.model.values.ids import is_id
 from meterlake.pipeline.billing import run as verb
 from meterlake.pipeline.billing.jobs.approval import approve_due
 from meterlake.pipeline.billing.jobs.jobs import BILL_JOBS, run_bill_job
-from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.pipeline.jobs.waiting import run_round
 from meterlake.stores.state import JobStatus
@@ -38,15 +36,17 @@ RATE = {"from": "USD", "to": "EUR", "multiplier": 2}
 REFUSED = "the organization has no conversion rate from EUR to USD; add it to currencyConversions"
 
 
+def use_egress(home):
+    """Acme used 42.5 in September, and bolt nothing."""
+    configure(home.organization, meters=[EGRESS], accounts=ACCOUNTS)
+    price_egress(home)
+    subscribe(home, "acme", "bolt")
+    home.ingest("rows.ndjson", ndjson([wire_row("a", 40), wire_row("b", 2.5)]))
+
+
 @pytest.fixture
 def server(tmp_path):
-    with served(tmp_path / "home") as found:
-        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
-        price_egress(found)
-        subscribe(found, "acme", "bolt")
-        path = tmp_path / "rows.ndjson"
-        path.write_bytes(ndjson([wire_row("a", 40), wire_row("b", 2.5)]))
-        ingest_file(found.organization, path, Delivery("d", path.name, datetime.now(UTC)))
+    with served(tmp_path / "home", use_egress) as found:
         yield found
 
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import zipfile
-from contextlib import contextmanager
 from decimal import Decimal
 
 import httpx
@@ -32,34 +31,30 @@ NOBODY = "5d9d4a3e-0000-4000-8000-000000000000"
 AUGUST, SEPTEMBER = Month(2026, 8), Month(2026, 9)
 
 
-@contextmanager
-def billed(folder):
-    """A server where acme and bolt have a bill of August and one of September each."""
-    with served(folder / "home") as found:
-        home = Home(found.stores, found.org_id, Clock())
-        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
-        price_egress(home)
-        subscribe(home, "acme", "bolt")
-        configure(
-            found.organization,
-            organizationConfig={
-                "daysBeforeBillDue": 14,
-                "currency": "USD",
-                "billPrefix": "INVOICE-",
-                "sequenceStartNumber": 100,
-            },
-        )
-        rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
-        assert home.ingest("a.csv", HEADER + rows).rejected == 0
-        for month in (AUGUST, SEPTEMBER):
-            bill(found.organization, month)
-        yield found
+def make_bills(home):
+    """Acme and bolt have a bill of August and one of September each."""
+    configure(home.organization, meters=[EGRESS], accounts=ACCOUNTS)
+    price_egress(home)
+    subscribe(home, "acme", "bolt")
+    configure(
+        home.organization,
+        organizationConfig={
+            "daysBeforeBillDue": 14,
+            "currency": "USD",
+            "billPrefix": "INVOICE-",
+            "sequenceStartNumber": 100,
+        },
+    )
+    rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
+    assert home.ingest("a.csv", HEADER + rows).rejected == 0
+    for month in (AUGUST, SEPTEMBER):
+        bill(home.organization, month)
 
 
 @pytest.fixture(scope="module")
 def calm(home_database, tmp_path_factory):
     """A server whose bills nobody changes."""
-    with billed(tmp_path_factory.mktemp(home_database)) as found:
+    with served(tmp_path_factory.mktemp(home_database) / "home", make_bills) as found:
         yield found
 
 
@@ -69,7 +64,7 @@ def server(request, tmp_path):
     if "calm" in request.fixturenames:
         yield request.getfixturevalue("calm")
         return
-    with billed(tmp_path) as found:
+    with served(tmp_path / "home", make_bills) as found:
         yield found
 
 

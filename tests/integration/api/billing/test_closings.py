@@ -22,15 +22,17 @@ from tests.served import served
 MONTH = "2026-09"
 
 
+def use_egress(home):
+    """Acme used 40 in September, and bolt nothing."""
+    configure(home.organization, meters=[EGRESS], accounts=ACCOUNTS)
+    price_egress(home)
+    subscribe(home, "acme", "bolt", start="2026-09-01T00:00:00Z")
+    ingest(home, "first", 40)
+
+
 @pytest.fixture
 def server(tmp_path):
-    """A server where acme used 40 in September, and bolt nothing."""
-    with served(tmp_path / "home") as found:
-        home = Home(found.stores, found.org_id, Clock())
-        configure(found.organization, meters=[EGRESS], accounts=ACCOUNTS)
-        price_egress(home)
-        subscribe(home, "acme", "bolt", start="2026-09-01T00:00:00Z")
-        ingest(found, "first", 40)
+    with served(tmp_path / "home", use_egress) as found:
         yield found
 
 
