@@ -14,7 +14,7 @@ from meterlake.pipeline.documents.render import (
     EXTRA,
     RenderedDocument,
     RenderOptions,
-    make_document,
+    make_documents,
 )
 from meterlake.stores import Organization
 from meterlake.stores.state.billing.bills.month import read_month_bills
@@ -76,13 +76,14 @@ def make_bundle(
     Raises:
         NotFound: One of the bills does not exist.
         NotAvailable: What makes PDFs, or joins them, is not installed.
-        MeterlakeError: As `make_document` does.
+        MeterlakeError: As `make_documents` does.
     """
     if format is BundleFormat.PDF and find_spec("pypdf") is None:
         raise NotAvailable("one PDF", f"what joins PDFs is not installed; install it: {EXTRA}")
     made: list[RenderedDocument] = []
-    for id_ in dict.fromkeys(ids):
-        made.append(make_document(organization, id_, DocumentFormat.PDF, detail, options))
+    wanted = list(dict.fromkeys(ids))
+    for each in make_documents(organization, wanted, DocumentFormat.PDF, detail, options):
+        made.append(each)
         tell(1)
     write = _join if format is BundleFormat.PDF else _archive
     return RenderedDocument(f"bills.{format}", _MEDIA_TYPES[format], write(made))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from meterlake.model.bills.bill import LineItemType
 from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentParty
@@ -31,7 +31,13 @@ from meterlake.model.values.entity import Entity
 from meterlake.model.values.money import plain
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.line_usage import OF_USAGE
-from meterlake.pipeline.statements.content import BillLine, ReadBill, read_bill, read_content
+from meterlake.pipeline.statements.content import (
+    BillLine,
+    ContentOrder,
+    ReadBill,
+    read_bill,
+    read_contents,
+)
 from meterlake.stages.bill.pricing.currencies import MODE_DEFAULT, PLACES_DEFAULT
 from meterlake.stages.document.document import build_document
 from meterlake.stages.document.facts import (
@@ -76,26 +82,61 @@ _DEFAULT: Final = CurrencyRounding(PLACES_DEFAULT, MODE_DEFAULT)
 def read_document(
     organization: Organization, bill_id: str, detail: AppendixDetail = AppendixDetail.AUTO
 ) -> BillDocument:
-    """The document of a bill.
+    """The document of a bill; see `read_documents`."""
+    [found] = read_documents(organization, [bill_id], detail)
+    return found
+
+
+def read_documents(
+    organization: Organization,
+    bill_ids: Sequence[str],
+    detail: AppendixDetail = AppendixDetail.AUTO,
+) -> list[BillDocument]:
+    """The documents of some bills. What they share in the lake is read once.
 
     Raises:
         NotFound: There is no such bill.
-        UnbalancedBill: Its numbers do not add up.
+        UnbalancedBill: The numbers of one do not add up.
         Unavailable: A store failed.
     """
     with organization.reading() as reader:
-        detail = _choose_detail(bills.get(reader, bill_id), detail)
-        read = read_bill(reader, bill_id, usages=detail is not AppendixDetail.NONE)
-        facts = _read_facts(reader, read, detail, organization)
-    content = facts.content
-    if detail is not AppendixDetail.NONE:
-        # The lines with their usage, whatever the statements of the account show.
-        layout = DEFAULT_DEFINITION.model_copy(
-            update={"aggregation_frequency": _FREQUENCIES[detail]}
+        read = [_read_bill(reader, organization, each, detail) for each in bill_ids]
+    wanted = [
+        ContentOrder(
+            each.read,
+            StatementOrder(each.read.bill.id),
+            # The lines with their usage, whatever the statements of the account show.
+            DEFAULT_DEFINITION.model_copy(
+                update={"aggregation_frequency": _FREQUENCIES[each.facts.detail]}
+            ),
         )
-        usage = read_content(organization, read, StatementOrder(read.bill.id), layout=layout)
-        content = replace(content, lines=usage.lines)
-    return build_document(replace(facts, content=content))
+        for each in read
+        if each.facts.detail is not AppendixDetail.NONE
+    ]
+    contents = read_contents(organization, wanted) if wanted else []
+    lines = {each.bill["id"]: each.lines for each in contents}
+    return [build_document(each.with_lines(lines)) for each in read]
+
+
+class _ReadDocument(NamedTuple):
+    """A bill, and what its document says but for its usage."""
+
+    read: ReadBill
+    facts: DocumentFacts
+
+    def with_lines(self, lines: Mapping[str, Sequence[StatementLine]]) -> DocumentFacts:
+        """What the document says, with the lines of its bill where they have usage."""
+        content = self.facts.content
+        shown = lines.get(self.read.bill.id, content.lines)
+        return replace(self.facts, content=replace(content, lines=shown))
+
+
+def _read_bill(
+    reader: Reader, organization: Organization, bill_id: str, detail: AppendixDetail
+) -> _ReadDocument:
+    detail = _choose_detail(bills.get(reader, bill_id), detail)
+    read = read_bill(reader, bill_id, usages=detail is not AppendixDetail.NONE)
+    return _ReadDocument(read, _read_facts(reader, read, detail, organization))
 
 
 def _choose_detail(bill: StoredBill, detail: AppendixDetail) -> AppendixDetail:

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from typing import Any, Final
 from meterlake.model.bills.document import AppendixDetail, BillDocument, DocumentFormat
 from meterlake.model.errors import BadTemplate, Invalid, NoGlyph, NotAvailable, Unavailable
 from meterlake.pipeline.documents import render_process
-from meterlake.pipeline.documents.content import read_document
+from meterlake.pipeline.documents.content import read_documents
 from meterlake.settings import Settings
 from meterlake.stores import Organization
 
@@ -29,6 +29,8 @@ MEMORY: Final = 4 << 30
 TAGGED_MAX: Final = 500
 # So many documents are made at once, each of which may take that much memory.
 _AT_ONCE: Final = BoundedSemaphore(2)
+# So many documents are in memory at once.
+_READ_TOGETHER: Final = 20
 # A wall clock may run this much longer than the processor.
 _WAIT: Final = 3
 # What Typst says of a text that no font has, and where it says something.
@@ -281,23 +283,36 @@ def make_document(
     detail: AppendixDetail = AppendixDetail.AUTO,
     options: RenderOptions | None = None,
 ) -> RenderedDocument:
-    """The document of a bill; without options, made as the settings say.
+    """The document of a bill; see `make_documents`."""
+    [made] = make_documents(organization, [bill_id], format, detail, options)
+    return made
+
+
+def make_documents(
+    organization: Organization,
+    bill_ids: Sequence[str],
+    format: DocumentFormat,
+    detail: AppendixDetail = AppendixDetail.AUTO,
+    options: RenderOptions | None = None,
+) -> Iterator[RenderedDocument]:
+    """The documents of some bills in their order; without options, made as the settings say.
 
     Raises:
         NotFound: There is no such bill.
-        UnbalancedBill: Its numbers do not add up.
+        UnbalancedBill: The numbers of one do not add up.
         BadTemplate: The template cannot be used.
         NoGlyph: No font has a character.
         NotAvailable: What makes a PDF is not installed.
         Unavailable: A store failed, or the process that makes documents.
     """
-    document = read_document(organization, bill_id, detail)
     if options is None:
-        code = organization.code
-        options = options_of(organization.settings, code, format)
-    data = render_document(document, format, options)
-    name = f"bill-{document['bill']['number'] or bill_id}.{format}"
-    return RenderedDocument(name, MEDIA_TYPES[format], data)
+        options = options_of(organization.settings, organization.code, format)
+    for first in range(0, len(bill_ids), _READ_TOGETHER):
+        some = bill_ids[first : first + _READ_TOGETHER]
+        for id_, document in zip(some, read_documents(organization, some, detail), strict=True):
+            data = render_document(document, format, options)
+            name = f"bill-{document['bill']['number'] or id_}.{format}"
+            yield RenderedDocument(name, MEDIA_TYPES[format], data)
 
 
 def options_of(

@@ -19,6 +19,7 @@ from meterlake.model.values.money import ZERO, exact
 from meterlake.model.values.period import zone
 from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.line_usage import OF_USAGE, LineUsage, LineUsageReader
+from meterlake.pipeline.statements.nearby_usage import NearbyUsage
 from meterlake.pipeline.statements.usage_rows import AccountNames, UsageRows
 from meterlake.stores import Organization
 from meterlake.stores.state import Reader
@@ -121,44 +122,78 @@ def find_definition(reader: Reader, account_id: str) -> Record[StatementDefiniti
     return None if chosen is None else reader.get(StatementDefinition, chosen)
 
 
+class ContentOrder(NamedTuple):
+    """What the statement of a bill is to show.
+
+    Attributes:
+        read: The bill.
+        order: Which meters' usage is shown.
+        layout: How the usage is made up, whatever the definition says.
+    """
+
+    read: ReadBill
+    order: StatementOrder
+    layout: StatementDefinition | None = None
+
+    @property
+    def lines(self) -> list[BillLine]:
+        """The lines that are there."""
+        return [each for each in self.read.lines if _is_shown(each, self.order.meter_ids)]
+
+
 def read_content(
     organization: Organization,
     read: ReadBill,
     order: StatementOrder,
     check: Callable[[], None] = lambda: None,
-    layout: StatementDefinition | None = None,
 ) -> StatementContent:
-    """All that a statement shows.
+    """All that the statement of one bill shows; see `read_contents`."""
+    [found] = read_contents(organization, [ContentOrder(read, order)], check)
+    return found
+
+
+def read_contents(
+    organization: Organization,
+    wanted: Sequence[ContentOrder],
+    check: Callable[[], None] = lambda: None,
+) -> list[StatementContent]:
+    """All that the statements of some bills show. What they share in the lake is read once.
 
     Args:
         organization: The organization.
-        read: The bill.
-        order: Which meters' usage is shown.
-        check: Called between two lines; raises if nobody wants the statement any more.
-        layout: How the usage is made up, whatever the definition says.
+        wanted: The statements.
+        check: Called between two lines; raises if nobody wants the statements any more.
 
     Raises:
-        Invalid: It has too many rows.
+        Invalid: One has too many rows.
         Unavailable: The lake failed.
     """
-    shown = [each for each in read.lines if _is_shown(each, order.meter_ids)]
-    omitted = [each.shown for each in read.lines if not _is_shown(each, order.meter_ids)]
-    content = StatementContent(
-        bill=bill_response(read.bill, None, lines=False),
-        account_name=read.account_name,
-        definition=read.definition,
-        meter_ids=order.meter_ids,
-        lines=(),
-        omitted=omitted,
-    )
-    tz = zone(read.bill.content.body["timezone"])
     names = AccountNames(
         partial(_names, organization, account_names.by_id),
         partial(_names, organization, account_names.by_code),
     )
+    found = []
     with organization.lake.reader() as connection:
-        rows = UsageRows(connection, layout or content.layout, tz, names)
-        return replace(content, lines=_read_lines(shown, rows, check))
+        usages = (usage for each in wanted for line in each.lines for usage in line.usages)
+        nearby = NearbyUsage(connection, usages)
+        for each in wanted:
+            content = _content_without_lines(each)
+            tz = zone(each.read.bill.content.body["timezone"])
+            rows = UsageRows(connection, each.layout or content.layout, tz, names, nearby)
+            found.append(replace(content, lines=_read_lines(each.lines, rows, check)))
+    return found
+
+
+def _content_without_lines(wanted: ContentOrder) -> StatementContent:
+    read, meter_ids = wanted.read, wanted.order.meter_ids
+    return StatementContent(
+        bill=bill_response(read.bill, None, lines=False),
+        account_name=read.account_name,
+        definition=read.definition,
+        meter_ids=meter_ids,
+        lines=(),
+        omitted=[each.shown for each in read.lines if not _is_shown(each, meter_ids)],
+    )
 
 
 def _names(organization: Organization, find: Any, values: Any) -> Any:

@@ -22,7 +22,7 @@ from meterlake.model.usage.explorer import ACCOUNT, AccountAttribute
 from meterlake.model.values.money import ZERO
 from meterlake.model.values.period import Period
 from meterlake.pipeline.billing.line_usage import LineUsage, read_line_source
-from meterlake.stages.usage import aggregate
+from meterlake.pipeline.statements.nearby_usage import NearbyUsage
 from meterlake.stages.usage.aggregate import segments
 from meterlake.stages.usage.statement_rows import (
     ADDITIVE,
@@ -90,8 +90,10 @@ class UsageRows:
         layout: StatementDefinition,
         tz: tzinfo,
         names: AccountNames,
+        nearby: NearbyUsage,
     ) -> None:
         self._connection = connection
+        self._nearby = nearby
         self._layout = layout
         self._tz = tz
         self._names = names
@@ -142,7 +144,7 @@ class UsageRows:
         times: Sequence[Period],
         columns: Collection[str],
     ) -> list[UsageDetail]:
-        table = aggregate.table(usage.meter_id, usage.snapshot)
+        table = self._nearby.table(usage)
         found = read_line_source(usage, columns, _WITH_OWN_ACCOUNT.replace("{table}", table))
         question = RowsQuestion(
             source=found.sql,

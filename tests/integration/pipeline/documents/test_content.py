@@ -17,8 +17,9 @@ from meterlake.model.customers.postal_address import Address
 from meterlake.model.errors import NotFound, UnbalancedBill
 from meterlake.pipeline.billing import bills as billing
 from meterlake.pipeline.documents import content
-from meterlake.pipeline.documents.content import read_document
+from meterlake.pipeline.documents.content import read_document, read_documents
 from meterlake.pipeline.documents.render import make_document
+from meterlake.pipeline.statements import nearby_usage
 from meterlake.stores.state.billing.bills import bills
 from tests.bills import a_home_to_bill
 from tests.statement_world import SEPTEMBER, a_billed_home, bill_ids, name_ids, use
@@ -112,6 +113,21 @@ def test_long_bills_have_no_appendix_unless_it_is_asked_for(home, monkeypatch, m
     [bill_id] = bill_ids(home)
     found = read_document(home.organization, bill_id)
     assert (found["usage"]["detail"], found["usage"]["lines"] != []) == (chosen, chosen == "day")
+
+
+@pytest.mark.parametrize(("lines", "most"), [(1, 100_000), (1, 0), (100, 100_000)])
+def test_usage_is_the_same_read_where_it_is_and_read_from_copies(
+    home, a_home, monkeypatch, lines, most
+):
+    for world in (home, a_home):
+        ids = bill_ids(world)
+        alone = [read_document(world.organization, each) for each in ids]
+        monkeypatch.setattr(nearby_usage, "LINES_MIN", lines)
+        monkeypatch.setattr(nearby_usage, "MEASUREMENTS_MAX", most)
+
+        assert read_documents(world.organization, ids) == alone
+        assert sum(len(each["usage"]["lines"]) for each in alone) > 1
+        monkeypatch.undo()
 
 
 def make(home, bill_id, format_=DocumentFormat.JSON):

@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.model.bills.document import DocumentFormat
 from meterlake.model.calendar.recurrence import DayRange
-from meterlake.pipeline.documents.content import read_document
+from meterlake.pipeline.documents.content import read_document, read_documents
 from meterlake.pipeline.documents.render import RenderOptions, render_document
 from meterlake.stores.state.billing.bills import bills
 from tests.billing_oracle.worlds import random_world
@@ -22,7 +22,8 @@ def check_world(seed, folder):
         world.bill_on_time(ALWAYS)
         with world.organization.reading() as reader:
             stored = [each for month in MONTHS for each in bills.of_period(reader, str(month))]
-        found = [read_document(world.organization, each.id) for each in stored]
+        found = read_documents(world.organization, [each.id for each in stored])
+        assert found[0] == read_document(world.organization, stored[0].id)
     for bill, document in zip(stored, found, strict=True):
         lines = [each for section in document["sections"] for each in section["lines"]]
         amounts = {each["number"]: Decimal(each["amount"]) for each in lines}
