@@ -164,6 +164,14 @@ def test_a_link_fills_in_a_form(ada):
     assert 'value="Egress"' in ada.page.text
 
 
+def test_each_cell_of_a_table_in_a_form_has_its_name(ada):
+    ada.go(f"{CATALOGUE}/pricings/new")
+
+    names = re.findall(r' aria-label="([^"]*)"', ada.page.text)
+    assert [each for each in names if each.lower().startswith("pricing bands 1: ")] != []
+    assert "aria-label=&" not in ada.page.text
+
+
 def test_who_may_only_read_is_offered_nothing_else(world):
     reader = world.browser("reader@example.com")
     page = first(reader, "plans", "Basic")
