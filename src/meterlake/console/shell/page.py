@@ -358,6 +358,16 @@ def instant(value: str, zone: str, locale: Locale) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(value, utc, shown)
 
 
+def is_instant(value: object) -> bool:
+    """Whether a value is an instant of the API; texts of people may end like one: TOPAZ."""
+    if not isinstance(value, str) or not value.endswith("Z"):
+        return False
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def period(start: str, end: str, zone: str, locale: Locale) -> Markup:
     """A period, its end not included, by its first and last day, or by its instants."""
     if "T" not in start:
@@ -403,4 +413,5 @@ def _templates() -> Environment:
         "author": author_name,
     }
     environment.filters.update(filters)
+    environment.tests["instant"] = is_instant
     return environment
