@@ -27,6 +27,14 @@ from tests.integration.cli.test_tables_fit import command_of, leaves
 from tests.people import allow, join, policy
 
 MONTH = "2026-09"
+MAPPING = """
+files: ["sizes*.csv"]
+account: {column: client}
+ts: time
+measurements:
+  - meter: egress
+    fields: {measure.gb: size, where.region: region}
+"""
 # They read, or print.
 READING = {
     *("status", "receipts list", "receipts show", "receipts uid", "rejected list", "rejected show"),
@@ -63,8 +71,8 @@ FOR_NOBODY = {
     *("ingest", "uploads ingest", "inbox poll", "rejected requeue", "aggregate"),
     # The job keeps who asked for it; of an inbox nothing is left.
     *("export jobs cancel", "export jobs retry", "inbox remove"),
-    # A mapping is a file, which says itself who saved it.
-    *("mapping save", "mapping delete"),
+    # Of a mapping nothing is left.
+    "mapping delete",
     # Sessions of all organizations end, and no row of them stays.
     "users sign-out",
 }
@@ -116,6 +124,7 @@ WRITING = (
     "export usage --month {month} --to {folder}/usage",
     "events action {event}",
     "inbox add {folder}/inbox",
+    "mapping save {folder}/sizes.yaml",
     "webhooks ping chat --wait 0",
     "webhooks replay chat --since 2026-01-01",
     "webhooks replay --run {run}",
@@ -140,8 +149,9 @@ AUTHOR = re.compile(r"[A-Z]+_[0-9a-f]{8}-[0-9a-f-]{27}")
 # A deletion leaves no row that says who, nor does a month without late usage; of an event, the
 # contract keeps only when somebody saw to it. A deleted bill takes more names away than it leaves:
 # its last version says who deleted it. A run that is complete is not cancelled, and nothing is sent
-# without a mail server.
+# without a mail server. A mapping is a file, which says itself who saved it.
 WITHOUT_ROWS = {
+    "mapping save",
     *("export schedules delete", "export destinations delete", "late", "events action"),
     *("bill delete", "bill delete-line", "delete", "runs cancel", "runs retry", "bill send"),
 }
@@ -240,6 +250,7 @@ def home(tmp_path):
     (tmp_path / "regions.csv").write_text("region,rate\neu,2\n")
     (tmp_path / "credits.yaml").write_text(CREDITS)
     (tmp_path / "inbox").mkdir()
+    (tmp_path / "sizes.yaml").write_text(MAPPING)
     with a_home_to_bill(tmp_path) as opened:
         use(opened, ("bad", "acme", "no number"))
         all_ = policy(opened.stores.state, opened.org_id, allow())

@@ -8,7 +8,7 @@ from babel.dates import format_timedelta
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.data_in import late_usage, rejected, sent_files
+from meterlake.console.data_in import late_usage, mappings, rejected, sent_files
 from meterlake.console.data_in.late_usage import UNBILLED
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.lists import Column, ListFilter, Listing, show_list
@@ -125,6 +125,7 @@ ROUTES: Final = (
     Route(f"{SOURCES}/{{id}}", page(show_source), methods=["GET"], name="ConsoleSource"),
     Route(f"{DATA_IN}/receipt", page(show_receipt), methods=["GET"], name="ConsoleReceipt"),
     *late_usage.ROUTES,
+    *mappings.ROUTES,
     Route(f"{DATA_IN}/inboxes", page(list_inboxes), methods=["GET"], name="ConsoleInboxes"),
     *rejected.ROUTES,
     *sent_files.ROUTES,
