@@ -207,13 +207,34 @@ def test_an_approved_bill_is_sent_from_its_page_and_with_others(tmp_path):
         path = open_bill(finance, "bolt")
         assert not finance.offers("send")
         finance.press("approve")
-        said = finance.press("send", to="books@bolt.example")
+        asked = finance.press("send", to="books@bolt.example")
+        assert "Send 1 bill by e-mail?" in asked
+        assert "To: books@bolt.example" in asked
+        assert "Waiting" not in finance.go(path)
+        finance.press("send", to="books@bolt.example")
+        said = finance.press("send")
         assert "The worker sends the bill to books@bolt.example" in said
         assert re.search(r"books@bolt.example Waiting Ada Lovelace", finance.go(path))
         assert not finance.offers("send")
         finance.go(f"{CONSOLE}/bills/selection?month={MONTH}&status=APPROVED")
         ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:1]
-        assert "1 are not sent; the first:" in finance.send({"action": "send", "bill": ids})
+        finance.send({"action": "send", "bill": ids})
+        assert "1 are not sent; the first:" in finance.press("send")
+
+
+def test_a_bill_is_deleted_after_a_second_look(tmp_path):
+    with a_console(tmp_path) as found:
+        found.join("finance@example.com", allow())
+        finance = found.browser("finance@example.com")
+        path = open_bill(finance, "bolt")
+        asked = finance.press("delete")
+        assert "Delete 1 bill?" in asked
+        assert "Nobody can undo this" in asked
+        finance.go(link(finance, "No, go back"))
+        assert finance.path == path
+        finance.press("delete")
+        assert "You deleted the bill." in finance.press("delete")
+        assert finance.go(path).startswith("Not found")
 
 
 def test_two_persons_approve_a_bill_where_the_organization_wants_that(tmp_path):

@@ -104,3 +104,22 @@ def test_the_way_back_leads_to_the_list_and_nowhere_else(finance):
     ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:1]
     finance.send({"action": "look", "bill": ids, "back": "javascript:alert(1)"}, path=SELECTION)
     assert "javascript:" not in finance.page.text
+
+
+def test_many_bills_are_locked_after_a_second_look(tmp_path):
+    with a_console(tmp_path) as found:
+        found.join("finance@example.com", allow())
+        finance = found.browser("finance@example.com")
+        finance.go(f"{SELECTION}?month={MONTH}")
+        ids = re.findall(r'name="bill" value="([^"]*)"', finance.page.text)[:2]
+        finance.send({"action": "approve", "bill": ids})
+        finance.go(f"{SELECTION}?month={MONTH}")
+        asked = finance.send({"action": "lock", "bill": ids})
+        assert "Lock 2 bills for ever?" in asked
+        assert codes(finance) == ["bolt", "acme"]
+        assert finance.fields("lock")["bill"] == ids
+        finance.go(f"{SELECTION}?month={MONTH}")
+        assert "2 approved" in finance.text
+        assert ">Locked<" not in finance.page.text
+        finance.send({"action": "lock", "bill": ids})
+        assert "You locked 2 bills for ever." in finance.send({"action": "lock", "bill": ids})

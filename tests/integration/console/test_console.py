@@ -145,6 +145,10 @@ def test_a_bill_is_approved_unapproved_and_locked(finance):
     assert "You approved the bill." not in finance.go(finance.path)
     assert "You took the approval back." in finance.press("unapprove")
     finance.press("approve")
+    asked = finance.press("lock")
+    assert "Lock 1 bill for ever?" in asked
+    assert re.search(r"[\d.]+ USD 1 bill", asked)
+    assert not finance.client.get(finance.path).text.count(">Locked<")
     assert "You locked the bill." in finance.press("lock")
     actions = ("approve", "unapprove", "lock", "delete", "recalculate")
     assert not any(map(finance.offers, actions))
@@ -390,6 +394,7 @@ def test_a_form_that_is_refused_comes_back_on_its_page(finance):
     finance.go(f"{CONSOLE}/bills?month={MONTH}")
     finance.go(re.findall(rf'href="({CONSOLE}/bills/[0-9a-f-]+)"', finance.page.text)[0])
     finance.press("approve")
+    finance.press("lock")
     finance.press("lock")
     finance.page = finance.client.post(
         finance.path, data={"csrf": finance.hidden()["csrf"], "action": "unapprove"}

@@ -149,6 +149,7 @@ def test_an_accountant_closes_a_month_without_the_command_line(world, tab, tmp_p
     go_on(tab, world, "Approve all bills of the month")
     open_bill_of_acme(tab)
     press(tab, "button", "Lock for ever")
+    press(tab, "button", "Lock 1 bill for ever")
     said(tab, "You locked the bill")
 
     with home_with_bills(tmp_path / "commands") as home:

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.bills.bills import BILLS, check_approval, file_of
+from meterlake.console.bills.bills import BILLS, check_approval, file_of, search_of_ids
+from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.shell.api import ApiRefusalError, rows_of
 from meterlake.console.shell.page import Visit, page
 from meterlake.model.values.money import ZERO, exact
@@ -96,8 +97,13 @@ async def neighbours(visit: Visit, bill: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 async def change_bill(visit: Visit) -> Response:
-    """Carry out what was asked of one bill."""
+    """Carry out what was asked of one bill, perhaps after a second look."""
     id_ = visit.request.path_params["id"]
+    question = await ask_first(visit, search_of_ids([id_]), f"{BILLS}/{id_}")
+    return question or await _change(visit, id_)
+
+
+async def _change(visit: Visit, id_: str) -> Response:
     place, target = f"/bills/{id_}", f"{BILLS}/{id_}"
     match visit.field("action"):
         case "approve":

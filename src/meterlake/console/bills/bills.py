@@ -9,6 +9,7 @@ from httpx import Response as Answer
 from starlette.responses import Response
 from starlette.routing import Route
 
+from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.shell.api import ApiRefusalError, file_headers, rows_of
 from meterlake.console.shell.lists import PAGE, Column, ListFilter, Listing, show_list
 from meterlake.console.shell.page import Visit, page
@@ -112,7 +113,7 @@ async def list_bills(visit: Visit) -> Response:
 async def show_selection(visit: Visit) -> Response:
     """The bills that were ticked, or all that the address asks for, and what one can do with them."""
     ids = visit.form.get("bill", [])
-    search = f"ids:{','.join(map(_plain_id, ids))}" if visit.form else search_of(visit)
+    search = search_of_ids(ids) if visit.form else search_of(visit)
     if visit.form and not ids:
         raise ApiRefusalError(400, "No bill was ticked. Tick those that you mean.")
     rows = await _every(visit, search)
@@ -137,8 +138,9 @@ async def show_selection(visit: Visit) -> Response:
     )
 
 
-def _plain_id(text: str) -> str:
-    return SIGNS.sub("", text).replace(",", "")
+def search_of_ids(ids: Sequence[str]) -> str:
+    """The search for some bills."""
+    return f"ids:{','.join(SIGNS.sub('', each).replace(',', '') for each in ids)}"
 
 
 class ApprovalCheck(NamedTuple):
@@ -192,6 +194,8 @@ async def change_selection(visit: Visit) -> Response:
     action = visit.field("action")
     if action == "look":
         return await show_selection(visit)
+    if question := await ask_first(visit, search_of_ids(ids), _back(visit)):
+        return question
     if action in {"pdf", "zip"}:
         body = {"billIds": ids, "format": action}
         return file_of(await visit.api.fetch_made("/bills/download/documents", body))

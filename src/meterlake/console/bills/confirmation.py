@@ -1,0 +1,93 @@
+"""What nobody can undo is asked for once more: a page says what it is about, with a second button."""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from starlette.responses import Response
+
+from meterlake.console.shell.page import Visit
+from meterlake.model.values.counted import counted
+
+# What the second button sends beside what was sent before.
+_SURE: Final = "sure"
+# Bills that the page names; the rest is counted.
+_NAMED_MAX: Final = 100
+
+
+class Question(NamedTuple):
+    """What one is asked before something happens for ever.
+
+    Attributes:
+        operation: What it takes; the API itself refuses who may not.
+        verb: What happens to the bills, as title and button begin.
+        end: How the title ends.
+        explained: What it means.
+    """
+
+    operation: str
+    verb: str
+    end: str
+    explained: str
+
+
+_QUESTIONS: Final = {
+    "lock": Question(
+        "LockBill",
+        "Lock",
+        " for ever",
+        "A locked bill never changes again; nobody can undo this. What turns out to be wrong later"
+        " goes on a later bill of the customer, as a credit or a charge.",
+    ),
+    "delete": Question(
+        "DeleteBill",
+        "Delete",
+        "",
+        "The lines that people put on the bill go with it, and its invoice number is not given again."
+        " What it drew from balances and commitments goes back to them. Nobody can undo this: the"
+        " next run of its month makes the bill again, with a new id.",
+    ),
+    "send": Question(
+        "SendBill",
+        "Send",
+        " by e-mail",
+        "The PDF of each bill goes to its customer. A letter that is sent cannot be called back.",
+    ),
+}
+
+
+async def ask_first(visit: Visit, search: str, back: str) -> Response | None:
+    """The page that asks once more; None if the action needs none, or the person said yes to it.
+
+    Args:
+        visit: What was sent.
+        search: Finds the bills that it is about.
+        back: Where one goes who changes their mind.
+    """
+    question = _QUESTIONS.get(visit.field("action"))
+    if question is None or not visit.may(question.operation) or visit.field(_SURE) == "yes":
+        return None
+    rows, totals = await asyncio.gather(
+        visit.api.get(
+            "/bills/search",
+            searchQuery=search,
+            sortBy="billTotal",
+            sortOrder="DESC",
+            excludeLineItems=True,
+            pageSize=_NAMED_MAX,
+        ),
+        visit.api.get("/bills/totals", searchQuery=search),
+    )
+    count = sum(int(each["bills"]) for each in totals["data"])
+    what = f"{question.verb} {counted(count, 'bill')}{question.end}"
+    return visit.page(
+        "bills/confirm.html",
+        what=what,
+        explained=question.explained,
+        is_danger=visit.field("action") != "send",
+        to=visit.field("to"),
+        rows=rows["data"],
+        totals=totals["data"],
+        more=count - len(rows["data"]),
+        sent={**visit.form, _SURE: ["yes"]},
+        back=back,
+    )
