@@ -1,11 +1,14 @@
 """What is open before the bills of a month are approved: `meterlake bill review`."""
 
 import shlex
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from fnmatch import fnmatchcase
-from typing import Final, Self
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple, Self
 
 from meterlake.model.bills.bill import Bill, Failure
 from meterlake.model.bills.jobs import BillOrder
@@ -38,12 +41,14 @@ from meterlake.stores.files.folders import file_name
 from meterlake.stores.lake.rejected import count_open
 from meterlake.stores.state.billing.bills.prices import PaidUnits, paid_units
 from meterlake.stores.state.billing.bills.totals import read_bill_totals
+from meterlake.stores.state.billing.calculations.pins import last_transaction
 from meterlake.stores.state.core.account_names import by_id
 
 _ONE_DAY: Final = timedelta(days=1)
 _MONTH: Final = "{month}"
 # What means something between double quotes of a shell.
 _SHELL_SIGNS: Final = frozenset('"$`\\!')
+_KNOWN_MAX: Final = 16
 # What nobody has to look at: usage that a filter leaves out on purpose.
 _INTENDED: Final = (Uncovered.FILTERED,)
 _NAMES: Final = "SELECT DISTINCT name FROM lake.source WHERE status = 'done'"
@@ -74,6 +79,44 @@ def review_bills(organization: Organization, month: Month) -> list[ReviewFinding
     """
     review = _BillReview.open(organization, month)
     return review.findings(review.calculate())
+
+
+class _Mark(NamedTuple):
+    """When a month was billed: after which transaction, at which snapshot of the lake, on which day."""
+
+    written: int
+    snapshot: int
+    day: date
+
+
+class KnownReviews:
+    """What billing months once more came to the last times: pages ask for it again and again.
+
+    It holds as long as nothing is written that bills are made of. Few are kept: one of a large
+    organization has a line for each account with usage that has no price.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: OrderedDict[tuple[Path, str, Month], tuple[_Mark, RunOutcome]] = OrderedDict()
+
+    def review(self, organization: Organization, month: Month) -> list[ReviewFinding]:
+        """As `review_bills`."""
+        with organization.reading() as reader:
+            written = last_transaction(reader)
+        mark = _Mark(written, organization.lake.snapshot(), organization.stores.now().date())
+        key = organization.stores.home, organization.id, month
+        review = _BillReview.open(organization, month)
+        with self._lock:
+            before, outcome = self._known.get(key, (None, None))
+        if outcome is None or before != mark:
+            outcome = review.calculate()
+            with self._lock:
+                self._known[key] = mark, outcome
+                self._known.move_to_end(key)
+                while len(self._known) > _KNOWN_MAX:
+                    self._known.popitem(last=False)
+        return review.findings(outcome)
 
 
 def review_result(

@@ -17,7 +17,7 @@ from meterlake.model.work.export_request import ExportRequest, Format, Source
 from meterlake.model.work.jobs import JobKind
 from meterlake.pipeline.billing.two_persons import refuse_own_work
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.home.bill_review import late_files_error, missing_files, review_bills
+from meterlake.pipeline.home.bill_review import KnownReviews, late_files_error, missing_files
 from meterlake.pipeline.home.closing import (
     OPERATIONS,
     Closing,
@@ -41,6 +41,8 @@ KIND: Final = JobKind.CLOSING_STEP
 _BILLS_MAX: Final = 200
 # Jobs that are looked through for the newest one of a month.
 _JOBS_MAX: Final = 1_000
+# Whoever looks at a month looks again.
+_REVIEWS: Final = KnownReviews()
 
 
 class ClosingAction(StrEnum):
@@ -121,7 +123,7 @@ def describe_closing(organization: Organization, month: Month) -> Document:
         "billCount": len(bills),
         "totals": _totals(organization, month),
         "bills": [each.to_wire() for each in bills[:_BILLS_MAX]],
-        "open": [each.to_wire() for each in review_bills(organization, month)],
+        "open": [each.to_wire() for each in _REVIEWS.review(organization, month)],
         "left": list(made.get("left", ())),
         "reopenings": closing.reopenings,
     }

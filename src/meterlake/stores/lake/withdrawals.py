@@ -76,6 +76,12 @@ _MARKS: Final = f"""
     SELECT identity, attempt, backfill, any_value(reason), max(marked_at), sum(measurements)::BIGINT
     FROM (FROM dated UNION ALL FROM emptied)
     GROUP BY identity, attempt, backfill ORDER BY max(marked_at), backfill"""
+# Of most sources nothing was ever withdrawn, which costs a tenth of reading by whom.
+_IS_MARKED: Final = f"""
+    SELECT 1 FROM lake.{RETRACTION}
+    WHERE identity IN (SELECT unnest(CAST($identities AS VARCHAR[])))
+    UNION ALL SELECT 1 FROM lake.{WITHDRAWN_SOURCE}
+    WHERE identity IN (SELECT unnest(CAST($identities AS VARCHAR[]))) LIMIT 1"""
 Action = Literal["dismiss", "reopen"]
 
 # What a row is before somebody decides.
@@ -154,7 +160,10 @@ def retractions(
     The keys are identity and attempt. Of an attempt whose rejected rows alone are withdrawn it is
     no measurement.
     """
-    rows = connection.execute(_MARKS, {"identities": list(identities)}).fetchall()
+    asked = {"identities": list(identities)}
+    if not identities or not connection.execute(_IS_MARKED, asked).fetchall():
+        return {}
+    rows = connection.execute(_MARKS, asked).fetchall()
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for identity, attempt, backfill, reason, at, count in rows:
         line = {"backfill": backfill, "reason": reason, "at": at.replace(tzinfo=UTC)}

@@ -59,6 +59,18 @@ def post(http, verb, status=200, month=MONTH, **body):
     return answer.json()
 
 
+def test_what_is_open_is_that_of_now_however_often_somebody_looked(server, http):
+    def open_points():
+        found = http.get(f"/closings/{MONTH}").json()["open"]
+        return sorted({(each["kind"], each["subject"]) for each in found})
+
+    assert open_points() == open_points() == [("MissingBill", "acme"), ("MissingBill", "bolt")]
+    assert bill(server.organization, Month.parse(MONTH)).failures == []
+    assert open_points() == []
+    refuse_bills(Home(server.stores, server.org_id, Clock()), "bolt")
+    assert open_points() == [("FailedAccount", "bolt")]
+
+
 def get(http, status=200):
     answer = http.get(f"/closings/{MONTH}")
     assert answer.status_code == status, answer.text
