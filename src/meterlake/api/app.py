@@ -46,15 +46,19 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or take part in starting and stopping."""
         if scope["type"] == "lifespan":
-            # It says why the server does not start, where Starlette would send a traceback.
-            async def explained(event: Message) -> None:
-                if event["type"] == "lifespan.startup.failed" and self.refusal is not None:
-                    event = {**event, "message": f"meterlake: {self.refusal}"}
-                await send(event)
-
-            send = explained
+            send = self._explain(send)
         ours = scope["type"] == "http" and scope["path"].startswith(_OPERATIONS)
         await (self.operations if ours else self.rest)(scope, receive, send)
+
+    def _explain(self, send: Send) -> Send:
+        """Say why the server does not start, where Starlette would send a traceback."""
+
+        async def explained(event: Message) -> None:
+            if event["type"] == "lifespan.startup.failed" and self.refusal is not None:
+                event = {**event, "message": f"meterlake: {self.refusal}"}
+            await send(event)
+
+        return explained
 
 
 def create_app(settings: Settings, more: Sequence[BaseRoute] = ()) -> Application:
