@@ -63,6 +63,8 @@ class ClosingDecision:
     Attributes:
         approve: Approve the bills that you saw in the run before, if they are still the same.
         reject: Reject them for this reason: the next run begins at the first step.
+        again: Make the bills and their review again, from all that has come in by now. You do it
+            before you approve them, as often as you like.
         early: Close a month whose last day is not over. Its later usage is late usage.
         reopen: Open a closed month again: its bills wait for your approval, and the next run begins
             at the first step. It lists the effects that it cannot take back: bills that are locked
@@ -72,6 +74,7 @@ class ClosingDecision:
 
     approve: Flag = False
     reject: Text = None
+    again: Flag = False
     early: Flag = False
     reopen: Flag = False
     reason: Text = None
@@ -99,7 +102,7 @@ def close_month(
     """Close a month: ingest, correct, compare, aggregate and bill; after a review export and publish.
 
     It stops at the review and shows you the bills and the open points: look at them, and run it
-    again with --approve or --reject. It repeats no finished step, also after a crash. A closed
+    again with --approve or --reject, or with --again for bills and a review of now. It repeats no finished step, also after a crash. A closed
     month stays closed, until you give --reopen. Without --early it refuses a month that is not
     over. The flow `close-month` does the same with Prefect.
 
@@ -111,14 +114,15 @@ def close_month(
     from meterlake.cli.export.documents import resolve_closing_exports
     from meterlake.pipeline.config.months import month_named
     from meterlake.pipeline.home.closing import Closing
-    from meterlake.pipeline.home.closing_bills import check_shown
+    from meterlake.pipeline.home.closing_bills import begin_review_again, check_shown
     from meterlake.pipeline.home.closing_steps import check_backfills
     from meterlake.pipeline.home.closing_steps import close_month as go_on
 
     _check_options(expected, decision)
     with options.open() as organization:
         meant = month_named(organization, month)
-        closing = Closing(organization, meant, options.author(organization))
+        author = options.permitted(organization, ("config:update", "bill"))
+        closing = Closing(organization, meant, author)
         if decision.reopen:
             _reopen(closing, str(decision.reason), options)
             return 0
@@ -135,6 +139,8 @@ def close_month(
             _reject(closing, decision)
             closing.open()
             _wait_for_files(closing, expected)
+            if decision.again:
+                begin_review_again(closing)
             go_on(closing, approve=decision.approve, exports=exports, backfills=expected.backfill)
         _show(closing, decision, options)
     return 0
@@ -143,12 +149,7 @@ def close_month(
 def _check_options(expected: ExpectedFiles, decision: ClosingDecision) -> None:
     from meterlake.pipeline.home.closing_steps import check_duration
 
-    given = {"--approve": decision.approve, "--reject": decision.reject is not None}
-    for name, is_given in (given | {"--early": decision.early}).items():
-        if is_given and decision.reopen:
-            raise Invalid(name, decision.reject or True, "leave it out when you give --reopen")
-    if all(given.values()):
-        raise Invalid("--reject", decision.reject, "leave it out when you give --approve")
+    _refuse_together(decision)
     for name, reason in (("--reject", decision.reject), ("--reason", decision.reason)):
         if reason is not None and not reason.strip():
             raise Invalid(name, reason, "give a reason")
@@ -161,6 +162,22 @@ def _check_options(expected: ExpectedFiles, decision: ClosingDecision) -> None:
             "it is only for --reopen; leave it out, or give --reopen, too",
         )
     check_duration("--hours", expected.hours)
+
+
+def _refuse_together(decision: ClosingDecision) -> None:
+    """Refuse options of which each asks for something else."""
+    values = {
+        "--approve": decision.approve,
+        "--reject": decision.reject,
+        "--again": decision.again,
+        "--early": decision.early,
+    }
+    given = [name for name, value in values.items() if value not in (False, None)]
+    if decision.reopen and given:
+        raise Invalid(given[0], values[given[0]], "leave it out when you give --reopen")
+    first, *others = [name for name in given if name != "--early"] or [""]
+    if others:
+        raise Invalid(others[0], values[others[0]], f"leave it out when you give {first}")
 
 
 def _reject(closing: "Closing", decision: ClosingDecision) -> None:
@@ -252,6 +269,8 @@ def _show(closing: "Closing", decision: ClosingDecision, options: Options) -> No
         options.output.command(f"bill review --month {closing.month}")
         options.output.command(f"{again} --approve")
         options.output.command(f"{again} --reject REASON")
+        options.output.note("If something has changed since they were made, make them again first:")
+        options.output.command(f"{again} --again")
 
 
 def _show_review(closing: "Closing", options: Options) -> None:

@@ -415,6 +415,22 @@ def test_a_review_shows_the_bills_and_what_is_open_about_them(home, capsys):
 
 
 @pytest.mark.long
+def test_a_review_is_made_again_before_the_approval(home, capsys):
+    assert close(home) == 0
+    ingest(home, "usage-2.csv", ROW.format(uid=2, gb=5))
+    assert close(home) == 0
+    assert billed(home) == [10]
+
+    assert close(home, "--again") == 0
+
+    assert billed(home) == [15]
+    assert close(home, "--approve") == 0
+    capsys.readouterr()
+    assert close(home, "--again", "--approve") == 1
+    assert "--again" in refusal(capsys)
+
+
+@pytest.mark.long
 def test_paths_of_a_closed_month_can_be_copied(home, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert close_reviewed(home) == 0

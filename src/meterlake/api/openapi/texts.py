@@ -159,9 +159,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "ReviewClosing": (
         "Make a month ready for its review",
         (
-            "The worker ingests what waits, applies `backfills`, compares, aggregates and bills; what"
-            " is done is not done again. `files` are patterns of names that have to be there. A month"
-            " that is not over needs `early`."
+            "The worker ingests what waits, applies `backfills`, compares, aggregates and bills. What"
+            " a worker began and did not end goes on. Bills that wait for an approval are made again,"
+            " from what has come in by now. `files` are patterns of names that have to be there. A"
+            " month that is not over needs `early`."
         ),
     ),
     "ApproveClosing": (
@@ -274,12 +275,18 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "ListUserSessions": ("List the sign-ins of a user", "Those that have not ended, newest first."),
     "EndUserSessions": (
-        "Sign a user out everywhere",
-        "All sign-ins of the person end, in every organization, with all tokens that came from them.",
+        "Sign a user out in all browsers",
+        (
+            "No sign-in of the person that began before leads into this organization any more, nor does"
+            " a token that came from one. Other organizations of the person notice nothing."
+        ),
     ),
     "EndMySessions": (
         "Sign yourself out everywhere",
-        "All your sign-ins end, with all tokens that came from them; this one, too.",
+        (
+            "All your sign-ins end, in every organization, with all tokens that came from them; this"
+            " one, too."
+        ),
     ),
     "ListPermissionPolicyPrincipals": (
         "List who has a policy",
@@ -915,7 +922,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "List the runs of an integration",
         "What one integration has handed over, newest first, also after it was deleted.",
     ),
-    "ListIntegrationRuns": ("List the runs of an entity", _RUNS),
+    "ListIntegrationRuns": (
+        "List the runs of an entity",
+        f"{_RUNS} With `notifications`, what was told of it to webhooks, too.",
+    ),
     "GetIntegrationRun": ("Retrieve a run", "Where it stands, and what it became there."),
     "GetExternalMappingConfiguration": ("List what can be mapped", _CHOICES),
     "GetExternalMappingOptionsForDestination": ("List what an entity can be mapped to", _CHOICES),

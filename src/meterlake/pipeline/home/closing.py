@@ -245,9 +245,11 @@ class Closing:
         return dict(known[step])
 
     def forget(self, *steps: ClosingStep) -> None:
-        """Have steps done again."""
+        """Have steps done again, unless the bills are approved."""
         with self._attempt() as attempt:
             known = attempt.job.progress.get(_DONE, {})
+            if ClosingStep.REVIEW in known:
+                return
             attempt.tell(
                 **{_DONE: {name: each for name, each in known.items() if name not in steps}}
             )

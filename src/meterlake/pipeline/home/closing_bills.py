@@ -199,6 +199,15 @@ def carry_out_review(closing: Closing) -> dict[str, Any]:
         raise
 
 
+def begin_review_again(closing: Closing) -> None:
+    """Have bills that wait for an approval made again, from what has come in by now.
+
+    Backfills that were applied stay so. A closing without such bills goes on where it is.
+    """
+    if ClosingStep.BILL in closing.outcomes():
+        closing.forget(*_MAKING)
+
+
 def reject_shown(closing: Closing, reason: str) -> None:
     """Reject the bills of the month, if they wait for a review.
 

@@ -25,7 +25,11 @@ from meterlake.pipeline.home.closing import (
     refuse_pending,
     unfinished_steps,
 )
-from meterlake.pipeline.home.closing_bills import OtherReview, bills_of_month
+from meterlake.pipeline.home.closing_bills import (
+    OtherReview,
+    begin_review_again,
+    bills_of_month,
+)
 from meterlake.pipeline.home.closing_steps import check_backfills, close_month
 from meterlake.pipeline.jobs.job_spec import JobSpec, one
 from meterlake.pipeline.jobs.run_job import JobRun
@@ -177,7 +181,7 @@ def submit_closing(
 ) -> None:
     """Have the worker go on with a month, up to its review, or from the approval to its end.
 
-    Asking again for what is pending already does nothing.
+    A review may be asked for as long as nothing is approved: bills that wait are made again. Asking again for what is pending already does nothing.
 
     Raises:
         NotOver, NotBegun: The month is not over.
@@ -264,6 +268,8 @@ def _carry_out(run: JobRun[None]) -> None:
             raise late_files_error(missing)
         expected = {"expected": len(request.files)}
         closing.carry_out(ClosingStep.FILES, lambda: expected)
+        if not closing.is_closed:
+            begin_review_again(closing)
     if not closing.is_closed:
         # What is exported of a month: to the home's exports, as the command does by default.
         close_month(

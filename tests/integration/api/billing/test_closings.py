@@ -149,6 +149,27 @@ def test_a_file_between_review_and_approval_is_looked_at_first(server, http):
     assert "have changed since that review; look at them again with `GET /closings/2026-09`" in told
 
 
+def test_a_review_is_made_again_from_what_came_after_it(server, http):
+    before = reviewed(server, http)
+    ingest(server, "second", 5)
+
+    again = reviewed(server, http)
+
+    assert [each["total"] for each in before["bills"]] == [71, 31]
+    assert [each["total"] for each in again["bills"]] == [76, 31]
+    assert (again["status"], again["review"] != before["review"]) == ("IN_REVIEW", True)
+    post(http, "approve", review=again["review"])
+    work(server)
+    assert get(http)["status"] == "CLOSED"
+
+
+@pytest.mark.long
+def test_a_review_of_what_has_not_changed_stays_the_same(server, http):
+    before = reviewed(server, http)
+
+    assert reviewed(server, http)["review"] == before["review"]
+
+
 @pytest.mark.long
 def test_what_is_pending_is_asked_for_once(server, http):
     assert post(http, "review")["pending"] == "review"
