@@ -60,7 +60,7 @@ def invite(
             "lastName": last_name,
             "permissionPolicyIds": [id_],
         }
-        author = options.author(organization)
+        author = options.permitted(organization, ("config:create", "invitation"))
         shown, letter = invite_person(
             organization.state, organization.id, author, Invitation.from_wire(document)
         )
@@ -111,19 +111,20 @@ def sign_out(
     *,
     options: Options = NO_OPTIONS,
 ) -> None:
-    """Sign a person out everywhere: in all browsers, and in every organization of the home.
+    """Sign a person out of the organization, in all browsers; the person may sign in again.
 
     Example: `meterlake users sign-out ada@acme.example`
 
     Args:
         email: The person's e-mail address, id, or first and last name.
     """
-    from meterlake.pipeline.access.audit import end_all_sessions
+    from meterlake.pipeline.access.audit import end_sessions
     from meterlake.pipeline.access.named_people import author_named
 
     with options.open() as organization:
         _, _, id_ = author_named(organization, email).rpartition("_")
-        options.output.record({"email": email, **end_all_sessions(organization, id_)})
+        options.permitted(organization, ("config:update", "user"), [id_])
+        options.output.record({"email": email, **end_sessions(organization, id_)})
 
 
 def show_log(

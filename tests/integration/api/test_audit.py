@@ -6,10 +6,12 @@ from argon2 import PasswordHasher
 
 from meterlake.api.server.oauth import CALLBACK, CLIENT
 from meterlake.model.configuration.access import PrincipalType
+from meterlake.model.errors import Unauthorized
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.access.audit import audit_log
 from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.pipeline.home.setup import initialize
 from meterlake.stores.state.access.audit_log import AuditFilter
 from meterlake.stores.state.core.pages import Page
 from tests.commands import wait_until
@@ -147,23 +149,40 @@ def test_a_policy_says_who_has_it(http):
 
 
 @pytest.mark.sees("ListUserSessions", "EndUserSessions")
-def test_a_person_is_signed_out_everywhere(server, http):
+def test_a_user_is_signed_out_of_one_organization_alone(server, http):
     state = server.stores.state
-    id_ = join(state, server.org_id, "eve@example.com")
-    secrets = [login.sign_in(state, "eve@example.com", PASSWORD) for _ in range(2)]
+    other = initialize(server.settings, "Other").org_id
+    all_ = [policy(state, server.org_id, allow())]
+    id_ = join(state, server.org_id, "eve@example.com", permissionPolicyIds=all_)
+    join(state, other, "eve@example.com")
+    session = login.session_of(state, login.sign_in(state, "eve@example.com", PASSWORD))
+    here, there = (token_of_person(server, session, org) for org in (server.org_id, other))
     alive = http.get(f"/users/{id_}/sessions").json()["data"]
+
     ended = posted(http, f"/users/{id_}/sessions/end")
 
-    assert len(alive) == ended["ended"] == 2
-    assert [login.session_of(state, each) for each in secrets] == [None, None]
+    assert len(alive) == ended["ended"] == 1
     assert http.get(f"/users/{id_}/sessions").json()["data"] == []
+    with server.http(here) as client:
+        wait_until(lambda: client.get("/users/me").status_code == httpx.codes.UNAUTHORIZED)
+    with pytest.raises(Unauthorized, match="sign in again"):
+        token_of_person(server, session)
+    # The other organization notices nothing, and here the password opens again.
+    answer = httpx.get(
+        f"{server.url}/organizations/{other}/users/me",
+        headers={"Authorization": f"Bearer {there}"},
+    )
+    assert answer.status_code == httpx.codes.OK, answer.text
+    again = login.session_of(state, login.sign_in(state, "eve@example.com", PASSWORD))
+    with server.http(token_of_person(server, again)) as client:
+        assert client.get("/users/me").status_code == httpx.codes.OK
 
 
-def token_of_person(server, email):
-    """A token as the console gets one."""
+def token_of_person(server, session, org_id=None):
+    """A token of a sign-in as the console gets one."""
     state, verifier, back = server.stores.state, "v" * 64, f"{server.url}{CALLBACK}"
-    session = login.session_of(state, login.sign_in(state, email, PASSWORD))
-    code = login.new_code(state, session, server.org_id, back, login.challenge_of(verifier))
+    challenge = login.challenge_of(verifier)
+    code = login.new_code(state, session, org_id or server.org_id, back, challenge)
     asked = {
         "grant_type": "authorization_code",
         "client_id": CLIENT,
@@ -181,7 +200,9 @@ def test_a_person_signs_out_everywhere(server):
     rights = [allow("config:retrieve", "config:meter/*")]
     id_ = policy(server.stores.state, server.org_id, *rights)
     join(server.stores.state, server.org_id, "bob@example.com", permissionPolicyIds=[id_])
-    tokens = [token_of_person(server, "bob@example.com") for _ in range(2)]
+    state = server.stores.state
+    secrets = [login.sign_in(state, "bob@example.com", PASSWORD) for _ in range(2)]
+    tokens = [token_of_person(server, login.session_of(state, each)) for each in secrets]
     with server.http(tokens[0]) as client:
         ended = posted(client, "/users/me/sessions/end")
 

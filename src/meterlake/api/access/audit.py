@@ -56,8 +56,8 @@ async def list_sessions(call: Call) -> Any:
 
 
 async def end_sessions(call: Call) -> Any:
-    """Sign a user out everywhere."""
-    return await call.run(audit.end_all_sessions, call.organization, member(call, "user"))
+    """Sign a user out of the organization."""
+    return await call.run(audit.end_sessions, call.organization, member(call, "user"))
 
 
 async def end_own_sessions(call: Call) -> Any:

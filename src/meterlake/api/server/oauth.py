@@ -25,7 +25,7 @@ from meterlake.model.errors import (
     Unauthorized,
 )
 from meterlake.pipeline.access import login, users
-from meterlake.pipeline.access.access import organizations_of, sign_in_key
+from meterlake.pipeline.access.access import organizations_of, reaches, sign_in_key
 from meterlake.pipeline.access.invitation_email import PATH as PASSWORD_PATH
 from meterlake.pipeline.access.tokens import LIFETIME_S
 from meterlake.stores.state.access.people import canonical
@@ -295,6 +295,8 @@ def _authorize(request: Request, parameters: dict[str, str], secret: str) -> Res
         links = [(name, _own_link(parameters | {"organization": org})) for org, name in known]
         title = "Choose an organization" if links else "No organization"
         return pages.page("organizations.html", title=title, links=links)
+    if not reaches(state, session, chosen):
+        return None
     code = login.new_code(
         state, session, chosen, parameters["redirect_uri"], parameters["code_challenge"]
     )

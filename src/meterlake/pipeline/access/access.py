@@ -26,6 +26,7 @@ from meterlake.model.values.ids import is_id
 from meterlake.stores.state import Reader, State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions
 from meterlake.stores.state.access.access import SUPPORT, AccessKey, PolicyGrant
+from meterlake.stores.state.access.sessions import Session
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.reader import DamagedRow
 
@@ -121,6 +122,8 @@ def _of_person(
         return _of_support(reader, principal, now)
     if not user.has_access(now):
         raise Unauthorized(_REVOKED)
+    if user.is_signed_out(session.created):
+        raise Unauthorized(_REVOKED)
     return user.statements, [principal.id]
 
 
@@ -153,6 +156,16 @@ def organizations_of(state: State, person_id: str) -> list[tuple[str, str]]:
         found += _check_not_used(state, {org for org, _ in known}, now)
     names = {org.id: org.name for org in state.organizations()}
     return [(org, names[org]) for org in found]
+
+
+def reaches(state: State, session: Session, org_id: str) -> bool:
+    """Whether a sign-in leads into an organization: it has not ended the person's sign-ins since."""
+    with state.reading(org_id) as reader:
+        try:
+            user = people.user(reader, session.person_id)
+        except NotFound:
+            return True  # Who helps is no user.
+    return not user.is_signed_out(session.created)
 
 
 def _check_not_used(state: State, besides: set[str], now: datetime) -> list[str]:

@@ -60,19 +60,35 @@ def _document(entry: AuditEntry, names: dict[str, str]) -> Document:
 
 
 def list_sessions(organization: Organization, person_id: str) -> list[Document]:
-    """The sign-ins of a user that live, the newest first.
+    """The sign-ins of a user that live and lead into the organization, the newest first.
 
     Raises:
         NotFound: There is no such user.
     """
     with organization.reading() as reader:
-        people.user(reader, person_id)
+        user = people.user(reader, person_id)
         found = sessions.living_sessions(reader.connection, person_id, organization.now())
-    return [{"id": each.id, "dtCreated": each.created, "dtExpiry": each.expires} for each in found]
+    return [
+        {"id": each.id, "dtCreated": each.created, "dtExpiry": each.expires}
+        for each in found
+        if not user.is_signed_out(each.created)
+    ]
+
+
+def end_sessions(organization: Organization, person_id: str) -> Document:
+    """Sign a user out of the organization in all browsers; other organizations notice nothing.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    ended = len(list_sessions(organization, person_id))
+    with organization.state.writing_home() as connection:
+        people.sign_out(connection, organization.id, person_id, organization.now())
+    return {"id": person_id, "ended": ended}
 
 
 def end_all_sessions(organization: Organization, person_id: str) -> Document:
-    """Sign a user out everywhere: whatever came from a sign-in ends with it.
+    """Sign a user out of all organizations: whatever came from a sign-in ends with it.
 
     Raises:
         NotFound: There is no such user.

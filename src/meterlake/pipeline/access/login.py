@@ -16,7 +16,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from meterlake.model.configuration.access import Principal, PrincipalType
 from meterlake.model.errors import Forbidden, Invalid, NotFound, Unauthorized
-from meterlake.pipeline.access.access import organizations_of
+from meterlake.pipeline.access.access import organizations_of, reaches
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.stores.state import State, new_id
 from meterlake.stores.state.access import people, sessions
@@ -123,11 +123,14 @@ def new_code(state: State, session: Session, org_id: str, redirect_uri: str, cha
 
     Raises:
         Forbidden: The person has no access to the organization.
+        Unauthorized: The organization has ended the sign-in.
     """
     if org_id not in {org for org, _ in organizations_of(state, session.person_id)}:
         raise Forbidden(
             "there is no access to this organization; ask one of its administrators for it"
         )
+    if not reaches(state, session, org_id):
+        raise Unauthorized("this organization has ended the sign-in; sign in again")
     code = secrets.token_urlsafe(_TOKEN_BYTES)
     expires = min(state.now() + CODE, session.expires)
     made = Grant(digest(code), GrantKind.CODE, session.id, org_id, redirect_uri, challenge, expires)
@@ -182,7 +185,8 @@ def _take(state: State, token: str, kind: GrantKind) -> tuple[Grant, Session]:
 
 
 def _issue(state: State, tokens: Tokens, session: Session, org_id: str) -> Issued:
-    if org_id not in {org for org, _ in organizations_of(state, session.person_id)}:
+    known = {org for org, _ in organizations_of(state, session.person_id)}
+    if org_id not in known or not reaches(state, session, org_id):
         raise Unauthorized(_REFUSED)
     refresh_token = secrets.token_urlsafe(_TOKEN_BYTES)
     grant = Grant(

@@ -64,6 +64,8 @@ MEMBERSHIP: Final = Table(
     _author("created_by"),
     _instant("modified"),
     _author("modified_by"),
+    # No sign-in that began before it leads here any more.
+    _instant("signed_out", nullable=True),
     Index("membership_person", "person_id"),
 )
 

@@ -45,10 +45,15 @@ class User:
     created_by: str
     modified: datetime
     modified_by: str
+    signed_out: datetime | None
 
     def has_access(self, now: datetime) -> bool:
         """Whether the access has not ended."""
         return self.end_access is None or now < self.end_access
+
+    def is_signed_out(self, began: datetime) -> bool:
+        """Whether a sign-in that began at some time was ended for the organization."""
+        return self.signed_out is not None and began <= self.signed_out
 
 
 def canonical(email: str) -> str:
@@ -182,6 +187,13 @@ def change_user(
     return user(transaction, id)
 
 
+def sign_out(connection: Connection, org_id: str, id: str, now: datetime) -> None:
+    """Have no sign-in of a user that began until now lead into the organization."""
+    table = MEMBERSHIP.c
+    query = update(MEMBERSHIP).where(table.org == org_id, table.person_id == id)
+    connection.execute(query.values(signed_out=now))
+
+
 def _users(reader: Reader) -> Select[Any]:
     joined = MEMBERSHIP.join(PERSON, MEMBERSHIP.c.person_id == PERSON.c.id)
     columns = (column.label(f"person_{column.name}") for column in PERSON.c)
@@ -210,4 +222,5 @@ def _user(row: Row[Any]) -> User:
         row.created_by,
         row.modified,
         row.modified_by,
+        row.signed_out,
     )

@@ -63,6 +63,7 @@ INTEGRATION_RUN: Final = Table(
     Index("integration_run_subject", "org", "subject"),
     Index("integration_run_destination", "org", "destination_id", "created", "id"),
     Index("integration_run_config", "org", "config_id", "created", "id"),
+    Index("integration_run_event", "org", "event_id"),
     Index(
         "integration_run_due",
         "queue",
