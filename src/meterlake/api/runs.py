@@ -1,7 +1,6 @@
 """Runs over HTTP: the jobs of all kinds in one list, as far as whoever asks may read each kind."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from meterlake.api.entities import page
@@ -19,49 +18,15 @@ _RUNS: Final = f"{ORGANIZATION}/runs"
 _RESOURCE: Final = "run"
 _KIND: Final = "run"
 _PAGE_MAX: Final = 100
-_CREATE: Final = "config:create"
 _UPDATE: Final = "config:update"
-
-
-@dataclass(frozen=True, slots=True)
-class RunRights:
-    """What reading and changing runs of a kind needs besides the right to runs.
-
-    Attributes:
-        reads: Of whom all must be readable: who may read only some has their own lists.
-        retry: The action that its own operation needs, on the first of these.
-    """
-
-    reads: tuple[tuple[str, str], ...]
-    retry: str = _UPDATE
-
-    @classmethod
-    def of(cls, *resources: str, retry: str = _UPDATE) -> "RunRights":
-        """Those of kinds that the configuration's actions are about."""
-        return cls(tuple((RETRIEVE, each) for each in resources), retry)
-
-
-_MEASUREMENTS: Final = RunRights((("measurements:retrieve", "measurements"),))
-_RIGHTS: Final[Mapping[str, RunRights]] = {
-    JobKind.UPLOAD: _MEASUREMENTS,
-    JobKind.INBOX_OBJECT: _MEASUREMENTS,
-    JobKind.LOOKUP: RunRights.of("lookuptablerevision"),
-    JobKind.BILL: RunRights.of("billjob", retry=_CREATE),
-    JobKind.STATEMENT: RunRights.of("statementjob", "bill", retry=_CREATE),
-    JobKind.BILL_LETTER: RunRights.of("bill"),
-    JobKind.CLOSING_STEP: RunRights.of("bill"),
-    JobKind.EXPORT: RunRights.of("dataexport"),
-    JobKind.BACKFILL: RunRights.of("backfill"),
-    JobKind.INTEGRATION_RUN: RunRights.of("integrationrun", "bill", "event"),
-}
-_NAMES: Final = {kind.upper(): kind for kind in _RIGHTS}
+_NAMES: Final = {kind.upper(): kind for kind in runs.RUN_KINDS}
 _STATUSES: Final = {each.value: each for each in JobStatus}
 
 
 async def list_runs(call: Call) -> Any:
     """One page of runs of the kinds that whoever asks may read."""
     query = call.query
-    kinds = [_word("kinds", each, _NAMES) for each in query.texts("kinds")] or list(_RIGHTS)
+    kinds = [_word("kinds", each, _NAMES) for each in query.texts("kinds")] or list(runs.RUN_KINDS)
     filters = JobFilters(
         ids=tuple(query.texts("ids")),
         statuses=tuple(_word("status", each, _STATUSES) for each in query.texts("status")),
@@ -90,7 +55,7 @@ async def get_run(call: Call) -> Any:
 async def cancel_run(call: Call) -> Any:
     """End a run that waits, or have the one that runs stop."""
     job = await _find(call)
-    _permit(call, job, _UPDATE)
+    _permit(call, job, "cancel")
     found = await call.run(runs.cancel_run, call.organization, call.author, job.id)
     return await _answer(call, found)
 
@@ -98,7 +63,7 @@ async def cancel_run(call: Call) -> Any:
 async def retry_run(call: Call) -> Any:
     """Have done once more what failed."""
     job = await _find(call)
-    _permit(call, job, _RIGHTS[job.kind].retry)
+    _permit(call, job, "retry")
     if job.kind == JobKind.EXPORT:
         exports = await call.run(export_jobs.exports_of_job, call.organization, job.id)
         permit_exports(call, exports)
@@ -107,7 +72,7 @@ async def retry_run(call: Call) -> Any:
 
 
 def _may_read(call: Call, kind: str) -> bool:
-    return all(call.permissions.unrestricted(*each) for each in _RIGHTS[kind].reads)
+    return all(call.permissions.unrestricted(*each) for each in runs.RUN_KINDS[kind].reads)
 
 
 async def _find(call: Call) -> Job:
@@ -123,13 +88,13 @@ async def _find(call: Call) -> Job:
     return job
 
 
-def _permit(call: Call, job: Job, action: str) -> None:
+def _permit(call: Call, job: Job, verb: str) -> None:
     """Whoever changes a run must be allowed to change its kind.
 
     Raises:
         Forbidden: The permission is missing.
     """
-    _, resource = _RIGHTS[job.kind].reads[0]
+    action, resource = runs.RUN_KINDS[job.kind].needs(verb)
     if not call.permissions.unrestricted(action, resource):
         raise Forbidden(f"no permission for {action} on {resource}; ask an administrator for it")
 
@@ -149,11 +114,9 @@ async def _shown(call: Call, found: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _may(call: Call, name: str, verb: str) -> bool:
-    rights = _RIGHTS[_NAMES[name]]
-    _, resource = rights.reads[0]
-    action = rights.retry if verb == "retry" else _UPDATE
+    needed = runs.RUN_KINDS[_NAMES[name]].needs(verb)
     allows = call.permissions
-    return allows.allows(_UPDATE, _RESOURCE) and allows.unrestricted(action, resource)
+    return allows.allows(_UPDATE, _RESOURCE) and allows.unrestricted(*needed)
 
 
 def _operation(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:

@@ -38,6 +38,8 @@ AMOUNTS: Final = (
     *("before", "after", "difference"),
 )
 _PAGE: Final = 50
+_START: Final = ("config:create", "backfill")
+_CHANGE: Final = ("config:update", "backfill")
 
 
 @Parameter(name="*")
@@ -140,18 +142,20 @@ def start(
             spec = resolve_backfill(organization, about.selection(mode))
             order = Order(
                 spec,
-                options.author(organization),
+                options.permitted(organization, _START),
                 id,
                 about.file,
                 about.mapping,
             )
             found = backfill.start(organization, order, progress)
         elif id is not None and about == NOTHING:
-            found = backfill.restart(organization, id, options.author(organization), progress)
+            author = options.permitted(organization, _START)
+            found = backfill.restart(organization, id, author, progress)
         else:
             raise Required("mode")
         if apply:
-            found = backfill.apply(organization, found.id, options.author(organization), progress)
+            author = options.permitted(organization, _CHANGE, [found.id])
+            found = backfill.apply(organization, found.id, author, progress)
         texts = _Texts.read(organization, found)
     _show(found, texts, options)
 
@@ -189,7 +193,8 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
         options.open() as organization,
         options.output.progress() as progress,
     ):
-        found = backfill.apply(organization, id, options.author(organization), progress)
+        author = options.permitted(organization, _CHANGE, [id])
+        found = backfill.apply(organization, id, author, progress)
         texts = _Texts.read(organization, found)
     _show(found, texts, options)
 
@@ -256,7 +261,8 @@ def _done(
     id: str, options: Options, verb: Callable[["Organization", str, str], "Backfill"]
 ) -> None:
     with options.open() as organization:
-        found = verb(organization, id, options.author(organization))
+        author = options.permitted(organization, _CHANGE, [id])
+        found = verb(organization, id, author)
         texts = _Texts.read(organization, found)
     _show(found, texts, options)
 

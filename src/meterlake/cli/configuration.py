@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.price_scales import scale_prices
 from meterlake.cli.shell.confirmation import confirm, require_somebody
-from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.options import NO_OPTIONS, NOBODY, Options
 from meterlake.cli.shell.output import problem_lines
 from meterlake.model.errors import Invalid, MeterlakeError
 from meterlake.model.values.counted import counted
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from meterlake.cli.shell.output import Output
     from meterlake.model.resources.proposal import Document
     from meterlake.pipeline.config.configure import EntityChange
+    from meterlake.stores import Organization
 
 # More entities than these are counted by kind; --wide lists them.
 _LISTED_MAX: Final = 12
+_CREATE: Final = "config:create"
 
 
 def register(app: App) -> None:
@@ -81,8 +83,12 @@ def apply(
                 limits=limits_of(organization.settings),
                 addresses=address_policy(organization.settings),
             )
-            author = options.author(organization)
-            verb = partial(configure.apply, organization.state, organization.id, documents, author)
+            work = partial(configure.apply, organization.state, organization.id, documents)
+            author = NOBODY
+            if options.as_ is not None and not dry_run:
+                planned = work(author, replace(apply_options, dry_run=True))
+                author = _permitted(organization, options, planned)
+            verb = partial(work, author)
             if prune and not (yes or dry_run):
                 found = _confirm_deletions(verb(replace(apply_options, dry_run=True)), options)
                 if found is None:
@@ -112,6 +118,30 @@ def show_problems(documents: "Iterable[Document]", error: MeterlakeError, *, jso
     if not error.problems and not problems[0].file:
         raise error
     problem_lines(type(error).__name__, str(error), problems, json=json)
+
+
+def _permitted(
+    organization: "Organization", options: Options, planned: Sequence["EntityChange"]
+) -> str:
+    """Who changes the configuration, if they may change each entity so."""
+    from meterlake.model.resources import BY_NAME
+    from meterlake.pipeline.config.configure import ChangeAction
+
+    needed = {
+        ChangeAction.CREATED: _CREATE,
+        ChangeAction.UPDATED: "config:update",
+        ChangeAction.DELETED: "config:delete",
+    }
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for each in planned:
+        if each.action is not ChangeAction.UNCHANGED:
+            to = (needed[each.action], BY_NAME[each.kind].permission)
+            wanted.setdefault(to, []).append(each.id)
+    author = NOBODY  # Of what does not change.
+    for (action, resource), ids in wanted.items():
+        some = () if action == _CREATE else ids
+        author = options.permitted(organization, (action, resource), some)
+    return author
 
 
 def _confirm_deletions(changes: "list[EntityChange]", options: Options) -> frozenset[str] | None:

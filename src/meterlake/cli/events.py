@@ -81,7 +81,8 @@ def action(
     from meterlake.pipeline.events.events import mark_actioned
 
     with options.open() as organization:
-        done = [mark_actioned(organization, options.author(organization), each) for each in ids]
+        author = options.permitted(organization, ("config:update", "event"), ids)
+        done = [mark_actioned(organization, author, each) for each in ids]
     if options.json:
         for event in done:
             options.output.line(event)

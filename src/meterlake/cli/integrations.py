@@ -85,7 +85,8 @@ def delete(
 
     with options.open() as organization:
         choice = MappingChoice(mappings)
-        gone = delete_integration(organization, options.author(organization), id, choice)
+        author = options.permitted(organization, ("config:delete", "integrationconfig"), [id])
+        gone = delete_integration(organization, author, id, choice)
     options.output.record({"deleted": gone["id"], "mappings": mappings})
 
 
@@ -169,7 +170,7 @@ def deleted_bills(
 
     with options.open() as organization:
         if take_back:
-            author = options.author(organization)
+            author = options.permitted(organization, ("config:update", "integrationrun"))
             runs = bills_elsewhere.take_back(organization, author)
             options.output.note(
                 f"{counted(len(runs), 'run waits', 'runs wait')}; `meterlake integrations runs` shows all."

@@ -9,6 +9,7 @@ from meterlake.cli.shell.options import NO_OPTIONS, Options
 from meterlake.model.values.counted import counted
 
 LISTED: Final = ("!table", "revision", "status", "itemCount=items", "?meters")
+_CHANGE: Final = ("config:update", "lookuptablerevision")
 Text = Annotated[str | None, Parameter(show_default=False)]
 
 
@@ -48,7 +49,7 @@ def load(
 
     wanted = LookupLoad(code, file, revision, publish)
     with options.open() as organization:
-        author = options.author(organization)
+        author = options.permitted(organization, _CHANGE)
         done = load_lookup(organization, author, wanted)
     _report(done, options)
     if not publish and not options.json:
@@ -67,7 +68,7 @@ def publish(code: str, /, *, revision: Text = None, options: Options = NO_OPTION
     from meterlake.pipeline.ingest.lookup_load import publish_lookup
 
     with options.open() as organization:
-        author = options.author(organization)
+        author = options.permitted(organization, _CHANGE)
         done = publish_lookup(organization, author, code, revision)
     _report(done, options)
 

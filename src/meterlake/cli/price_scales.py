@@ -93,7 +93,9 @@ def scale_prices(
         found = propose_prices(organization, asked)
         done = None if month is None else price_effect(organization, asked, month)
         if not dry_run:
-            apply_prices(organization, options.author(organization), asked, found.review)
+            for action in ("config:create", "config:update"):
+                author = options.permitted(organization, (action, "pricing"))
+            apply_prices(organization, author, asked, found.review)
     if options.json:
         options.output.line({**found.to_wire(), **({} if done is None else {"effect": done})})
         return

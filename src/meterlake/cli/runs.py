@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
+    from meterlake.stores import Organization
     from meterlake.stores.state.jobs import JobFilters
 
 _PAGE: Final = 100
@@ -95,6 +96,14 @@ def show(id: RunId, /, *, options: Options = NO_OPTIONS) -> None:
     options.output.record(named)
 
 
+def _permitted(organization: "Organization", options: Options, id: str, verb: str) -> str:
+    """Who changes a run, if they may change its kind, too."""
+    from meterlake.pipeline.home.runs import RUN_KINDS, find_run
+
+    options.permitted(organization, ("config:update", "run"), [id])
+    return options.permitted(organization, RUN_KINDS[find_run(organization, id).kind].needs(verb))
+
+
 def cancel(id: RunId, /, *, options: Options = NO_OPTIONS) -> None:
     """Cancel a bill job, a statement or an export that waits or runs.
 
@@ -108,7 +117,8 @@ def cancel(id: RunId, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.home.runs import cancel_run
 
     with options.open() as organization:
-        options.output.record(cancel_run(organization, options.author(organization), id))
+        author = _permitted(organization, options, id, "cancel")
+        options.output.record(cancel_run(organization, author, id))
 
 
 def retry(id: RunId, /, *, options: Options = NO_OPTIONS) -> None:
@@ -124,4 +134,5 @@ def retry(id: RunId, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.home.runs import retry_run
 
     with options.open() as organization:
-        options.output.record(retry_run(organization, options.author(organization), id))
+        author = _permitted(organization, options, id, "retry")
+        options.output.record(retry_run(organization, author, id))

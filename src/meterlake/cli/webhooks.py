@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from meterlake.stores import Organization
 
 WebhookName = Annotated[str, Parameter(name="WEBHOOK", required=True)]
+_CHANGE: Final = ("config:update", "webhookdestination")
 _POLL_S: Final = 0.2
 _WAITING: Final = frozenset({"WAITING", "STARTED"})
 
@@ -43,7 +44,8 @@ def ping(
 
     with options.open() as organization:
         id_ = _find_webhook(organization, webhook)
-        run = ping_webhook(organization, options.author(organization), id_)
+        author = options.permitted(organization, _CHANGE, [id_])
+        run = ping_webhook(organization, author, id_)
         found = _await_end(organization, run["id"], wait)
     tries = found.pop("tries")
     options.output.record({**found, "tries": tries} if options.json else found)
@@ -84,15 +86,15 @@ def replay(
         if run is not None:
             if {webhook, since, status} != {None}:
                 raise Invalid("--run", run, "give it alone: it is one run of one webhook")
-            options.output.record(replay_run(organization, options.author(organization), run))
+            author = options.permitted(organization, ("config:update", "integrationrun"), [run])
+            options.output.record(replay_run(organization, author, run))
             return
         if webhook is None or since is None:
             raise Required("--run" if webhook is None else "--since")
         id_ = _find_webhook(organization, webhook)
         given = (_instant(since), () if status is None else (status_of(status),))
-        options.output.record(
-            replay_webhook(organization, options.author(organization), id_, *given)
-        )
+        author = options.permitted(organization, _CHANGE, [id_])
+        options.output.record(replay_webhook(organization, author, id_, *given))
 
 
 def _find_webhook(organization: "Organization", name: str) -> str:

@@ -68,75 +68,81 @@ READING = {
 FOR_NOBODY = {
     *("init", "demo", "settings set", "settings unset", "keys rotate", "move-lake", "shard-lake"),
     *("serve", "watch", "worker", "deploy", "maintain", "publish", "integrations deliver"),
-    *("ingest", "uploads ingest", "inbox poll", "rejected requeue", "aggregate"),
-    # The job keeps who asked for it; of an inbox nothing is left.
-    *("export jobs cancel", "export jobs retry", "inbox remove"),
-    # Of a mapping nothing is left.
-    "mapping delete",
-    # Sessions of all organizations end, and no row of them stays.
-    "users sign-out",
+    *("uploads ingest", "inbox poll", "aggregate"),
 }
-# The others, in an order in which each finds what it is about.
-WRITING = (
-    "config apply {folder}/tables.yaml",
-    "create product --code extra --name Extra",
-    "edit product extra --name Extras",
-    "delete product extra --yes",
-    "create product --code other --name Other",
-    "lookup load regions {folder}/regions.csv",
-    "lookup publish regions",
-    "rejected dismiss {rejected} --because test",
-    "rejected reopen {rejected}",
-    "bill --month {month}",
-    "config apply {folder}/credits.yaml",
+# They ask who gives them, and what they write does not say it: rows come from a file, a job keeps who
+# asked for it, of inboxes and mappings nothing is left, and of sign-ins only when they were ended.
+WITHOUT_AUTHOR = {
+    "ingest {folder}/regions.csv": "measurements:upload on measurements",
+    "rejected requeue": "measurements:upload on measurements",
+    "inbox remove {folder}/inbox": "measurements:upload on measurements",
+    "export jobs cancel some": "config:update on dataexport",
+    "export jobs retry some": "config:update on dataexport",
+    "users sign-out ada@example.com": "config:update on user",
+    "mapping delete flights": "config:delete on mapping",
+}
+# The others, in an order in which each finds what it is about, with what the policies of who gives it
+# must allow: the same as of the API's operation.
+WRITING = {
+    "config apply {folder}/tables.yaml": "config:create on ",
+    "create product --code extra --name Extra": "config:create on product",
+    "edit product extra --name Extras": "config:update on product",
+    "delete product extra --yes": "config:delete on product",
+    "create product --code other --name Other": "config:create on product",
+    "lookup load regions {folder}/regions.csv": "config:update on lookuptablerevision",
+    "lookup publish regions": "config:update on lookuptablerevision",
+    "rejected dismiss {rejected} --because test": "measurements:upload on measurements",
+    "rejected reopen {rejected}": "measurements:upload on measurements",
+    "bill --month {month}": "config:create on billjob",
+    "config apply {folder}/credits.yaml": "config:create on ",
     # A new version of a bill keeps who wrote the last one: one user changes it.
-    "bill credit bolt/{month} --amount 1 --reason goodwill",
-    "balance top-up bolt prepaid --amount 5",
-    "bill debit bolt/{month} --amount 1 --description Again",
-    "users invite bo@acme.example --first-name Bo --last-name Lind",
-    "bill delete-line bolt/{month} {line}",
-    "bill --month {month} --approve",
-    "bill unapprove acme/{month}",
-    "bill approve acme/{month}",
-    "bill recalculate bolt/{month}",
-    "bill statement acme {month} --to {folder}/statement.csv",
-    "backfill start retract --uid 1 --reason twice --id one",
-    "backfill apply one",
-    "backfill revert one",
-    "backfill start retract --uid 1 --reason twice --id two",
-    "backfill drop two",
-    "late --apply",
-    "bill delete bolt/{month} --yes",
+    "bill credit bolt/{month} --amount 1 --reason goodwill": "config:create on bill",
+    "balance top-up bolt prepaid --amount 5": "config:create on balancetransaction",
+    "bill debit bolt/{month} --amount 1 --description Again": "config:create on bill",
+    "users invite bo@acme.example --first-name Bo --last-name Lind": "config:create on invitation",
+    "bill delete-line bolt/{month} {line}": "config:delete on bill",
+    "bill --month {month} --approve": "config:update on bill",
+    "bill unapprove acme/{month}": "config:update on bill",
+    "bill approve acme/{month}": "config:update on bill",
+    "bill recalculate bolt/{month}": "config:create on bill",
+    "bill statement acme {month} --to {folder}/statement.csv": "config:retrieve on bill",
+    "backfill start retract --uid 1 --reason twice --id one": "config:create on backfill",
+    "backfill apply one": "config:update on backfill",
+    "backfill revert one": "config:update on backfill",
+    "backfill start retract --uid 1 --reason twice --id two": "config:create on backfill",
+    "backfill drop two": "config:update on backfill",
+    "late --apply": "config:create on billjob",
+    "bill delete bolt/{month} --yes": "config:delete on bill",
     # Whoever approved this bill stands in its event: the same user locks it.
-    "bill lock acme/{month} --yes",
-    "close-month {month}",
-    "balance top-up bolt prepaid --amount 7",
-    "export destinations create local lake --bucket lake",
-    "export destinations update lake --name Lake",
-    "export schedules create usage nightly --every day --period yesterday",
-    "export schedules update nightly --name Nightly",
-    "export schedules disable nightly",
-    "export schedules enable nightly",
-    "export schedules run nightly",
-    "export schedules delete nightly",
-    "export destinations delete lake",
-    "export operational --to {folder}/operational",
-    "export usage --month {month} --to {folder}/usage",
-    "events action {event}",
-    "inbox add {folder}/inbox",
-    "mapping save {folder}/sizes.yaml",
-    "webhooks ping chat --wait 0",
-    "webhooks replay chat --since 2026-01-01",
-    "webhooks replay --run {run}",
-    "integrations deleted-bills --take-back",
-    "integrations delete {integration}",
-    "config scale-prices --by 1.07 --plans basic --from 2030-01-01",
-    "customer-link create acme --name Portal",
-    "customer-link revoke acme Portal",
-    "runs cancel {job}",
-    "runs retry {job}",
-    "bill send acme/{month}",
-)
+    "bill lock acme/{month} --yes": "config:update on bill",
+    "close-month {month}": "config:update on bill",
+    "balance top-up bolt prepaid --amount 7": "config:create on balancetransaction",
+    "export destinations create local lake --bucket lake": "config:create on exportdestination",
+    "export destinations update lake --name Lake": "config:update on exportdestination",
+    "export schedules create usage nightly --every day --period yesterday": "config:create on exportschedule",
+    "export schedules update nightly --name Nightly": "config:update on exportschedule",
+    "export schedules disable nightly": "config:update on exportschedule",
+    "export schedules enable nightly": "config:update on exportschedule",
+    "export schedules run nightly": "config:update on exportschedule",
+    "export schedules delete nightly": "config:delete on exportschedule",
+    "export destinations delete lake": "config:delete on exportdestination",
+    "export operational --to {folder}/operational": "config:export on dataexport",
+    "export usage --month {month} --to {folder}/usage": "measurements:export on dataexport",
+    "events action {event}": "config:update on event",
+    "inbox add {folder}/inbox": "measurements:upload on measurements",
+    "mapping save {folder}/sizes.yaml": "config:update on mapping",
+    "webhooks ping chat --wait 0": "config:update on webhookdestination",
+    "webhooks replay chat --since 2026-01-01": "config:update on webhookdestination",
+    "webhooks replay --run {run}": "config:update on integrationrun",
+    "integrations deleted-bills --take-back": "config:update on integrationrun",
+    "integrations delete {integration}": "config:delete on integrationconfig",
+    "config scale-prices --by 1.07 --plans basic --from 2030-01-01": "config:create on pricing",
+    "customer-link create acme --name Portal": "config:create on customerlink",
+    "customer-link revoke acme Portal": "config:update on customerlink",
+    "runs cancel {job}": "config:update on run",
+    "runs retry {job}": "config:update on run",
+    "bill send acme/{month}": "config:update on bill",
+}
 
 CREDITS = """
 creditReasons: [{code: goodwill, name: Goodwill}]
@@ -144,7 +150,7 @@ balances:
   - {code: prepaid, name: Prepaid, accountId: bolt, currency: USD, startDate: 2026-01-01,
      endDate: 2030-01-01}
 """
-ASKS = re.compile(r"\boptions\.(?:author|permitted)\(")
+ASKS = re.compile(r"\boptions\.permitted\(")
 AUTHOR = re.compile(r"[A-Z]+_[0-9a-f]{8}-[0-9a-f-]{27}")
 # A deletion leaves no row that says who, nor does a month without late usage; of an event, the
 # contract keeps only when somebody saw to it. A deleted bill takes more names away than it leaves:
@@ -162,9 +168,11 @@ def test_every_command_says_whether_somebody_writes():
     known = set(leaves(build()))
     writing = {command_of(line, known) for line in WRITING}
 
-    assert READING | FOR_NOBODY | writing == known
-    assert len(READING) + len(FOR_NOBODY) + len(writing) == len(known)
-    assert writing == {name for name in known if asks_who(command_named(name))}
+    without = {command_of(line, known) for line in WITHOUT_AUTHOR}
+
+    assert READING | FOR_NOBODY | without | writing == known
+    assert len(READING) + len(FOR_NOBODY) + len(without) + len(writing) == len(known)
+    assert without | writing == {name for name in known if asks_who(command_named(name))}
 
 
 def command_named(name):
@@ -293,22 +301,33 @@ def test_everything_that_is_written_has_the_author_who_was_named(
 ):
     monkeypatch.setenv("METERLAKE_EXPORT_FOLDER", str(tmp_path))
     commands = Commands(home, tmp_path, capsys)
+    eve = join(home.stores.state, home.org_id, "eve@example.com")
     known = set(leaves(build()))
     named = {"ada@example.com": f"USER_{home.ada}", "Importer": ""}
     named["Importer"] = Principal(PrincipalType.SERVICEUSER, home.importer, "", "").author
 
-    for number, line in enumerate(WRITING):
+    for line, needed in WITHOUT_AUTHOR.items():
+        assert_refused(commands, line, needed)
+    for number, (line, needed) in enumerate(WRITING.items()):
         name = [*named][number % 2]
         before = authors(home)
+        assert_refused(commands, line, needed)
         code, out, err = commands.run(line, "--as", name)
         assert code in {0, 1}, (line, err)
         assert "Error" not in err, (line, err)
         new = authors(home) - before
-        assert NOBODY not in new, (line, new)
+        assert not {NOBODY, f"USER_{eve}"} & new.keys(), (line, new)
         assert [*named.values()][1 - number % 2] not in new, (line, new)
         command = command_of(line, known)
         # What a backfill keeps beside its rows, its history shows.
         assert command in WITHOUT_ROWS or new[named[name]] or name in out, (line, new, out, err)
+
+
+def assert_refused(commands, line, needed):
+    """Somebody without any policy may not, and is told what for."""
+    code, _, err = commands.run(line, "--as", "eve@example.com")
+    assert code == 1, line
+    assert f"--as: no permission for {needed}" in err, (line, err)
 
 
 @pytest.mark.long

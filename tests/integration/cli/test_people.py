@@ -7,15 +7,16 @@ import pytest
 
 from meterlake.cli import run
 from tests.bills import a_home_to_bill, use
-from tests.people import join
+from tests.people import allow, join, policy
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     with a_home_to_bill(tmp_path_factory.mktemp("people")) as opened:
         state = opened.stores.state
-        opened.ada = join(state, opened.org_id)
-        opened.bob = join(state, opened.org_id, "bob@example.com", firstName="Bob")
+        all_ = {"permissionPolicyIds": [policy(state, opened.org_id, allow())]}
+        opened.ada = join(state, opened.org_id, **all_)
+        opened.bob = join(state, opened.org_id, "bob@example.com", firstName="Bob", **all_)
         ends = (opened.clock() + timedelta(hours=1)).isoformat()
         join(state, opened.org_id, "eve@example.com", firstName="Eve", dtEndAccess=ends)
         opened.clock.advance(hours=2)

@@ -165,7 +165,8 @@ def bill(
         order = _order(choice, change_approved=change_approved)
         if choice.account:
             order = of_accounts(organization, order, choice.account)
-        author = options.author(organization)
+        to = ("config:update", "bill") if approve else ("config:create", "billjob")
+        author = options.permitted(organization, to)
         if approve:
             outcome = review.approve(organization, order, author)
         else:

@@ -202,7 +202,9 @@ def statement(
     with options.open() as organization:
         id_ = bill_named(organization, bill, month)
         order = StatementOrder(id_, csv=wanted is StatementFormat.CSV)
-        file = ensure_statement(organization, options.author(organization), order)[wanted]
+        options.permitted(organization, ("config:retrieve", "bill"), [id_])
+        author = options.permitted(organization, ("config:create", "statementjob"))
+        file = ensure_statement(organization, author, order)[wanted]
         data = read_file(organization.stores, file)
     if to is None:
         # Print a file: to a program as it is, to people without what controls a terminal.

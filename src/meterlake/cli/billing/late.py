@@ -76,8 +76,8 @@ def late(
             from meterlake.model.bills.jobs import NO_DAYS, BillOrder
             from meterlake.pipeline.billing.jobs.jobs import bill_order
 
-            order = BillOrder(days=NO_DAYS, late_usage=True)
-            bill_order(organization, order, options.author(organization))
+            author = options.permitted(organization, ("config:create", "billjob"))
+            bill_order(organization, BillOrder(days=NO_DAYS, late_usage=True), author)
         found, periods = _find_late(organization, period, account)
         amounts = AmountText.read(organization)
     if options.json:

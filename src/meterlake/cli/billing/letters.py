@@ -48,9 +48,10 @@ def send(
     request = read(SendBillRequest, {"to": to, "again": again})
     rows, refused = [], []
     with options.open() as organization:
+        ids = find_bills(organization, bills)
+        author = options.permitted(organization, ("config:update", "bill"), ids)
         check_mail_server(organization)
-        author = options.author(organization)
-        for id_ in find_bills(organization, bills):
+        for id_ in ids:
             row = {"type": "letter", "bill": id_[:ID_DIGITS], "id": id_}
             try:
                 letter = send_bill(organization, author, id_, request)

@@ -1,6 +1,6 @@
 """`meterlake export`: data as files with a manifest, once or by a schedule."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
@@ -26,6 +26,8 @@ from meterlake.cli.shell.options import (
 if TYPE_CHECKING:
     from meterlake.cli.export.documents import ExportOptions
 
+# Which action lets data of a source out, as over the API.
+_ACTIONS: Final = {"usage": "measurements:export", "operational": "config:export"}
 Manifest = Annotated[str, Parameter(name="MANIFEST", required=True)]
 
 
@@ -114,5 +116,6 @@ def _export(request_options: "ExportOptions", options: Options) -> None:
 
     with options.open() as organization:
         request = resolve_export(organization, request_options)
-        exported = write(organization, request, options.author(organization))
+        author = options.permitted(organization, (_ACTIONS[request.source], "dataexport"))
+        exported = write(organization, request, author)
     show_exported(exported, options.output)

@@ -11,6 +11,7 @@ from meterlake.cli.shell.options import NO_OPTIONS, Options
 Code = Annotated[str, Parameter(name="CODE", required=True)]
 Kind = Literal["s3", "gcs", "local"]
 Order = Literal["time-first", "type-first"]
+_PERMISSION: Final = "exportdestination"
 LISTED: Final = (
     *("!code", "destinationType=type", "bucketName=bucket", "prefix"),
     *("?partitionOrder=order", "?name"),
@@ -119,8 +120,9 @@ def create(
     from meterlake.cli.export.changes import create_destination
 
     with options.open() as organization:
+        author = options.permitted(organization, ("config:create", _PERMISSION))
         document = destination_options.document(kind, code)
-        made = create_destination(organization, options.author(organization), document)
+        made = create_destination(organization, author, document)
     options.output.record(made)
 
 
@@ -147,7 +149,8 @@ def update(
 
     body = {**destination_options.request_body(), **given_options({"code": code})}
     with options.open() as organization:
-        updated = update_destination(organization, options.author(organization), destination, body)
+        author = options.permitted(organization, ("config:update", _PERMISSION))
+        updated = update_destination(organization, author, destination, body)
     options.output.record(updated)
 
 
@@ -183,5 +186,6 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.control import delete_destination
 
     with options.open() as organization:
-        gone = delete_destination(organization, options.author(organization), code)
+        author = options.permitted(organization, ("config:delete", _PERMISSION))
+        gone = delete_destination(organization, author, code)
     options.output.record(gone)

@@ -15,6 +15,7 @@ LISTED: Final = (
     *("?scheduledFor=due", "?finishedAt=finished"),
 )
 _PAGE: Final = 50
+_CHANGE: Final = ("config:update", "dataexport")
 
 
 def register(app: App) -> None:
@@ -93,6 +94,7 @@ def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.jobs import cancel as stop
 
     with options.open() as organization:
+        options.permitted(organization, _CHANGE, [job])
         found = stop(organization, job)
     options.output.record(found)
 
@@ -109,6 +111,7 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.run import run_to_end_here
 
     with options.open() as organization:
+        options.permitted(organization, _CHANGE, [job])
         again(organization, job)
         exported = run_to_end_here(organization.stores, job)
     show_exported(exported, options.output)

@@ -22,6 +22,7 @@ Code = Annotated[str, Parameter(name="CODE", required=True)]
 _OFF: Final = (
     "No schedule runs: exports are in preview, which the organization's features switch on."
 )
+_PERMISSION: Final = "exportschedule"
 LISTED: Final = (
     *("!code", "clock=runs", "enabled", "?nextRun=next run", "?lastStatus=last job"),
     *("?sourceType=source", "?name"),
@@ -139,7 +140,8 @@ def create(
     new = {"code": code, "source": source, "enabled": not about.disabled}
     definition = schedule_definition({**new, **_request_body(clock, about, selection)})
     with options.open() as organization:
-        made = create_schedule(organization, options.author(organization), definition)
+        author = options.permitted(organization, ("config:create", _PERMISSION))
+        made = create_schedule(organization, author, definition)
         runs = schedules_run(organization)
     options.output.record(made)
     _note(options, runs=runs)
@@ -174,7 +176,8 @@ def update(
 
     body = {**_request_body(clock, about, selection), **given_options({"code": code})}
     with options.open() as organization:
-        updated = update_schedule(organization, options.author(organization), schedule, body)
+        author = options.permitted(organization, ("config:update", _PERMISSION))
+        updated = update_schedule(organization, author, schedule, body)
         runs = schedules_run(organization)
     options.output.record(updated)
     _note(options, runs=runs)
@@ -214,7 +217,8 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.run import run_to_end_here
 
     with options.open() as organization:
-        job = run_schedule(organization, options.author(organization), code)
+        author = options.permitted(organization, ("config:update", _PERMISSION))
+        job = run_schedule(organization, author, code)
         exported = run_to_end_here(organization.stores, job)
     show_exported(exported, options.output)
 
@@ -230,7 +234,8 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.control import delete_schedule
 
     with options.open() as organization:
-        gone = delete_schedule(organization, options.author(organization), code)
+        author = options.permitted(organization, ("config:delete", _PERMISSION))
+        gone = delete_schedule(organization, author, code)
     options.output.record(gone)
 
 
@@ -238,7 +243,8 @@ def _enable(code: str, options: Options, *, enabled: bool) -> None:
     from meterlake.pipeline.export.control import enable_schedule, schedules_run
 
     with options.open() as organization:
-        found = enable_schedule(organization, options.author(organization), code, enabled=enabled)
+        author = options.permitted(organization, ("config:update", _PERMISSION))
+        found = enable_schedule(organization, author, code, enabled=enabled)
         runs = schedules_run(organization)
     options.output.rows([found], LISTED)
     _note(options, runs=runs)

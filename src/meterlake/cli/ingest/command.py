@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.options import NO_OPTIONS, UPLOAD, Options
 from meterlake.cli.shell.output import error_line
 from meterlake.cli.shell.signals import TERMINATED, between_two
 from meterlake.model.values.counted import counted
@@ -61,6 +61,7 @@ def ingest(
             with options.output.progress() as progress:
                 previews = list(preview_files(organization, files, mapping, progress))
             return report_preview(previews, options)
+        options.permitted(organization, UPLOAD)
         with options.output.progress() as progress, between_two() as stop:
             receipts = ingest_files(organization, files, mapping, progress, stop)
             found = list(emit_receipts(receipts, options))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.ingest.command import emit_receipts, report
-from meterlake.cli.shell.options import NO_OPTIONS, Options
+from meterlake.cli.shell.options import NO_OPTIONS, UPLOAD, Options
 from meterlake.cli.shell.signals import TERMINATED, between_two
 from meterlake.model.errors import MeterlakeError, Unavailable
 
@@ -48,7 +48,7 @@ def add(
     from meterlake.stores.state.ingest.inboxes import Afterwards
 
     with options.open() as organization:
-        author = options.author(organization)
+        author = options.permitted(organization, UPLOAD)
         inbox = add_inbox(organization, url, Afterwards(afterwards), author)
     shown = {"url": inbox.url, "afterwards": inbox.afterwards.value, "author": inbox.author}
     options.output.record(shown)
@@ -65,6 +65,7 @@ def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.ingest.inbox import remove_inbox
 
     with options.open() as organization:
+        options.permitted(organization, UPLOAD)
         remove_inbox(organization, url)
 
 

@@ -92,8 +92,8 @@ def save(
     from meterlake.pipeline.ingest.saved_mappings import mapping_document, save_mapping
 
     with options.open() as organization:
+        author = options.permitted(organization, ("config:update", "mapping"))
         document = mapping_document(load_mapping(file))
-        author = options.author(organization)
         saved = save_mapping(organization, name or file.stem, document, author)
     options.output.record(saved.to_wire())
 
@@ -132,6 +132,7 @@ def delete(name: str, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.ingest.saved_mappings import delete_mapping
 
     with options.open() as organization:
+        options.permitted(organization, ("config:delete", "mapping"))
         delete_mapping(organization, name)
 
 

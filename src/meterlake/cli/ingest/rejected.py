@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.shell.options import NO_OPTIONS, Limit, Options
+from meterlake.cli.shell.options import NO_OPTIONS, UPLOAD, Limit, Options
 from meterlake.model.values.counted import counted
 
 if TYPE_CHECKING:
@@ -237,6 +237,7 @@ def requeue(
     edits = read_edits(from_) if from_ else (Edit(id_, None, "ID") for id_ in dict.fromkeys(ids))
     notes: list[str] = []
     with options.open() as organization:
+        options.permitted(organization, UPLOAD)
         if from_ or ids:
             done = requeue_edited(organization, edits)
         else:
@@ -330,7 +331,7 @@ def _decide(
     became, needed = words
     choice = RowChoice(ids, which.filters())
     with options.open() as organization:
-        author = options.author(organization)
+        author = options.permitted(organization, UPLOAD)
         done = verb(organization, choice, author)
         if not done.rows + done.settled:
             from meterlake.pipeline.ingest.rejected_rows import check_named

@@ -119,14 +119,14 @@ class Options(HomeOptions):
     Attributes:
         org: Code or id of the organization; you need it only if the home has several.
         as_: Who you are in the organization: a person by e-mail address, id, or first and last
-            name, or a service user by id or name. Approvals, versions and backfills carry this
-            author.
+            name, or a service user by id or name. Your permission policies decide what you may
+            change, and approvals, versions and backfills carry this author.
     """
 
     org: Annotated[str | None, Parameter(show_default=False)] = None
     as_: Person = None
 
-    def author(self, organization: "Organization") -> str:
+    def _author(self, organization: "Organization") -> str:
         """Who gives the command, as what they do says it.
 
         Raises:
@@ -142,6 +142,8 @@ class Options(HomeOptions):
     ) -> str:
         """Who gives the command, if they may do something: the policies of who `--as` names decide.
 
+        No command that changes something knows its author in another way.
+
         Args:
             organization: The organization.
             to: The action and the type of the resource, as operations of the API have them.
@@ -153,7 +155,7 @@ class Options(HomeOptions):
         """
         from meterlake.pipeline.access.named_people import permit_author
 
-        author = self.author(organization)
+        author = self._author(organization)
         permit_author(organization, author, to, ids)
         return author
 
@@ -193,7 +195,7 @@ class Options(HomeOptions):
             if stores.state.count_organizations() > 1:
                 note_organization(organization.code)
             # Also a command that only looks says that there is no such person.
-            self.author(organization)
+            self._author(organization)
             try:
                 yield organization
             except (NotFound, Invalid) as error:
@@ -260,6 +262,8 @@ class OrganizationOptions(FanOutOptions):
             yield stores
 
 
+# What sending, mending and giving up rows of measurements takes.
+UPLOAD: Final = ("measurements:upload", "measurements")
 NO_HOME_OPTIONS: Final = HomeOptions()
 NO_OPTIONS: Final = Options()
 NO_FAN_OUT_OPTIONS: Final = FanOutOptions()

@@ -41,6 +41,10 @@ from meterlake.stores.state.jobs import AGAIN, JobFilters
 _WAITS: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 
 Verb = Callable[[Organization, str, Job], str]
+# An action and the type of the resource that it is about.
+Permission = tuple[str, str]
+_CREATE: Final = "config:create"
+_UPDATE: Final = "config:update"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +56,25 @@ class RunKind:
         cancel: Ends a run, or has the one who works on it stop; None if a run ends by itself.
         retry: Has it done once more; the id of the run that does it. None if nothing can.
         instead: What to do where there is no such verb.
+        reads: What whoever reads such runs must be allowed to read all of.
+        retry_action: What running one again needs, on the first of these.
     """
 
+    reads: tuple[Permission, ...]
+    retry_action: str = _UPDATE
     about: str | None = None
     cancel: Verb | None = None
     retry: Verb | None = None
     instead: str = ""
+
+    def needs(self, verb: str) -> Permission:
+        """What cancelling one, or running one again, needs besides the right to runs."""
+        _, resource = self.reads[0]
+        return (self.retry_action if verb == "retry" else _UPDATE, resource)
+
+
+def _all_of(*resources: str) -> tuple[Permission, ...]:
+    return tuple(("config:retrieve", each) for each in resources)
 
 
 def _cancel(jobs: JobSpec[Any]) -> Verb:
@@ -105,26 +122,49 @@ def _send_again(organization: Organization, author: str, job: Job) -> str:
 
 
 _SEND_THE_FILE: Final = "send the file again"
+_MEASUREMENTS: Final = (("measurements:retrieve", "measurements"),)
 
 RUN_KINDS: Final[Mapping[str, RunKind]] = MappingProxyType(
     {
-        JobKind.UPLOAD: RunKind(instead=_SEND_THE_FILE),
-        JobKind.LOOKUP: RunKind(instead=_SEND_THE_FILE),
-        JobKind.INBOX_OBJECT: RunKind(instead="put the object into its bucket again"),
-        JobKind.BILL: RunKind(cancel=_cancel(BILL_JOBS), retry=_bill_again),
+        JobKind.UPLOAD: RunKind(reads=_MEASUREMENTS, instead=_SEND_THE_FILE),
+        JobKind.LOOKUP: RunKind(reads=_all_of("lookuptablerevision"), instead=_SEND_THE_FILE),
+        JobKind.INBOX_OBJECT: RunKind(
+            reads=_MEASUREMENTS, instead="put the object into its bucket again"
+        ),
+        JobKind.BILL: RunKind(
+            reads=_all_of("billjob"),
+            retry_action=_CREATE,
+            cancel=_cancel(BILL_JOBS),
+            retry=_bill_again,
+        ),
         JobKind.STATEMENT: RunKind(
-            about="billId", cancel=_cancel(STATEMENT_JOBS), retry=_state_again
+            reads=_all_of("statementjob", "bill"),
+            retry_action=_CREATE,
+            about="billId",
+            cancel=_cancel(STATEMENT_JOBS),
+            retry=_state_again,
         ),
-        JobKind.BILL_LETTER: RunKind(about="billId", instead="send the bill again"),
+        JobKind.BILL_LETTER: RunKind(
+            reads=_all_of("bill"), about="billId", instead="send the bill again"
+        ),
         JobKind.CLOSING_STEP: RunKind(
-            retry=_close_again, instead="reject the bills of the month when they are made"
+            reads=_all_of("bill"),
+            retry=_close_again,
+            instead="reject the bills of the month when they are made",
         ),
-        JobKind.EXPORT: RunKind(cancel=_cancel(EXPORT_JOBS), retry=_export_again),
+        JobKind.EXPORT: RunKind(
+            reads=_all_of("dataexport"), cancel=_cancel(EXPORT_JOBS), retry=_export_again
+        ),
         JobKind.BACKFILL: RunKind(
-            about="backfill", retry=_backfill_again, instead="drop or revert the backfill"
+            reads=_all_of("backfill"),
+            about="backfill",
+            retry=_backfill_again,
+            instead="drop or revert the backfill",
         ),
         JobKind.INTEGRATION_RUN: RunKind(
-            retry=_send_again, instead="disable the integration or the webhook"
+            reads=_all_of("integrationrun", "bill", "event"),
+            retry=_send_again,
+            instead="disable the integration or the webhook",
         ),
     }
 )
