@@ -173,7 +173,10 @@ async def runs_of_entity(call: Call) -> Any:
     """The runs of an entity."""
     filters = _run_filters(call)
     of_entity = replace(
-        filters, entity_type=call.path["entityType"], entity_ids=(call.path["entityId"],)
+        filters,
+        entity_type=call.path["entityType"],
+        entity_ids=(call.path["entityId"],),
+        notifications=call.query.flag("notifications"),
     )
     return await _runs(call, of_entity)
 

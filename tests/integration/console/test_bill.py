@@ -6,11 +6,15 @@ from decimal import Decimal
 import pytest
 from argon2 import PasswordHasher
 from pydantic import SecretStr
+from sqlalchemy import select
 
 from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
 from meterlake.pipeline.billing.jobs.jobs import bill
+from meterlake.stores.state.events.event_tables import EVENT
+from meterlake.stores.state.integrations.runs import RunContent
 from tests.console_world import CONSOLE, MONTH, a_console
+from tests.deliveries import add_runs, content_for, new_webhook
 from tests.homes import configure
 from tests.people import allow
 
@@ -166,6 +170,38 @@ def test_a_statement_is_made_and_downloaded(finance):
     assert finance.page.text.startswith("rowType,billId")
     finance.go(f"{path}/statement?format=pdf")
     assert finance.page.status_code == 400
+
+
+def test_what_went_to_other_systems_of_a_bill_leads_to_its_tries(world, finance):
+    organization = world.home.organization
+    path = open_bill(finance, "bolt")
+    id_ = path.rpartition("/")[2]
+    chat = new_webhook(organization, "http://127.0.0.1:9/", name="Chat <b>")
+    finance.press("approve")
+    with organization.reading() as reader:
+        [event, *_] = read_events_of(reader, id_)
+    sent = RunContent(entity_type="Bill", entity_id=id_, destination="STRIPE", run_key="one")
+    _, told = add_runs(organization, [sent, content_for(chat, event_id=event)])
+
+    text = finance.go(path)
+
+    section = text[text.index("Sent to other systems") :]
+    assert "Stripe Bill Waiting" in section
+    assert "Chat <b> Notification Waiting" in section
+    assert finance.go(f"{CONSOLE}/integrations/runs/{told}").startswith("Run to")
+    open_bill(finance, "acme")
+    assert "Nothing of this bill went to another system" in finance.text
+    open_bill(finance, "bolt")
+    finance.press("unapprove")
+
+
+def read_events_of(reader, resource_id):
+    table = EVENT.c
+    return list(
+        reader.connection.execute(
+            select(table.id).where(table.resource_id == resource_id)
+        ).scalars()
+    )
 
 
 def test_who_only_reads_is_offered_no_change(world):

@@ -71,6 +71,7 @@ PARAMETERS: Final = {
     "includeall": "With those that have ended.",
     "inherited": "With groups that have the user through another group.",
     "active": "Only active ones, or only others; where one is switched, what it becomes.",
+    "notifications": "With the notifications about events of the entity.",
     "limit": "The most entries of the answer.",
     "order": "The order by time.",
     "sortOrder": "Ascending or descending.",

@@ -679,7 +679,9 @@ SHAPES: Final[dict[str, Shape]] = {
         gives=integrations.IntegrationRunResponse, page=200, query=_RUNS_QUERY
     ),
     "ListIntegrationRuns": Shape(
-        gives=integrations.IntegrationRunResponse, page=200, query=_RUNS_QUERY
+        gives=integrations.IntegrationRunResponse,
+        page=200,
+        query=(*_RUNS_QUERY, flag("notifications")),
     ),
     "GetIntegrationRunLatestForIds": Shape(
         gives=integrations.IntegrationRunResponse, page=200, query=(texts("ids"),)

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from meterlake.console.bills.bills import BILLS, check_approval, file_of, search_of_ids
 from meterlake.console.bills.confirmation import ask_first
 from meterlake.console.shell.api import ApiRefusalError, rows_of
-from meterlake.console.shell.page import Visit, page
+from meterlake.console.shell.page import Visit, page, words
 from meterlake.model.values.money import ZERO, exact
 
 _BILL: Final = f"{BILLS}/{{id}}"
@@ -35,7 +35,7 @@ async def show_bill(visit: Visit) -> Response:
     events, versions, runs, credited, debited, letters, around, _ = await asyncio.gather(
         visit.api.find("/events", resourceId=id_, includeActioned=True, pageSize=20),
         visit.api.find(f"/bills/{id_}/versions"),
-        visit.api.find(f"/integrationruns/Bill/{id_}", pageSize=20),
+        _deliveries(visit, id_),
         visit.api.every(f"/bills/{id_}/creditlineitems"),
         visit.api.every(f"/bills/{id_}/debitlineitems"),
         visit.api.find(f"/bills/{id_}/letters"),
@@ -53,13 +53,26 @@ async def show_bill(visit: Visit) -> Response:
         total=subtotal(bill["lineItems"]),
         events=rows_of(events),
         versions=rows_of(versions),
-        runs=rows_of(runs),
+        runs=runs,
         letters=letters,
         own=check.own.get(id_),
         open=check.open,
         before=around[0],
         after=around[1],
     )
+
+
+async def _deliveries(visit: Visit, id: str) -> list[dict[str, Any]]:
+    """What went to other systems of a bill, and what webhooks were told of it, the newest first."""
+    runs, webhooks = await asyncio.gather(
+        visit.api.find(f"/integrationruns/Bill/{id}", notifications=True, pageSize=50),
+        visit.api.find("/integrationdestinations/webhooks", pageSize=100),
+    )
+    names = {each["id"]: each["name"] for each in rows_of(webhooks)}
+    return [
+        {**each, "target": names.get(each.get("destinationId"), words(each["destination"]))}
+        for each in rows_of(runs)
+    ]
 
 
 def lines_by_product(lines: list[dict[str, Any]]) -> list[ProductLines]:

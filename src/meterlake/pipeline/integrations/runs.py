@@ -257,7 +257,7 @@ def replay_webhook(
                 column.org == transaction.org_id,
                 column.due.is_(None),
                 tuple_(column.created, column.id) > key,
-                *filters.conditions(),
+                *filters.conditions(organization.id),
             )
             query = select(INTEGRATION_RUN).where(*mine).order_by(column.created, column.id)
             found = list(transaction.connection.execute(query.limit(_CHUNK)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, or_, select, true, tuple_
 
 from meterlake.model.configuration.integration_systems import BILL
 from meterlake.model.configuration.integrations import RunAction, RunStatus
@@ -14,6 +14,7 @@ from meterlake.model.work.jobs import JobKind
 from meterlake.stores.state.core.many_rows import chunks_of, insert_rows
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.events.event_tables import EVENT
 from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
 from meterlake.stores.state.jobs import JOB, Job, JobStatus
 from meterlake.stores.state.jobs.jobs import job_of
@@ -116,6 +117,7 @@ class RunFilters:
         after: Made after this instant.
         until: Made before this instant, or at it.
         latest: Of each entity the newest run alone, whatever became of it.
+        notifications: The notifications about events of the entities, too.
     """
 
     entity_type: str | None = None
@@ -127,15 +129,16 @@ class RunFilters:
     after: datetime | None = None
     until: datetime | None = None
     latest: bool = False
+    notifications: bool = False
 
-    def conditions(self) -> Iterator[ColumnElement[bool]]:
+    def conditions(self, org_id: str) -> Iterator[ColumnElement[bool]]:
         """What all of them fulfil."""
         columns = INTEGRATION_RUN.c
-        for name in ("entity_type", "destination", "destination_id", "config_id"):
+        yield columns.org == org_id
+        for name in ("destination", "destination_id", "config_id"):
             if (value := getattr(self, name)) is not None:
                 yield columns[name] == value
-        if self.entity_ids:
-            yield columns.entity_id.in_(self.entity_ids)
+        yield self._about(org_id)
         if self.statuses:
             yield columns.status.in_([each.value for each in self.statuses])
         if self.after is not None:
@@ -144,6 +147,19 @@ class RunFilters:
             yield columns.created <= self.until
         if self.latest:
             yield ~_newer_run()
+
+    def _about(self, org_id: str) -> ColumnElement[bool]:
+        """Whether it hands over one of the entities, or tells of one where that is wanted."""
+        columns = INTEGRATION_RUN.c
+        found: list[ColumnElement[bool]] = [true()]
+        if self.entity_type is not None:
+            found.append(columns.entity_type == self.entity_type)
+        if self.entity_ids:
+            found.append(columns.entity_id.in_(self.entity_ids))
+        if not self.notifications:
+            return and_(*found)
+        of_them = (EVENT.c.org == org_id, EVENT.c.resource_id.in_(self.entity_ids))
+        return or_(and_(*found), columns.event_id.in_(select(EVENT.c.id).where(*of_them)))
 
 
 @dataclass(slots=True)
@@ -249,7 +265,7 @@ def page_of_runs(
     connection: Connection, org_id: str, filters: RunFilters, page: Page
 ) -> tuple[list[IntegrationRun], str | None]:
     """One page of runs, the newest first if the page says nothing else, and the token of the next."""
-    query = _runs(org_id, *filters.conditions())
+    query = _runs(org_id, *filters.conditions(org_id))
     columns = INTEGRATION_RUN.c
     rows, token = read(connection, query, columns.created, columns.id, page)
     return [run_of(row) for row in rows], token
