@@ -1,6 +1,8 @@
 """Pages of customers: the list, one customer, what happened to it, and the search."""
 
 import asyncio
+import re
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -97,13 +99,20 @@ def _terms(text: str, *names: str) -> list[str]:
     return [f"{name}~{text}" for name in names] if text.strip() else []
 
 
+# A currency before or behind an amount: its code or its sign.
+_CURRENCY: Final = re.compile(
+    r"^(?:[a-z]{3}\b|[^\w\s.,-])\s*|\s*(?:\b[a-z]{3}|[^\w\s.,-])$", re.IGNORECASE
+)
+
+
 def _amount(visit: Visit, text: str) -> list[str]:
-    """An amount as people of the browser's language write it, as the API does."""
-    try:
-        found = Decimal(parse_decimal(text, locale=locale_of(visit.request), strict=True))
-    except NumberFormatError:
-        return []
-    return [f"billTotal:{found:f}"]
+    """An amount as people of the browser's language write it, or as the API and files do."""
+    number = _CURRENCY.sub("", text)
+    found = set()
+    for locale in (locale_of(visit.request), "en"):
+        with suppress(NumberFormatError):
+            found.add(f"billTotal:{Decimal(parse_decimal(number, locale=locale, strict=True)):f}")
+    return sorted(found)
 
 
 async def _found(visit: Visit, kind: str, terms: list[str]) -> list[dict[str, Any]]:
