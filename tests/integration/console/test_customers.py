@@ -9,8 +9,11 @@ from argon2 import PasswordHasher
 from meterlake.api.routes import BY_ID
 from meterlake.console.customers.customer_pages import _BOOKING
 from meterlake.console.customers.customer_things import ACCOUNT_FIELDS, THINGS
+from meterlake.model.catalog.catalog import Product
 from meterlake.model.customers.accounts import Account
+from meterlake.model.values.period import Month
 from meterlake.pipeline.access import login
+from meterlake.pipeline.billing.jobs.jobs import bill
 from tests.console_world import CONSOLE, MONTH, a_console
 from tests.homes import configure
 from tests.people import allow
@@ -127,10 +130,26 @@ def test_a_bill_is_found_by_its_amount_as_the_browser_writes_it(world, eve):
     german.client.headers["Accept-Language"] = "de"
     german.go(f"{CONSOLE}/search?q=73,50")
 
+    for text in ("73.50 USD", "$73.50", "USD 73.5", "73.50"):
+        german.go(f"{CONSOLE}/search?q={text}")
+        assert "73,50" in german.text, text
     for browser in (eve, german):
         assert re.search(r'href="/console/bills/[0-9a-f-]{36}"', browser.page.text)
         assert "acme" in browser.text
     assert "Nothing found" in eve.go(f"{CONSOLE}/search?q=73.51")
+
+
+def test_a_bill_is_found_by_its_invoice_number(world, eve):
+    organization = world.home.organization
+    configure(organization, organizationConfig={"billPrefix": "INV-", "sequenceStartNumber": 1})
+    bill(organization, Month.parse("2026-02"))
+    eve.go(f"{CONSOLE}/bills?month=2026-02")
+    eve.go(re.search(r'href="(/console/bills/[0-9a-f-]{36})"', eve.page.text)[1])
+    path, number = eve.path, re.search(r"Invoice (\S+)", eve.text)[1]
+
+    eve.go(f"{CONSOLE}/search?q={number}")
+
+    assert eve.path == path
 
 
 # --- Reading ------------------------------------------------------------------------------------
@@ -275,6 +294,28 @@ def test_what_a_customer_has_ends_together(eve, ids):
     fill(eve, f"{CUSTOMERS}/{ids['acme']}/edit", "leave", endDate="2028-06-30")
     assert "billingEntities" in eve.text
     assert eve.page.status_code == 400
+
+
+def test_a_balance_and_a_commitment_pay_for_some_products_and_lines(world, eve, ids):
+    with world.home.organization.reading() as reader:
+        [product, *_] = [each.id for each in reader.all(Product)]
+    times = {"currency": "USD", "startDate": "2026-01-01", "endDate": "2028-12-31"}
+    only = {"productIds": product, "lineItemTypes": "USAGE"}
+    kinds = {
+        "balances": {"name": "Some", "code": "some", **times, **only},
+        "commitments": {"amount": "10", **times, **only},
+    }
+    for kind, fields in kinds.items():
+        fill(eve, f"{CUSTOMERS}/{ids['acme']}/{kind}/new", **fields)
+        place = eve.path
+        assert f'value="{product}" checked' in eve.page.text
+        assert 'value="USAGE" checked' in eve.page.text
+        fill(eve, place, productIds="", description="again")
+        eve.go(place)
+        assert 'name="productIds"' in eve.page.text
+        assert f'value="{product}" checked' not in eve.page.text
+        assert 'value="USAGE" checked' in eve.page.text
+        eve.press("delete")
 
 
 def test_a_balance_is_made_and_topped_up_and_the_opposite_takes_it_back(eve, ids):

@@ -8,7 +8,8 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from meterlake.console.catalogue import prices
+from meterlake.console.catalogue import lookup_revisions, prices
+from meterlake.console.catalogue.lookup_revisions import revisions_of
 from meterlake.console.catalogue.plans import priced_values
 from meterlake.console.shell.addresses import ADDRESSES, address_of
 from meterlake.console.shell.entity_forms import (
@@ -123,6 +124,8 @@ class _Kind:
             each["label"] = next(
                 (found for name in self.names if (found := each["names"][name])), label_of(each)
             )
+            # A name that may be left out leads to the page all the same.
+            each.setdefault("name", each["label"])
         await visit.people()
 
 
@@ -308,6 +311,13 @@ KINDS: Final = (
         "Contracts of the same key share a bill of their own.",
         Column("Exclusive", "exclusive"),
     ),
+    _Kind(
+        "statementDefinitions",
+        "Statement definitions",
+        "statement definition",
+        "A definition says which usage stands behind the lines of a statement, and how it is grouped.",
+        (Column("Grouped by", "aggregationFrequency", "words"),),
+    ),
 )
 _NOUNS: Final = {each.resource: each.noun for each in KINDS}
 _PARTS: Final = (
@@ -353,6 +363,13 @@ def entity_page(kind: _Kind) -> Any:
         values |= await priced_values(visit, values["entity"])
         return visit.page("catalogue/plan.html", **values)
 
+    async def show_table(visit: Visit) -> Response:
+        values = await entity_values(visit, kind)
+        revisions = await revisions_of(visit, values["entity"]["id"])
+        return visit.page("catalogue/lookup_table.html", **values, revisions=revisions)
+
+    if kind.resource == "lookupTables":
+        return show_table
     return show_priced if kind.resource in _PRICED else show
 
 
@@ -421,5 +438,6 @@ def _routes(kind: _Kind) -> tuple[Route, ...]:
 ROUTES: Final = (
     Route(CATALOGUE, page(show_catalogue), methods=["GET"], name="ConsoleCatalogue"),
     *prices.ROUTES,
+    *lookup_revisions.ROUTES,
     *(route for kind in KINDS for route in _routes(kind)),
 )

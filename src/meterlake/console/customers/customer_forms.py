@@ -22,6 +22,7 @@ Kind = Literal[
     "amount",
     "whole",
     "choice",
+    "choices",
     "tick",
     "day",
     "last_day",
@@ -45,7 +46,8 @@ class CustomerField:
         name: Its member of the API; dots lead into it: `address.country`.
         label: What people read.
         kind: What is typed. `start` is a day whose beginning is meant, `last` and `last_day` are the
-            last day of what the API ends before the next one, `account` is the code of a customer.
+            last day of what the API ends before the next one, `account` is the code of a customer;
+            of `choices` one ticks several.
         hint: What it means, where the label does not say it.
         required: Whether the API needs it.
         choices: What is offered: values and words, or the name of a list of the API.
@@ -90,6 +92,12 @@ class CustomerField:
                 return str(date.fromisoformat(str(found)) - _ONE_DAY)
             case _:
                 return f"{found:f}" if isinstance(found, Decimal) else str(found)
+
+    def chosen(self, document: Mapping[str, Any], visit: Visit) -> Sequence[str]:
+        """Which of several are ticked: those that were sent, if the form comes back."""
+        if visit.refusal is not None:
+            return [each for each in visit.form.get(self.name, []) if each]
+        return [str(each) for each in document.get(self.name) or ()]
 
     def value(self, text: str, zone: str) -> Any:
         """What a text becomes for the API; what is none stays a text, which the API refuses."""
@@ -145,7 +153,7 @@ async def load_choices(
     """
     found: dict[str, Choices] = {}
     for each in fields:
-        if each.kind != "choice":
+        if each.kind not in {"choice", "choices"}:
             continue
         if not isinstance(each.choices, str):
             found[each.name] = each.choices
@@ -188,6 +196,9 @@ async def body_of(
     left_out = {*_ENVELOPE, *computed}
     body = {name: value for name, value in (before or {}).items() if name not in left_out}
     for each in fields:
+        # Who may not see what there is to choose from was not asked.
+        if each.kind == "choices" and each.name not in visit.form:
+            continue
         value = await _typed(visit, each)
         _put(body, list(each.path), value)
     if before is not None:
@@ -198,6 +209,8 @@ async def body_of(
 async def _typed(visit: Visit, field: CustomerField) -> Any:
     if field.kind == "tick":
         return field.name in visit.form
+    if field.kind == "choices":
+        return [each for each in visit.form.get(field.name, []) if each] or None
     text = visit.field(field.name)
     if not text:
         return None

@@ -6,11 +6,14 @@ undone. The pages that walk the rows are in `customer_pages`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from meterlake.console.customers.customer_forms import CustomerField, name_of
 from meterlake.console.shell.lists import Column
-from meterlake.console.shell.page import Visit
+from meterlake.console.shell.page import Visit, words
+from meterlake.model.customers.balances import BalanceLineItemType
+from meterlake.model.customers.contracts import CommitmentLineItemType
 
 CUSTOMERS: Final = "/console/customers"
 _CHILDREN: Final = (
@@ -90,6 +93,23 @@ COMPLETE: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 _CODE: Final = Column("Code", "code", "code")
+_PRODUCTS: Final = CustomerField(
+    "productIds",
+    "Only for some products",
+    "choices",
+    "Nothing ticked: for all products.",
+    choices="/products",
+)
+_LINES_NOTE: Final = "Nothing ticked: for usage, charges and all other lines."
+
+
+def _line_types(*types: StrEnum) -> CustomerField:
+    chosen = tuple((each.value, words(each.value)) for each in types)
+    return CustomerField(
+        "lineItemTypes", "Only for some lines of bills", "choices", _LINES_NOTE, choices=chosen
+    )
+
+
 _CONTRACT: Final = CustomerField(
     "contractId", "Contract", "choice", choices="/contracts", none="Under no contract"
 )
@@ -165,6 +185,8 @@ BALANCES: Final = Thing(
             "overageSurchargePercent", "Surcharge when it is used up, in percent", "amount"
         ),
         CustomerField("allowOverdraft", "It may fall below zero", "tick"),
+        _PRODUCTS,
+        _line_types(*BalanceLineItemType),
         _CONTRACT,
     ),
     makes="It begins with nothing: top it up on its page. Bills draw from it while it lasts.",
@@ -201,6 +223,8 @@ COMMITMENTS: Final = Thing(
         CustomerField("commitmentFeeDescription", "Text of the fee"),
         CustomerField("commitmentUsageDescription", "Text where it pays for usage"),
         CustomerField("overageDescription", "Text above it"),
+        _PRODUCTS,
+        _line_types(*CommitmentLineItemType),
         _CONTRACT,
     ),
     makes="Bills charge the amount, and draw usage from it before they charge for usage.",

@@ -17,7 +17,7 @@ ADDRESSES: Final = {
             *("products", "meterGroups", "meters", "aggregations", "compoundAggregations"),
             *("planTemplates", "plans", "planGroups", "planGroupLinks", "pricings"),
             *("counters", "counterPricings", "lookupTables", "currencies", "transactionTypes"),
-            *("creditReasons", "debitReasons", "billGroupingKeys"),
+            *("creditReasons", "debitReasons", "billGroupingKeys", "statementDefinitions"),
         )
     },
 }
